@@ -32,9 +32,9 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.decision_graph import DecisionGraph
 
 SMALL = 10_000
-"""Largest trie whose frontiers are built within the first request: that takes a few milliseconds."""
+"""The largest trie whose frontiers are built within the first request, which takes a few milliseconds."""
 MIXTURES = 1024
-"""Most objectives whose mixtures are kept, and most kinds of objectives whose hulls are."""
+"""How many objectives' mixtures are kept, and how many kinds of objectives' hulls."""
 _INFINITY = float("inf")
 
 
@@ -45,8 +45,8 @@ class Planner:
         annotated: The trie with its estimates; must not change any more.
         available: Models that can be served (None: all); paths through other models are never planned.
 
-    A trie whose arms are outcomes (``annotated.signals``, or the same ``returning_last()`` where earlier answers cannot be
-    returned) is planned over like any other that branches.
+    A trie whose branches are outcomes (``annotated.signals``, or its ``returning_last()`` if earlier answers cannot be
+    returned) is planned over like any other trie that branches.
 
     Attributes:
         engine_of: model name to engine name.
@@ -81,7 +81,7 @@ class Planner:
     ) -> Decision:
         """Choose the best node for a request to end at and the model to run next.
 
-        The result is that of comparing all allowed nodes; ties are settled by accuracy, cost, latency and trie order.
+        The result is the same as from comparing all allowed nodes; ties are settled by accuracy, cost, latency and trie order.
 
         Args:
             objective: The request's target and bounds.
@@ -96,7 +96,7 @@ class Planner:
                 is known which. None: any may come, and it is known before the request continues.
             without: Models that must not run next.
 
-        On a trie that branches the result is a :class:`ContingentDecision`: a model for each arm.
+        On a trie that branches the result is a :class:`ContingentDecision`: a model for each branch.
 
         Raises:
             InfeasibleError: No path meets the bounds and ``on_infeasible="raise"``, or there is no node to end at.
@@ -127,7 +127,7 @@ class Planner:
         ``asked`` are the other arguments of :meth:`plan`.
 
         Raises:
-            InfeasibleError: as :meth:`plan` does for the last objective.
+            InfeasibleError: see :meth:`plan`, for the last objective.
         """
         for objective in objectives[:-1]:
             with suppress(InfeasibleError):
@@ -139,12 +139,12 @@ class Planner:
     def mixture(self, objective: Objective) -> Mixture | None:
         """Return the two plans between which an objective's requests are divided; None if one plan serves all.
 
-        The corners of the hull of all plans from the root on, at zero load, that meet every other bound of the objective.
-        Found once for all objectives that differ only in the bound on the mean, on a trie of paths.
+        They are corners of the hull of all plans from the root on, at zero load, that meet every other bound of the objective.
+        On a trie of paths they are found once for all objectives that differ only in the bound on the mean.
         """
         if not objective.mixes:
             return None
-        # No mixture is kept as None, so that a missing item needs a mark of its own: the objective.
+        # The absence of a mixture is stored as None, so a missing entry needs another mark: the objective.
         known = self._mixtures.get(objective, objective)
         if isinstance(known, Objective):
             hull = self._path_hull(objective) if self._contingent is None else self._contingent.hull(objective)
@@ -158,7 +158,7 @@ class Planner:
         """Plan for all requests of an objective that arrive now, at zero load: one plan, or a :class:`MixedDecision` of two.
 
         Raises:
-            InfeasibleError, ConfigError: as :meth:`plan`.
+            InfeasibleError, ConfigError: see :meth:`plan`.
         """
         begun_s, mixture = float(self.annotated.latency_s[0]), self.mixture(objective)
         if mixture is None:
@@ -183,7 +183,7 @@ class Planner:
             objective: one that :attr:`~Objective.mixes`.
         """
         request = PlanRequest(objective, 0, float(self.annotated.latency_s[0]), 0.0, None, candidates, False)
-        # A frontier holds every corner: what it drops is no better in anything that is compared or bounded.
+        # A frontier contains every corner: an end that it drops is no better in anything that is compared or bounded.
         store = None if candidates is not None else self._cache.stores_for(objective).unloaded
         frontier = None if store is None else store.get(0)
         view = SubtreeView(self.metrics, request) if frontier is None else frontier.view(self.metrics, request)
@@ -191,13 +191,13 @@ class Planner:
         return Hull.of(*(view.column(one)[items] for one in (Metric.COST, Metric.ACCURACY))) if items.any() else None
 
     def lacks(self, stage: str | Collection[str], node: int) -> bool:
-        """Return whether the trie lacks this stage after the node; of several stages, all of them."""
+        """Return whether the trie lacks this stage after the node, or if several are given, all of them."""
         return self.trie.arms(node).keys().isdisjoint((stage,) if isinstance(stage, str) else stage)
 
     def prepare(self, objective: Objective) -> None:
         """Build the frontiers for all objectives that differ from this one only in the values of their bounds.
 
-        Worth calling above some tens of thousands of nodes; without it, plans over such tries scan the whole subtree.
+        This pays above some tens of thousands of nodes; without it, plans over such tries scan the whole subtree.
 
         Raises:
             ConfigError: such objectives cannot be planned over this trie.
@@ -220,7 +220,7 @@ class Planner:
     def prepare_in_background(self, objective: Objective) -> threading.Thread | None:
         """Start :meth:`prepare` in a daemon thread, once for each class of objectives, if the trie is large.
 
-        Plans are exact meanwhile, and slower. Returns the thread, or None if there is nothing to do.
+        Meanwhile plans are exact, but slower. Returns the thread, or None if there is nothing to do.
         """
         if self._size <= SMALL or self._contingent is not None:
             return None
@@ -259,7 +259,7 @@ class Planner:
         return PathDecision(request.node, choice.target, next_model, choice.relaxed, self.metrics, request, frontier)
 
     def _in_time(self, view: SubtreeView, choice: Choice) -> Choice:
-        """The choice by the chances of being late, if time is left and every other bound is met; else the given one."""
+        """The choice by the chances of being late, if time is left and every other bound is met; else the given choice."""
         if set(choice.relaxed) - {LATENCY_CAP} or view.limit(LATENCY_CAP) <= 0.0:
             return choice
         return Choice(end_in_time(self._graph, view), choice.relaxed)

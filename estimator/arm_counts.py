@@ -1,4 +1,4 @@
-"""Branches from counts alone, for estimators without a model of the requests."""
+"""The shares of branches from counts alone, for estimators without a model of the requests."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from vinelm.trie.arrays import FloatArray
 
 Ints = npt.NDArray[np.int64]
 NODE_WEIGHT = 4.0
-"""Pseudo-observations that shrink a node's shares of arms towards those of its stage and model."""
+"""Pseudo-observations that shrink a node's branch shares towards those of its stage and model."""
 KIND_WEIGHT = 2.0
-"""Pseudo-observations that shrink the shares of a stage and model towards those of the stage, and those towards even ones."""
+"""Pseudo-observations that shrink the shares of a stage and model towards those of the stage, and those towards equal shares.
+"""
 
 
 def counted_arms(cells: ObservationTable, rates: Rates) -> ArmRates:
-    """Return the shares of the branches among continuing requests, with right and with wrong answers apart.
+    """Return the shares of the branches among continuing requests, separately for right and wrong answers.
 
-    A node's shares are shrunken towards those of its stage, model and choice of arms, these towards those of the stage and
-    choice, and those towards even shares. They do not depend on the models before, nor on the difficulty of the requests.
+    A node's shares are shrunk towards those of its stage, model and choice of branches, these towards those of the stage and
+    choice, and those towards equal shares. They depend neither on earlier models nor on the difficulty of the requests.
     """
     trie = cells.trie
     arms = arms_of(trie)
@@ -47,7 +48,7 @@ def counted_arms(cells: ObservationTable, rates: Rates) -> ArmRates:
 
 
 def _kinds(trie: Trie, arms: Arms) -> tuple[Ints, Ints]:
-    """Numbers for (stage, choice of branches, branch), and for the same with the deciding model; shape (arms,) each."""
+    """Return numbers for (stage, choice of branches, branch), and for the same with the deciding model; shape (arms,) each."""
     sets = sets_of_arms(trie, arms)[arms.source]
     stage, model = trie.stage[arms.source].astype(np.int64) + 1, trie.model[arms.source].astype(np.int64) + 1
     kind = (stage * (int(sets.max(initial=0)) + 1) + sets) * (len(trie.stages) + 1) + arms.stage
@@ -68,7 +69,7 @@ def sets_of_arms(trie: Trie, arms: Arms) -> Ints:
 
 
 def _shares(arms: Arms, kinds: tuple[Ints, Ints], taken: npt.NDArray[Any]) -> FloatArray:
-    """The share of each branch among those of its node."""
+    """Return the share of each branch among those of its node."""
     at = np.bincount(arms.source, taken, len(arms.count))[arms.source]
     share = 1.0 / arms.count[arms.source]
     for kind in kinds:

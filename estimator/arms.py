@@ -20,16 +20,16 @@ class Arms:
     """Every (node, stage that may come next) of a trie, numbered by node, then by stage.
 
     Args:
-        source: the node that an arm leaves, shape (arms,), ascending.
+        source: the node that a branch leaves, shape (arms,), ascending.
         stage: the stage that it leads to, an index into the trie's stages; shape (arms,).
-        order: the arm's place among the arms of its node, from 0; shape (arms,).
+        order: the branch's position among those of its node, from 0; shape (arms,).
         target: the first node that it leads to, shape (arms,).
-        of_edge: the arm of each edge of the trie, shape (edges,).
-        of_node: the arm that leads to each node, of several the first; -1 at the root; shape (n + 1,).
-        count: number of arms of each node, shape (n + 1,).
-        first: number of each node's first arm, shape (n + 1,); meaningless where ``count`` is 0.
+        of_edge: the branch of each edge of the trie, shape (edges,).
+        of_node: the branch that leads to each node (the first of several); -1 at the root; shape (n + 1,).
+        count: the number of branches of each node, shape (n + 1,).
+        first: the number of each node's first branch, shape (n + 1,); meaningless where ``count`` is 0.
         is_choice: True for nodes that several stages may follow, shape (n + 1,).
-        only_stage: the stage that follows each node where there is one only, else -1; shape (n + 1,).
+        only_stage: the stage that follows each node if there is only one, else -1; shape (n + 1,).
     """
 
     source: Ints
@@ -62,7 +62,7 @@ def arms_of(trie: Trie) -> Arms:
     count = np.bincount(source, minlength=len(trie)).astype(np.int64)
     first = np.cumsum(count) - count
     of_node = np.full(len(trie), -1, np.int64)
-    of_node[trie.target[::-1]] = of_edge[::-1]  # of several edges to one node the first
+    of_node[trie.target[::-1]] = of_edge[::-1]  # the first of several edges to one node
     only_stage = np.full(len(trie), -1, np.int64)
     only_stage[count == 1] = stage[first[count == 1]]
     return Arms(
@@ -80,17 +80,17 @@ def arms_of(trie: Trie) -> Arms:
 
 
 UNSEEN = 1e-6
-"""What a kind of no request counts as, so that it has a plan."""
+"""The count of a kind without requests, so that it still has a plan."""
 
 
 def with_kinds_counted(annotated: AnyTrie, counts: Mapping[str, float]) -> AnyTrie:
     """Return a trie whose request types have the shares of these counts; unchanged without types.
 
-    What a profile buys need not be spread over kinds as requests are.
+    The rows that a profile buys need not be distributed over kinds as requests are.
 
     Args:
-        annotated: Of a template of kinds. Merged histories keep their shares: those depend on the difficulty.
-        counts: Requests of each kind, >= 0, or their weights; kinds that are left out have none.
+        annotated: The trie of a template with kinds. Merged histories keep their shares, which depend on the difficulty.
+        counts: Requests of each kind, >= 0, or their weights; kinds that are left out count 0.
     """
     kinds, trie = annotated.template.kinds, annotated.trie
     arm = annotated.arm
@@ -100,7 +100,7 @@ def with_kinds_counted(annotated: AnyTrie, counts: Mapping[str, float]) -> AnyTr
     first = np.flatnonzero(trie.source == 0)
     stage, items = trie.stage[trie.target[first]], trie.arm_items[first]
     kind = np.array([kinds.index(annotated.stage_kinds[number]) for number in stage.tolist()])
-    begins = np.unique(stage, return_index=True)[1]  # an edge of each arm
+    begins = np.unique(stage, return_index=True)[1]  # an edge of each branch
     usual = np.bincount(kind[begins], arm[items[begins]], len(kinds))[kind]
     within = np.divide(arm[items], usual, out=np.ones(len(items)), where=usual > 0.0)
     shares, arm = within * (weight[kind] / weight.sum()), arm.copy()

@@ -38,7 +38,7 @@ class RateEstimator(ABC):
 
     @property
     def annotated_(self) -> AnnotatedTrie:
-        """The result of the last ``fit``; :class:`NotFittedError` before the first."""
+        """The result of the last ``fit``; raises :class:`NotFittedError` before the first."""
         if self._annotated is None:
             raise NotFittedError(f"estimator {self.name!r} is not fitted: call fit(observations, template, catalog) first")
         return self._annotated
@@ -118,7 +118,7 @@ class RateEstimator(ABC):
 
     @abstractmethod
     def _rates(self, cells: ObservationTable) -> Rates:
-        """The three rates of every node."""
+        """Return the three rates of every node."""
 
 
 def cost_and_latency(
@@ -140,11 +140,11 @@ def cost_and_latency(
 
 def skipped_nodes(trie: Trie) -> BoolArray:
     """Return the nodes whose stage is left out, shape (n + 1,)."""
-    return np.array([name == SKIP for name in (*trie.models, "")])[trie.model]  # -1 at the root is the last
+    return np.array([name == SKIP for name in (*trie.models, "")])[trie.model]  # the last is the root's -1
 
 
 def _of_tools_alone(cells: ObservationTable, skipped: BoolArray, values: FloatArray, found: MeanEstimate) -> MeanEstimate:
-    """The estimate for skipped stages: the mean of the tools after each, whatever ran before; 0 without any."""
+    """Return the estimate for skipped stages: the mean of the tools after each, whatever ran before; 0 without any."""
     trie, arrays = cells.trie, {name: getattr(found, name).copy() for name in _OF_NODES}
     for stage in np.unique(trie.stage[skipped]):
         here = skipped & (trie.stage == stage)
@@ -163,9 +163,9 @@ _OF_NODES = ("mean", "var", "size_var", "mean_var", "along")
 def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
     """Return the annotations in which skipped stages and judges do not change the answer.
 
-    P(right) behind one is what it was before it, among the requests that reach it. What the stage shows, and whether requests
-    stop behind it, is left as it was estimated, with right and with wrong answers apart. Not where histories are merged: a node
-    has several nodes before it there.
+    P(right) after such a stage equals P(right) before it, among the requests that reach it. What the stage shows, and whether
+    requests stop after it, stays as estimated, separately for right and wrong answers. Not done if histories are merged, since
+    a node then has several predecessors.
     """
     trie, template = annotated.trie, annotated.template
     judges = np.array([stage.verdict is not None for stage in template.stages])
@@ -194,7 +194,7 @@ def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
 
 
 def _moved(right: FloatArray, mass: FloatArray, before: FloatArray, after: FloatArray) -> FloatArray:
-    """The right part of a mass whose node's probability of being right has changed: right or wrong ones are scaled."""
+    """Return the right part of a mass after its node's P(right) has changed: right and wrong parts are scaled."""
     less = right * np.divide(after, before, out=np.zeros_like(before), where=before > 0.0)
     wrong = (mass - right) * np.divide(1.0 - after, 1.0 - before, out=np.zeros_like(before), where=before < 1.0)
     return np.where(after <= before, less, np.clip(mass - wrong, 0.0, mass))

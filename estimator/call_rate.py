@@ -1,4 +1,4 @@
-"""Adjusts dollars to a service's rate of requests: cached prompts of other requests are warm only if they come often."""
+"""Adjusts dollars to a service's request rate: prompts cached by other requests are warm only if requests come often."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import FloatArray
 
 MOST_SCALE = 3.0
-"""Tokens that a provider counts for each that a shape does, above which it has read more than was sent."""
+"""How many provider tokens a shape's token may correspond to; above this the provider has read more than was sent."""
 
 
 @dataclass(frozen=True, eq=False)
 class CallRate:
     """A profile's rows with the dollars of a service whose requests come less often. Pure.
 
-    Hits on what the same request has sent before stay as they were charged. What other requests left in the cache, the part of
-    a prompt that is the same for all, is warm with P = 1 - exp(-rate * TTL): the rate is that of the requests that reach the
-    invocation, if all follow its path. So the dollars of a path hold for the plan that takes it, without any iteration.
+    Hits on what the same request sent before stay as charged. What other requests left in the cache, the part of a prompt that
+    is the same for all, is warm with P = 1 - exp(-rate * TTL), where the rate is that of the requests that reach the invocation
+    if all follow its path. The dollars of a path therefore hold for the plan that takes it, without iteration.
 
     Args:
         observations: The rows as they were charged, in the order of their execution.
-        catalog: Their models, with prices and how long caches last.
-        per_hour: Requests of the service per hour, >= 0; 0: each finds the caches cold.
-        prompts: The shapes of the calls of rows. They say what of a hit the request's own earlier calls had sent, and what all
-            requests send; rows without them are split by who ran before.
+        catalog: Their models, with prices and cache lifetimes.
+        per_hour: The service's requests per hour, >= 0; at 0 each finds the caches cold.
+        prompts: The shapes of the rows' calls. They show which part of a hit the request's own earlier calls had sent, and what
+            all requests send; for rows without them this is inferred from what ran before.
 
     Raises:
         ConfigError: The rate is negative or not finite.
@@ -61,7 +61,7 @@ class CallRate:
     @property
     def facts(self) -> dict[str, Any]:
         """The ``prompt_cache`` part of the trie's ``meta``: the rate, and the tokens common to all requests by stage and
-        model. Empty if no row has such tokens: then the dollars hold at any rate.
+        model. Empty if no row has such tokens: the dollars then hold at any rate.
         """
         if not self._shared:
             return {}
@@ -76,7 +76,8 @@ class CallRate:
         """Return the rows in their order, with the dollars at the rate.
 
         Args:
-            annotated: The trie of these rows, which says who reaches an invocation. None, or merged histories: every request.
+            annotated: The trie of these rows, which gives the share of requests that reach an invocation. None, or merged
+                histories: all.
         """
         if not (self._shared and self.per_hour and annotated is not None):
             return self._priced([self.per_hour] * len(self.observations))
@@ -88,10 +89,10 @@ class CallRate:
         return self._priced([math.inf] * len(self.observations))
 
     def applied(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
-        """Return the trie that was estimated from :meth:`warm_rows` with the dollars at the rate.
+        """Return the trie that was estimated from :meth:`warm_rows`, with the dollars at the rate.
 
-        Rates are those of paths, so that the dollars of a path without rows are as good as those of any other. Merged histories
-        do not say what ran before on the same cache: there each stage and model has the mean of its rows.
+        Rates are computed for paths, so that the dollars of a path without rows are as accurate as those of any other. Merged
+        histories do not show what ran before on the same cache, so each stage and model has the mean of its rows.
         """
         if not self._shared:
             return annotated
@@ -105,7 +106,7 @@ class CallRate:
         return replace(annotated, cost_usd=annotated.cost_usd + extra)
 
     def _cold_nodes(self, annotated: AnnotatedTrie, stage: int, model: int) -> FloatArray:
-        """The cost of misses at the nodes of a stage and model that are the first to send the common part."""
+        """Return the cost of misses at the nodes of a stage and model that are the first to send the common part."""
         trie, entry = annotated.trie, self.catalog[annotated.trie.models[model]]
         common = self._shared.get((trie.stages[stage], entry.prompt_cache))
         if common is None:
@@ -118,7 +119,7 @@ class CallRate:
         return np.where(is_first, cold * entry.price.cache_saves_usd(common.tokens_in, common.tokens), 0.0)
 
     def _cold_rows(self, trie: Trie) -> FloatArray:
-        """The cost of misses at each node, averaged over the rows of its stage and model, shape (n + 1,)."""
+        """Return the cost of misses at each node, averaged over the rows of its stage and model, shape (n + 1,)."""
         added: dict[tuple[str, str], list[float]] = defaultdict(list)
         for cold, warm in zip(self.rows(), self.warm_rows(), strict=True):
             added[warm.stage, warm.model].append(cold.cost_usd - warm.cost_usd)
@@ -129,7 +130,7 @@ class CallRate:
         return extra
 
     def _priced(self, rates: Sequence[float]) -> list[Observation]:
-        """The rows with the dollars that each has at its rate of requests per hour."""
+        """Return each row with its dollars at its rate of requests per hour."""
         if not self._shared:
             return list(self.observations)
         return [
@@ -146,7 +147,7 @@ class CallRate:
         return found if not self.prompts else [self._sharper(*pair) for pair in zip(self.observations, found, strict=True)]
 
     def _sharper(self, row: Observation, prompt: _Prompt | None) -> _Prompt | None:
-        """The prompt refined by shapes; unchanged if a row of its request on the same cache has none."""
+        """Return the prompt refined by shapes; unchanged if a row of its request on the same cache has none."""
         cells = [(row.request_id, row.prefix[:k]) for k in range(1, row.depth + 1)]
         if prompt is None or cells[-1] not in self._static:
             return prompt
@@ -162,7 +163,7 @@ class CallRate:
 
     @cached_property
     def _static(self) -> dict[Cell, float]:
-        """The static tokens of the first call of each row that has shapes, about."""
+        """The approximate static tokens of the first call of each row that has shapes."""
         tree, at = PromptTree(), dict[Cell, int]()
         for row in self.observations:
             cell = (row.request_id, row.prefix)
@@ -178,21 +179,21 @@ class CallRate:
 
 
 def _cold(model: Model, per_hour: npt.ArrayLike) -> FloatArray:
-    """P(requests at this hourly rate leave the cache cold): none came within its time to live on the call's replica."""
+    """Return P(cache is cold) at this hourly rate of requests: none came within its time to live on the call's replica."""
     ttl_h = (model.price.cache_ttl_s or CACHE_TTL_S) / 3600.0
     return np.exp(-np.asarray(per_hour, np.float64) * ttl_h / len(entries_of(model)))
 
 
 _Key = tuple[str, tuple[str, str]]
-"""A stage and the prompt cache of its model: what the common part of a prompt belongs to."""
+"""A stage and the prompt cache of its model, to which the common part of a prompt belongs."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """Prompt tokens kept warm by other requests, of prompts with ``tokens_in`` on average.
+    """Prompt tokens kept warm by other requests, of prompts with ``tokens_in`` tokens on average.
 
-    ``is_chained``: an earlier stage of the same request sends them, too, so that they are warm if it has run on the same cache.
-    Hits after it then go beyond what all requests have in common.
+    ``is_chained``: an earlier stage of the same request also sends them, so that they are warm if it has run on the same cache.
+    Hits after it then include more than what all requests have in common.
     """
 
     tokens: int
@@ -204,12 +205,13 @@ class _Common:
 class _Prompt:
     """The prompt of one call of a row, averaged over its calls.
 
-    ``is_alone``: no other branch of the request ran this stage on this cache before. What such a branch left behind, the
-    request's own text, no service finds.
+    ``is_alone``: no other branch of the request ran this stage on this cache before. A branch would have left the request's own
+    text in the cache, which a service never finds there.
 
-    ``met`` says who may have left it in the cache: a request's first invocation on it meets what other requests left; one that
-    follows the same stage what its own request did; one that follows another stage either. ``held`` are the tokens that the own
-    request has sent at most; exactly those where shapes say so, who then tell ``static``, the tokens that all requests send.
+    ``met`` says who may have left tokens in the cache: for a request's first invocation on it, other requests; for one that
+    follows the same stage, its own request; for one that follows another stage, either. ``held`` is the most tokens that the
+    request itself has sent, or the exact number if shapes are known, which then also give ``static``, the tokens that all
+    requests send.
     """
 
     key: _Key
@@ -226,7 +228,7 @@ class _Prompt:
     def of(
         cls, row: Observation, rows: Mapping[Cell, Observation], catalog: Catalog, seen: set[tuple[str, _Key]]
     ) -> _Prompt | None:
-        """The prompt of a row; None if unknown. ``seen`` collects the requests and keys of earlier rows."""
+        """Return the prompt of a row; None if unknown. ``seen`` collects the requests and keys of earlier rows."""
         if row.tokens_cached is None or not row.tokens_in or not row.calls or not set(row.prefix) <= set(catalog):
             return None
         model = catalog[row.model]
@@ -248,7 +250,7 @@ class _Prompt:
         )
 
     def usd(self, charged_usd: float, shared: Mapping[_Key, _Common], requests_per_hour: float) -> float:
-        """The row's dollars with the cache as warm as this rate of requests makes it."""
+        """Return the row's dollars with the cache as warm as this rate of requests keeps it."""
         price, common = self.model.price, shared.get(self.key)
         if self.static is not None:
             others = int(max(self.hit - self.held, 0))
@@ -268,12 +270,12 @@ class _Prompt:
 
 
 def _sent(row: Observation | None) -> float:
-    """The tokens that an invocation left in the cache at most."""
+    """Return the most tokens that an invocation left in the cache."""
     return math.inf if row is None or row.tokens_in is None else float(row.tokens_in + (row.tokens_out or 0))
 
 
 def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
-    """The common part of the prompts of each stage and cache; left out if no row has a hit on it."""
+    """Return the common part of the prompts of each stage and cache; left out if no row has a hit on it."""
     alone: dict[_Key, list[_Prompt]] = defaultdict(list)
     unknown = {prompt.key for prompt in prompts if prompt.static is None}
     by_shape: dict[_Key, list[_Prompt]] = defaultdict(list)
@@ -297,7 +299,7 @@ def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
 
 
 def _common(here: Sequence[_Prompt]) -> _Common | None:
-    """The common part of prompts with known shapes; None if no row has a hit on it from another request."""
+    """Return the common part of prompts with known shapes; None if no row has a hit on it from another request."""
     hits = [min(float(prompt.hit), prompt.static or 0.0) for prompt in here]
     foreign = [hit for hit, prompt in zip(hits, here, strict=True) if hit > prompt.held]
     if not foreign:

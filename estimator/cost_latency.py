@@ -20,7 +20,7 @@ NODE_WEIGHT = 8.0
 EDGE_WEIGHT = 20.0
 """Pseudo-observations that shrink the edge types' factors towards 1."""
 SLOPE_SD = 0.5
-"""Prior standard deviation of the slope of log size on what the outcomes say."""
+"""The prior standard deviation of the slope of log size on what the outcomes imply."""
 LARGEST_STEP, SMALLEST_ERROR = 0.3, 1e-6
 ITERATIONS = 6
 TINY = 1e-300
@@ -31,7 +31,7 @@ class RequestSizes:
     """Sizes of requests relative to the mean request.
 
     Args:
-        factor: size of each request, shrunken towards the expected one; shape (requests,), mean 1.
+        factor: size of each request, shrunk towards the expected one; shape (requests,), mean 1.
         mean: mean ratio of the request's amounts to those of a request of size 1; same shape.
         error: variance of ``mean`` around the expected size; same shape.
         spread: variance of sizes.
@@ -58,7 +58,7 @@ class RequestSizes:
         rest = max(float(((mean - expected)[known] ** 2).mean() - noise * float((1.0 / n_rows[known]).mean())), 0.0)
         error = np.full(cells.n_requests, np.inf)
         error[known] = np.maximum(rest + noise / n_rows[known], SMALLEST_ERROR)
-        if not (n_rows > 1).any():  # nothing tells a long request from a dear invocation
+        if not (n_rows > 1).any():  # nothing distinguishes a long request from an expensive invocation
             return cls(np.ones(cells.n_requests), mean, error, 0.0, 1.0, 0.0)
         explained = float(expected.var())
         if rest <= 1e-9:
@@ -80,12 +80,12 @@ def improved_slope(sizes: RequestSizes, expected: FloatArray, change: FloatArray
     """Return (the slope after one Gauss-Newton step, its standard error).
 
     The mean ratios are regressed on the expected sizes. The errors of a size estimated from few rows are in the ratio, not in
-    what predicts it, so that the slope is not attenuated. Errors count as proportional to the size.
+    the predictor, so the slope is not attenuated. Errors are taken as proportional to the size.
 
     Args:
         sizes: the sizes with their mean ratios.
         expected: expected size of each request at the given slope, shape (requests,).
-        change: its derivative by the slope, shape (requests,).
+        change: the derivative of ``expected`` with respect to the slope, shape (requests,).
         slope: the slope so far.
     """
     weight = 1.0 / (sizes.error * expected**2)
@@ -109,8 +109,8 @@ class MeanEstimate:
     Args:
         size_var: the part of ``var`` that is due to the request's size, common to all invocations of a request.
         mean_var: squared standard error that is independent between nodes.
-        along: standard error that is common to the nodes of a path: the few requests that reach deep nodes are the same as
-            above, their sizes are known only in part, and so is how sizes follow from outcomes.
+        along: standard error that is common to the nodes of a path: the few requests that reach deep nodes also passed the
+            nodes above, and their sizes, and the relation of sizes to outcomes, are known only in part.
         shared: squared *relative* standard error common to all nodes, due to the sample of requests.
     """
 
@@ -157,10 +157,10 @@ def zero_load_s(cells: ObservationTable, engine: npt.NDArray[np.int16]) -> Float
 def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints, by_outcome: SizesByOutcome) -> MeanEstimate:
     """Estimate the moments of an amount (dollars or seconds) of one invocation per node.
 
-    A value is modelled as (depth x model) * (edge type) * (node) * (request size) * noise, so that a model observed on long
-    requests only does not appear expensive. A node's mean is that of the requests that *reach* it, which are harder, and often
-    larger, than the mean request. Failed calls count with their cost until the failure. Where the trie branches, a model stands
-    for the model at one stage.
+    A value is modelled as (depth x model) * (edge type) * (node) * (request size) * noise, so that a model observed only on
+    long requests does not appear expensive. A node's mean is that of the requests that *reach* it, which are harder, and often
+    larger, than the mean request. Failed calls count with their cost until the failure. Where the trie branches, "model" means
+    the model at one stage.
 
     Args:
         cells: the observations.
@@ -203,8 +203,10 @@ def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints,
 
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """``typical``: amount of each node for a request of size 1; ``mean_size``: of requests predicted to reach it;
-    ``slope_error``: relative standard error of that mean from the slope of size on outcomes; shape (n + 1,) each.
+    """Fitted amounts and sizes, shape (n + 1,) each.
+
+    ``typical``: amount of each node for a request of size 1; ``mean_size``: mean size of the requests predicted to reach it;
+    ``slope_error``: relative standard error of that mean from the slope of size on outcomes.
     """
 
     sizes: RequestSizes
@@ -230,7 +232,7 @@ def _fit(cells: ObservationTable, values: FloatArray, edges: Ints, by_outcome: S
 
 
 def _over_all(cells: ObservationTable, fitted: _Fitted, by_outcome: SizesByOutcome) -> FloatArray:
-    """Mean size of the requests that reach each node, observed or predicted; shape (n + 1,)."""
+    """Return the mean size of the requests that reach each node, observed or predicted; shape (n + 1,)."""
     if by_outcome.unseen is None:
         return fitted.mean_size
     seen = np.bincount(cells.node, fitted.sizes.factor[cells.request], len(cells.trie))
@@ -240,17 +242,17 @@ def _over_all(cells: ObservationTable, fitted: _Fitted, by_outcome: SizesByOutco
 
 
 def _small_sample_inflation(free: int) -> float:
-    """Squared ratio of Student's 90 % interval to the normal one, for variances with few degrees of freedom."""
+    """Return the squared ratio of Student's 90 % interval to the normal one, for variances with few degrees of freedom."""
     return float(stdtrit(max(free, 1), 0.95) / ndtri(0.95)) ** 2
 
 
 def _typical(
     cells: ObservationTable, values: FloatArray, sizes: FloatArray, edges: Ints, edge_factor: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Expected value of each node for a request of size 1, and updated factors of the edge types.
+    """Return each node's expected value for a request of size 1, and updated factors of the edge types.
 
     The expectation is the depth x model mean times the shrunken factors of edge type and node. ``sizes`` is the size of each
-    cell's request. Ratios are of sums, because a size estimated from a value follows its noise: the mean of ratios would be
+    cell's request. Ratios are ratios of sums: a size estimated from a value follows its noise, so the mean of ratios would be
     biased low.
     """
     trie, size, node = cells.trie, len(cells.trie), cells.node

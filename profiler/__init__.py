@@ -1,4 +1,4 @@
-"""The profiler: runs a sample of requests down a sample of model choices, under a budget. The one part that spends money."""
+"""The profiler: runs a sample of requests along a sample of model choices, under a budget. Only this part spends money."""
 
 from vinelm.whole_imports import attach_stub
 

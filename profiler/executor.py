@@ -25,7 +25,7 @@ NO_FORK = (
     "this system cannot fork processes: the units run in threads of this one, so that a crash ends the run, and a unit's time "
     "and memory are not limited"
 )
-"""What a run says that asks for processes on a system without them."""
+"""The message of a run that asks for processes on a system that cannot fork."""
 
 
 def make_worker(
@@ -34,15 +34,14 @@ def make_worker(
     fingerprint: Mapping[str, str],
     equal: EqualCalls | None = None,
 ) -> Worker:
-    """Return the worker that runs the units. With ``isolation="process"`` this starts a process, with ``cluster`` hosts on its
-    nodes; :meth:`Worker.close` ends them.
+    """Return the worker that runs the units.
 
     Args:
-        settings: where the units run. Its ``on_note`` is called with :data:`NO_FORK` where processes are asked for and cannot
-            be forked (without it, that is a warning), and with one line when a node of the cluster is lost.
+        settings: where the units run. Its ``on_note`` is called with :data:`NO_FORK` if processes are requested but cannot be
+            forked (without ``on_note``, this is a warning), and with one line when a node of the cluster is lost.
         units: the runner of this process.
-        fingerprint: the workflow's parts; a fresh process that builds another workflow is refused.
-        equal: answers equal calls once; None: each is made. Nodes of a cluster make each.
+        fingerprint: the workflow's parts; a fresh process that builds a different workflow is refused.
+        equal: answers equal calls once; None: every call is made. Nodes of a cluster make every call.
     """
     execution = settings.execution
     if equal is not None:
@@ -72,13 +71,13 @@ def make_worker(
 
 
 def _sources(units: Units) -> list[tuple[Catalog, Mapping[str, Backend]]]:
-    """The catalogs whose models a run calls, the judge's included, with their backends."""
+    """Return the catalogs whose models a run calls, including the judge's, with their backends."""
     judge = None if units.judging is None else units.judging.models
     return [(units.catalog, units.backends), *([] if judge is None else [(judge.catalog, judge.backends)])]
 
 
 def _rate_limiters(units: Units) -> dict[str, RateLimiter]:
-    """The rate limits by model, combined with the cache's state for models with cache points."""
+    """Return the rate limits by model, combined with the cache's state for models with cache points."""
     from vinelm.backends.registry import prompt_admissions_of, rate_limiters_of
 
     found: dict[str, RateLimiter] = {}
@@ -91,17 +90,17 @@ def _rate_limiters(units: Units) -> dict[str, RateLimiter]:
 class KeepingWorker:
     """A worker that stores a unit's checkpoint as soon as the unit is over, on the unit's own thread.
 
-    Else the run would write them one after another, while it holds up the other runs on the store.
+    Otherwise the run would write them one after another, while it blocks the other runs on the store.
 
     Args:
-        place: where the contents of checkpoints are kept.
+        place: where the contents of checkpoints are stored.
     """
 
     def __init__(self, worker: Worker, place: CheckpointPlace) -> None:
         self._worker, self._place = worker, place
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
-        """As :meth:`Worker.run`; a place that cannot be written leaves the problem to the row, which is written next."""
+        """Run as :meth:`Worker.run`; if the place cannot be written, writing the row, which comes next, reports the problem."""
         outcome = self._worker.run(job, top_up)
         if outcome.checkpoint is not None:
             with suppress(StoreError):
@@ -109,12 +108,12 @@ class KeepingWorker:
         return outcome
 
     def close(self) -> None:
-        """As :meth:`Worker.close`."""
+        """Close as :meth:`Worker.close`."""
         self._worker.close()
 
 
 def keeping(worker: Worker, store: ObservationStore) -> Worker:
-    """Return a worker that also writes checkpoints if the store keeps them elsewhere; else the worker itself."""
+    """Return a worker that also writes checkpoints if the store keeps them elsewhere; otherwise the worker itself."""
     return worker if store.checkpoint_place is None else KeepingWorker(worker, store.checkpoint_place)
 
 

@@ -1,7 +1,7 @@
 """Brings a store up to date with a changed workflow, dataset or catalog before a run, and reports what that means.
 
-Rows' outcomes (their signals, answers and classes) decide none of them: when ``signal``, ``answer`` or ``agree`` changes, they
-are recomputed from the stored states, without a call. See docs/profiling.md#growing-a-store.
+What rows show (their signals, answers and classes) does not affect which rows are kept: when ``signal``, ``answer`` or
+``agree`` changes, it is recomputed from the stored states, without a call. See docs/profiling.md#growing-a-store.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def request_digests(workflow: Workflow, requests: Iterable[Request] = ()) -> dic
     """Return the digests of the workflow's requests and of further ones, by id.
 
     Args:
-        workflow: its ``inputs`` is called with each request; where it raises, the input is unknown.
+        workflow: its ``inputs`` is called with each request; if it raises, the input is unknown.
         requests: further requests.
     """
     every = {request.id: request for request in (*workflow.requests, *requests)}
@@ -56,13 +56,13 @@ def scoring_part(workflow: Workflow, request: Request) -> Request:
 
 
 def _input_digest(workflow: Workflow, request: Request) -> str | None:
-    # The application's code, or an input that is not plain.
+    # An error of the application's code, or an input that is not plain data.
     text = answered(lambda: json.dumps([request.id, workflow.graph_input(request)], sort_keys=True), None)
     return None if text is None else hashlib.sha256(text.encode()).hexdigest()
 
 
 def with_settings_of(identity: StoreIdentity, store: ObservationStore) -> StoreIdentity:
-    """Return the identity with the store's settings (such as a seed) where it has none of its own."""
+    """Return the identity with the store's settings (such as a seed) wherever it has none."""
     settings = {part: value for part, value in store.identity.fingerprint.items() if part.startswith(SETTING)}
     return replace(identity, fingerprint={**settings, **identity.fingerprint})
 
@@ -71,7 +71,7 @@ def kinds_of(workflow: Workflow, requests: Iterable[Request]) -> dict[str, str]:
     """Return the type of the workflow's requests and of further ones, by id; empty if it declares none.
 
     Raises:
-        WorkflowError: ``kind`` raised, or gave what is no label. The message names the request.
+        WorkflowError: ``kind`` raised or did not return a label. The message names the request.
     """
     found = {request.id: workflow.kind_of(request) for request in (*workflow.requests, *requests)}
     return {name: kind for name, kind in found.items() if kind is not None}
@@ -80,18 +80,18 @@ def kinds_of(workflow: Workflow, requests: Iterable[Request]) -> dict[str, str]:
 def bring_up_to_date(
     rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDigest], kinds: Mapping[str, str] | None = None
 ) -> None:
-    """Give the store the beginning run's identity; score rows again and recompute their signals if needed.
+    """Give the store the starting run's identity; score rows again and recompute their signals if needed.
 
-    Writes to the store, and makes no call of a model. Tells one line for each change that had an effect.
+    Writes to the store, and calls no model. Reports each change that had an effect in one line.
 
     Args:
-        rows: of the store.
-        identity: of the run.
+        rows: the store's rows.
+        identity: the run's identity.
         wanted: the digests of all requests.
-        kinds: the kinds of all requests; none where none is declared.
+        kinds: the kinds of all requests; empty if none is declared.
 
     Raises:
-        StoreError: none of the store's rows would stay.
+        StoreError: no row of the store would remain valid.
         WorkflowError: ``signal`` has too many values, ``agree`` is not symmetric, or one of them raised.
     """
     rows_before = len(rows.store)
@@ -107,9 +107,9 @@ def bring_up_to_date(
 
 
 def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDigest]) -> Growth | None:
-    """The store's growth, plus rows to score again if the scorer or a label has changed; None without a change.
+    """Return the store's growth, plus rows to score again if the scorer or a label has changed; None without a change.
 
-    A judge is not asked here: the rows that it scores stay, and are judged when money may be spent.
+    No judge is asked here: the rows that it scores stay, and are judged when money may be spent.
     """
     growth = grow(rows.store, identity, wanted)
     waiting = RowsToScore(rows.store, wanted)
@@ -128,20 +128,20 @@ def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDig
 
 
 def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> Rescored:
-    """The success of a row, or why it cannot be decided. No call of a model is paid for."""
+    """Return the success of a row, or why it cannot be decided. No paid model call is made."""
     job = rows.job((row.request_id, row.prefix), row.state, stopped if row.is_continued else None)
     found = rows.evaluated(job).observation
     if found is None:
         return Rescored(reason="scoring them again asks for calls after the loop")
     if rows.units.judging is not None and found.failure is None:
-        return Rescored(False)  # until it is judged; an estimate reads judgements only
-    if _has_reference(rows) and found.failure is None:  # without a label a row has no score, and is compared later
+        return Rescored(False)  # until it is judged; an estimate reads only judgements
+    if _has_reference(rows) and found.failure is None:  # a row without a label has no score, and is compared later
         return Rescored(found.success, answer=found.answer)
     return Rescored(found.success, reason="scoring them again failed" if found.success is None else "")
 
 
 def _has_reference(rows: KeptRows) -> bool:
-    """Whether rows keep answers for comparison with today's."""
+    """Return whether rows keep answers for comparison with the current setup's."""
     return isinstance(rows.units.workflow.score, AsToday)
 
 
@@ -168,9 +168,9 @@ def record_for(signals: Signals) -> SignalRecord:
 
 
 def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
-    """Compute signals, answers and classes of the rows again, if they are not as the workflow now declares.
+    """Compute the rows' signals, answers and classes again, if they do not match the workflow's current declaration.
 
-    ``has_restored``: whether rows that did not hold before are used again.
+    ``has_restored``: whether rows that were set aside before are used again.
     """
     store, signals, shown = rows.store, rows.units.signals, ShownRows(rows.store)
     before = shown.record
@@ -218,9 +218,9 @@ class _Renewal:
     """Recomputes what rows show.
 
     Args:
-        signals: what the workflow declares.
-        before: what they were made with.
-        now: what they are to be made with.
+        signals: the workflow's declared signals.
+        before: the declaration that they were made with.
+        now: the declaration to make them with.
     """
 
     def __init__(self, rows: KeptRows, signals: Signals, before: SignalRecord | None, now: SignalRecord) -> None:
@@ -248,7 +248,7 @@ class _Renewal:
             yield from zip(every, pool.map(self._of, every), strict=True)
 
     def _of(self, row: Observation) -> Shown | None:
-        """The row's label and answer; None if they need a state that is not stored."""
+        """Return the row's label and answer; None if they need a state that is not stored."""
         cell = row.request_id, row.prefix
         if row.failure is not None:
             return Shown(with_error(replace(row, signal=None), self._signals).signal)
@@ -259,12 +259,12 @@ class _Renewal:
         state = self._rows.store.checkpoint(*cell)
         found = self._rows.evaluated(self._rows.job(cell, state, self._stopped if row.is_continued else None)).observation
         if found is None:
-            return None  # a node after the loop asks for a call
+            return None  # a node after the loop makes a call
         label = found.signal if callable(self._signals.signal) else self._verdict(row)
         return Shown(label, found.answer, found.answer_digest)
 
     def _kept(self, row: Observation) -> Shown:
-        """A row's remaining fields without its state: those declared as before."""
+        """Return what a row still shows without its state: the parts whose declaration is unchanged."""
         before, now = self._before, self._now
         label, has_answer = None if callable(self._signals.signal) else self._verdict(row), True
         if before is None or (before.signal, before.edges) == (now.signal, now.edges):
@@ -274,7 +274,7 @@ class _Renewal:
         return Shown(label, row.answer, row.answer_digest) if has_answer and now.answer else self._compared(row, Shown(label))
 
     def _compared(self, row: Observation, shown: Shown) -> Shown:
-        """What a row shows, with the answer that is compared with today's."""
+        """Return what a row shows, with the answer that is compared with the current setup's."""
         return shown._replace(answer=row.answer, answer_digest=row.answer_digest) if _has_reference(self._rows) else shown
 
     def _verdict(self, row: Observation) -> str | None:

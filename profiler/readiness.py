@@ -41,7 +41,7 @@ from vinelm.rows.observation import Observation, Usage
 from vinelm.signals import Signals
 from vinelm.template import Stage, Template
 
-_LEAST_CHARS = 3  # of a state's value that a message is named by: shorter ones are in any text
+_LEAST_CHARS = 3  # characters of a state value that names a message: shorter values occur in any text
 
 
 class SeenPrompts:
@@ -82,7 +82,7 @@ def _parts(messages: Sequence[BaseMessage], tools: Sequence[Any], state: Mapping
     for number, text in enumerate(prompt_parts([], tools), 1):
         yield PromptPart(f"tool {number}", text, is_movable=False)
     taken: set[str] = set()
-    is_opening = True  # behind the model's first turn the order is that of the conversation
+    is_opening = True  # after the model's first turn the order is that of the conversation
     for number, message in enumerate(sorted(messages, key=lambda one: one.type != "system"), 1):
         is_opening = is_opening and message.type in ("system", "human")
         for text in prompt_parts([message]):
@@ -93,26 +93,27 @@ def _parts(messages: Sequence[BaseMessage], tools: Sequence[Any], state: Mapping
 
 
 def _key_of(text: str, state: Mapping[str, Any]) -> str | None:
-    """The key of the longest value of the state that is in the text."""
+    """Return the key of the longest state value that occurs in the text."""
     found = {key: len(value) for key, value in state.items() if isinstance(value, str) and value in text}
     best = max(found, key=lambda key: found[key], default=None)
     return best if best is not None and found[best] >= _LEAST_CHARS else None
 
 
 _FAULTS = (NameError, AttributeError, ImportError, SyntaxError, TypeError, NotImplementedError)
-"""What a tool raises by a mistake in its code, whatever it is given."""
+"""What a tool raises because of a mistake in its code, whatever its arguments."""
 _UNREAD_FAULTS = (NameError, ImportError, SyntaxError, NotImplementedError, VineLMError)
-"""What no text of a model leads to."""
+"""What a tool never raises because of a model's text."""
 _FOUND_NOTHING = "'NoneType' object"
-"""Begins what Python says of a look-up that found nothing: no mistake of a tool that is asked for what does not exist."""
+"""The beginning of Python's message for a failed look-up, which is not a mistake in a tool: it was asked for something that
+does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRefusal:
-    """A tool that raised on its arguments.
+    """A tool that raised because of its arguments.
 
     Attributes:
-        tool: Its name.
+        tool: The tool's name.
         error: What it raised.
     """
 
@@ -134,14 +135,14 @@ def tool_refusal(error: BaseException | None) -> ToolRefusal | None:
 
 
 PROMPT_REQUESTS = 5
-"""Requests whose prompts are compared, if there are as many."""
+"""How many requests' prompts are compared, if there are as many."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckItem:
     """One check; ``detail`` says in one line what was found, or what is wrong and how to fix it.
 
-    ``is_doubtful``: it may be right, and only the author can tell.
+    ``is_doubtful``: only the author can tell whether it is right.
     """
 
     name: str
@@ -152,10 +153,10 @@ class CheckItem:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """All checks, in order; those made impossible by a failed one are left out.
+    """All checks, in order; those that a failed check made impossible are left out.
 
     ``template_code`` is the code of a template that was read from the graph; None if the workflow declares one.
-    ``questions`` ask the author what a profile can do without, such as which model a stage runs today.
+    ``questions`` ask the author about things that a profile does not need, such as which model a stage runs today.
     ``today`` gives each stage without a declared model the one that the application called it with, by its catalog name.
     ``prompts`` is what the prompts of the requests have in common; None if not requested, or a check failed.
     ``requests`` is the number of requests of the workflow.
@@ -198,21 +199,21 @@ def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
     backend = ScriptedBackend(workflow)
     backends = {model.provider: backend for model in catalog.models}
     template = answered(lambda: resolved(workflow, UnitAdapter(catalog, backends, template=None)).template, None)
-    if template is None:  # an item says so
+    if template is None:  # a check item reports it
         return None
     return f"{template_imports(template)}\n\ntemplate = {template_code(template)}"
 
 
 @dataclass(slots=True)
 class _Asks:
-    """What is left to the author, and what the application itself has told."""
+    """The questions left to the author, and what the application's run has told."""
 
     questions: list[str] = field(default_factory=list)
     today: dict[str, str] = field(default_factory=dict)
 
 
 class _Failed(WorkflowError):
-    """What the application's own code raised, as an item."""
+    """An exception of the application's own code, as an item."""
 
     def __init__(self, item: CheckItem) -> None:
         super().__init__(item.detail)
@@ -272,7 +273,7 @@ def _runs_today(
     called: Mapping[str, Iterable[str]],
     asks: _Asks,
 ) -> Iterator[CheckItem]:
-    """What each stage runs today: as declared, else as the application's own models reported when the script called them."""
+    """Yield what each stage runs today: as declared, or else as the application's own models reported in the scripted run."""
     unknown: list[Stage] = []
     for stage in template.stages:
         said, stated = list(called.get(stage.name, ())), stage.default or declared.get(stage.name)
@@ -295,7 +296,7 @@ def _runs_today(
 
 
 def _today(stages: Sequence[Stage]) -> str:
-    """Check that the current setup is known: plans are compared with it, and only the author knows it."""
+    """Return whether the current setup is known: plans are compared with it, and only the author knows it."""
     names = ", ".join(stage.name for stage in stages)
     return f'which model runs today at {names}? Say it with its name in the catalog: Stage("{stages[0].name}", default=NAME)'
 
@@ -311,7 +312,7 @@ def _judge(judge: LLMJudge, catalog: Catalog) -> CheckItem:
 
 
 def _unasked(workflow: Workflow, judge: LLMJudge) -> Callable[[Request, Mapping[str, Any]], bool]:
-    """A scorer that builds the judge's prompt without asking it."""
+    """Return a scorer that builds the judge's prompt without asking the judge."""
 
     def score(request: Request, state: Mapping[str, Any]) -> bool:
         judge.messages(request, workflow.graph_input(request), state)
@@ -328,14 +329,14 @@ def _inputs(workflow: Workflow) -> CheckItem:
     for label in workflow.labels:
         if label in given:
             return CheckItem("inputs", False, f"the label {label!r} reaches the graph: leave it out of inputs(request)")
-        if not any(label in other.data for other in workflow.requests):  # of several kinds, each has its own
+        if not any(label in other.data for other in workflow.requests):  # with several kinds, each has different labels
             known = ", ".join(request.data)
             return CheckItem("inputs", False, f"request {request.id!r} has no label {label!r}: its row has {known}")
     return CheckItem("inputs", True, f"{len(workflow.requests):,} requests; the graph gets {', '.join(given)}")
 
 
 def _dry_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterator[CheckItem]:
-    """The checks of a scripted run. A tool that refuses the arguments that the script invents is left out of the next try."""
+    """Yield the checks of a scripted run. A tool that refuses the script's invented arguments is not called in the next try."""
     refused: list[str] = []
     while True:
         items = list(_one_run(units, request, refused, backend))
@@ -371,12 +372,12 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
                 break
             backend.seen.end(request.id, units.values_after(checkpoint))
     except Exception as error:
-        if not (is_past_end and getattr(error, "code", "") == "stage-not-run"):  # behind its end the graph need not continue
+        if not (is_past_end and getattr(error, "code", "") == "stage-not-run"):  # after its end the graph need not continue
             yield CheckItem("dry run", False, _line(error, "raised"))
             return
     last = rows[-1]
     if last.failure is not None and is_past_end:
-        rows.pop()  # nobody runs the graph behind its own end: it cannot be tried any further
+        rows.pop()  # the graph has ended by itself and cannot be tried any further
         last = rows[-1]
     is_beyond = last.failure is not None and BEYOND_TURNS in (last.detail or "")
     forced = None if last.failure is None else tool_refusal(units.last_error)
@@ -395,7 +396,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
         yield _round_trip(units.saver.changed)
     if last.failure is None:
         shown = rows if units.template.knows_past_ends else rows[-1:]
-        known = [row for row in shown if row.success is not None]  # a function that goes on shows no answer yet
+        known = [row for row in shown if row.success is not None]  # a function that continues shows no answer yet
         ended = [row for row in known if row.stopped] or known[-1:]  # before its end a request may show no answer yet
         yield from (_scored(units, request, row, states[row.depth - 1]) for row in ended[:1])
         yield from _referred(units.workflow, rows)
@@ -404,19 +405,19 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
 
 
 def _following(template: Template, rows: Sequence[Observation]) -> Stage | None:
-    """The stage of the next unit: the one to which the last row continues."""
+    """Return the stage of the next unit: the one to which the last row continues."""
     return template.following(len(rows), rows[-1].arm) if rows else template.first_stages[0]
 
 
 def _stages(template: Template, rows: Sequence[Observation], stage: Stage) -> tuple[str, ...]:
-    """The unit's job; see :class:`~vinelm.profiler.execution.job.Job`."""
+    """Return the stages of the unit's job; see :class:`~vinelm.profiler.execution.job.Job`."""
     if not rows and len(template.first_stages) > 1:
         return ()
     return (*(row.stage for row in rows), stage.name)
 
 
 def _not_tried(template: Template, rows: Sequence[Observation], refused: Sequence[str], is_beyond: bool, is_stuck: bool) -> str:
-    """What the scripted answers did not reach: stages, tools, and the end of a loop."""
+    """Return what the scripted answers did not reach: stages, tools, and the end of a loop."""
     tried = {row.stage for row in rows}
     others = [stage.name for stage in template.stages if stage.name not in tried]
     notes = [
@@ -445,7 +446,7 @@ def _failed(row: Observation, request: Request, error: BaseException | None, bac
 
 
 def _placed(error: BaseException) -> str:
-    """An error with its last line in the application. No model was called, so it shows no answer."""
+    """Return an error with its last line in the application. No model was called, so it shows no answer."""
     place = user_place(error)
     first = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}: {first}{'' if place is None else f' (at {place})'}"
@@ -473,7 +474,7 @@ def _scored(units: Units, request: Request, row: Observation, state: bytes | Non
 
 
 def _referred(workflow: Workflow, rows: Sequence[Observation]) -> Iterator[CheckItem]:
-    """Check how answers are read if today's are the references."""
+    """Yield the check of how answers are read, if the current setup's answers are the references."""
     score = workflow.score
     if not isinstance(score, AsToday):
         return
@@ -485,7 +486,7 @@ def _referred(workflow: Workflow, rows: Sequence[Observation]) -> Iterator[Check
 
 
 def _shown(signals: Signals, rows: Sequence[Observation]) -> CheckItem:
-    """The check of the signals and answers of the scripted run."""
+    """Return the check of the signals and answers of the scripted run."""
     labels = dict.fromkeys(row.signal for row in rows if row.signal is not None)
     answers = [json.loads(row.answer) for row in rows if row.answer is not None]
     try:
@@ -500,14 +501,14 @@ def _shown(signals: Signals, rows: Sequence[Observation]) -> CheckItem:
 
 
 def _line(error: BaseException, otherwise: str) -> str:
-    """An error as one line; VineLM's own errors already are."""
+    """Return an error as one line; VineLM's own errors already are one."""
     if isinstance(error, VineLMError):
         return str(error)
     return f"{otherwise} {_placed(error)}"
 
 
 class ScriptedBackend:
-    """Stands in for every provider: the same answer to every prompt, at no cost and in no time."""
+    """Replaces every provider: the same answer to every prompt, at no cost and in no time."""
 
     is_simulated = True
     is_virtual_time = True

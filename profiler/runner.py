@@ -52,15 +52,17 @@ def profile(
     """Execute (request, prefix) cells and keep a row of each, until a limit is reached or every reached cell is executed.
 
     Calls the models, which spends money, and writes to ``store``. Every row is durable before the next stage of its request
-    starts: the same call continues where an interrupted or killed one was. With models that repeat their answers the rows do
-    not depend on ``settings.execution``. Ctrl-C ends the run when the units in flight are written, a second Ctrl-C at once.
+    starts, so the same call continues where an interrupted or killed one stopped. With deterministic models the
+    rows do not depend on ``settings.execution``. Ctrl-C ends the run when the units in flight are written, a second Ctrl-C at
+    once.
 
     Args:
         workflow: the workflow; its template need not be bound.
         catalog: the models.
         backends: one for each provider of the catalog.
         store: a store of this workflow; held exclusively during the run.
-        settings: what is sampled, where it stops, where units run, and who is told; default: everything, one unit at a time.
+        settings: what is sampled, where the run stops, where units run, and who is notified; default: everything, one unit at a
+            time.
 
     Returns:
         What ended the run, with coverage and costs.
@@ -114,7 +116,7 @@ def profile(
 
 
 def _equal_calls(store: ObservationStore, units: Units, settings: ProfileSettings) -> EqualCalls:
-    """Answers equal calls of the run once, from the store's answers and those of a trace."""
+    """Return what answers equal calls of the run once, from the store's answers and those of a trace."""
     kept = KeptCalls(store)
     if settings.recorded is not None:
         kept.keep_all(settings.recorded.answers(units.catalog))
@@ -122,7 +124,7 @@ def _equal_calls(store: ObservationStore, units: Units, settings: ProfileSetting
 
 
 def _beside_label(rows: KeptRows, wrong: Iterable[Cell]) -> str:
-    """A wrong answer with its label, from a state scored again where units run; empty without a state."""
+    """Return a wrong answer and its label, from a state scored again where units run; empty without a state."""
     states = ((cell, rows.store.checkpoint(*cell)) for cell in wrong)
     cell, state = next(((cell, state) for cell, state in states if state is not None), (None, None))
     if cell is None:
@@ -151,14 +153,14 @@ def _sampler_of(
 
 
 def continued_share(workflow: Workflow) -> float:
-    """Return the share of the default sampler's paths that continue below a passed check, which only signals can use."""
+    """Return the share of the default sampler's paths that continue after a passed check; only signals make use of these."""
     return CONTINUED_SHARE if workflow.signals else 0.0
 
 
 def _gate(
     settings: ProfileSettings, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], store: ObservationStore
 ) -> BatchGate | None:
-    """The place where calls wait for batches, if the run uses them; :class:`ConfigError` if it cannot."""
+    """Return the gate where calls wait for batches, if the run uses them; :class:`ConfigError` if it cannot."""
     if settings.batch_prices is None:
         return None
     return gate_of(batched_models(workflow, catalog, backends), catalog, backends, settings.batch_prices)
@@ -174,7 +176,7 @@ def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any]
     if units.judging is not None:
         settings.note(PendingRows(rows, ledger, units.judging).judge())
     last = records.last_settings()
-    # Other limits alone change nothing that a user has to know: the race and the shares go by the new ones.
+    # Changed limits alone are not reported: the race and the shares follow the new ones.
     changed = None if last is None else difference(_without_limits(last), _without_limits(noted))
     if changed is not None:
         settings.note(
@@ -190,9 +192,9 @@ def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any]
 
 
 def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
-    """One line if rows of a broken stage were retired, so that the run executes them again; their price stays.
+    """Return one line if rows of a broken stage were retired, so that the run executes them again; their price stays.
 
-    Also all rows, if each of them failed and the last profile ended with that.
+    Retires all rows if every one failed and the last profile ended for that reason.
     """
     store = records.store
     first_rows, cut_off, rows = FirstRows(template), CutOff(), store.observations()
@@ -200,7 +202,7 @@ def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
         first_rows.add(row)
         cut_off.add(row)
     if outgrown := cut_off.outgrown(template, {(row.request_id, row.prefix): row for row in rows}):
-        retire_broken(store, outgrown)  # a longer template says what came next, which these rows do not
+        retire_broken(store, outgrown)  # a longer template defines what comes next, which these rows lack
     cells = first_rows.broken_cells()
     if records.forget_only_failures() and not cells and only_failures(rows) is not None:
         cells = [(row.request_id, row.prefix) for row in rows]
@@ -238,7 +240,7 @@ def _result(state: RunState, sampler: Sampler, settings: ProfileSettings) -> Pro
         failures=dict(state.failures),
         counts=coverage.counts_per_depth,
         coverage=coverage.fraction,
-        coverage_interval=coverage.interval(),  # of the final rows: the reported one is only refitted now and then
+        coverage_interval=coverage.interval(),  # of the final rows: the reported one is refitted only now and then
         spent_usd=coverage.spent_usd,
         exhaustive_usd=coverage.exhaustive_usd(),
         naive_usd=coverage.naive_usd(),
@@ -253,9 +255,9 @@ _STORED_ELSEWHERE = ("template", "catalog", "request_ids")  # the first two in t
 
 
 def settings_of(sampler: Sampler, requests: Sequence[Request]) -> dict[str, Any]:
-    """Return the settings that decide the order of a run's cells, as plain JSON.
+    """Return the settings that determine the order of a run's cells, as plain JSON.
 
-    The sampler's class, every public setting of it that is a plain value or a dataclass (as its text), and a digest of the
+    These are the sampler's class, each public setting that is a plain value or a dataclass (as text), and a digest of the
     request ids.
     """
     own = {name: value for name, value in getattr(sampler, "__dict__", {}).items() if name not in _STORED_ELSEWHERE}
@@ -269,7 +271,7 @@ def _without_limits(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Describe in a few words how two runs' settings differ; None if they do not. ``before`` was read from JSON."""
+    """Describe briefly how two runs' settings differ; None if they do not. ``before`` was read from JSON."""
     names = [name for name in dict.fromkeys((*now, *before)) if before.get(name) != now.get(name)]
     words = [
         "other requests" if name == "requests" else f"{name} {_word(now.get(name))} instead of {_word(before.get(name))}"

@@ -1,4 +1,4 @@
-"""The contract of samplers, as tests: subclass it and provide a way to make one."""
+"""The contract of samplers, as tests: subclass it and provide a way to make a sampler."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def observe(template: Template, paths: Sequence[RequestPath], earlier: Sequence[
     """Return a sampler's input after it proposed these paths: each cell along them once, in order."""
     rows = {(row.request_id, row.prefix): row for row in earlier}
     for request_id, choices, *_ in paths:
-        path = tuple(map(str, choices))  # of a linear template
+        path = tuple(map(str, choices))  # valid for a linear template
         for length in range(1, len(path) + 1):
             row = rows.setdefault((request_id, path[:length]), outcome(template, request_id, path[:length]))
             if row.ended(template.stop):
@@ -64,7 +64,7 @@ class SamplerContract:
         return self.make_sampler(self.template, self.catalog, self.request_ids)
 
     def _rounds(self, sampler: Sampler) -> Iterator[tuple[int, tuple[Observation, ...], list[RequestPath]]]:
-        """Number, observations and proposed paths of the first rounds."""
+        """Yield number, observations and proposed paths of the first rounds."""
         observations: tuple[Observation, ...] = ()
         for round_ in range(ROUNDS):
             paths = list(islice(sampler.propose(round_, observations), PATHS))
@@ -74,7 +74,7 @@ class SamplerContract:
             observations = observe(self.template, paths, observations)
 
     def test_paths_are_those_of_the_template(self) -> None:
-        """Known requests, allowed models, no longer than the template."""
+        """Check that a sampler proposes known requests and allowed models, and no path longer than the template."""
         stages = self.template.invocations
         first = next(self._rounds(self._new()))[2]
         assert first, "an empty first round makes no profile"
@@ -85,11 +85,11 @@ class SamplerContract:
                 assert all(model in (stage.models or ()) for model, stage in zip(path, stages, strict=False))
 
     def test_equal_samplers_propose_the_same(self) -> None:
-        """Only settings and observations may matter."""
+        """Check that only settings and observations matter."""
         assert list(self._rounds(self._new())) == list(self._rounds(self._new()))
 
     def test_a_round_depends_on_its_observations_alone(self) -> None:
-        """Not on earlier requests to the sampler, nor on how much of earlier rounds was read."""
+        """Check that a round depends neither on earlier requests to the sampler nor on how much of earlier rounds was read."""
         for round_, observations, paths in list(self._rounds(self._new())):
             fresh = self._new()
             assert list(islice(fresh.propose(round_, observations), PATHS)) == paths
@@ -97,7 +97,7 @@ class SamplerContract:
             assert list(islice(fresh.propose(round_, observations), PATHS)) == paths
 
     def test_the_settings_that_decide_it_are_plain_and_stay_as_they_are(self) -> None:
-        """A store records them, so that a later run with other settings is noticed."""
+        """Check that the settings are plain and stay unchanged: a store records them to notice a later run with others."""
         sampler = self._new()
         requests = [Request(request_id, {}) for request_id in self.request_ids]
         before = json.dumps(settings_of(sampler, requests))

@@ -25,23 +25,24 @@ Hashes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
 STEP_S = 10.0
 """Seconds of waiting that one step of priority is worth; see :func:`vinelm.backends.limits.rate_share.turn_key`."""
 MOST_SLACK_S = 60.0
-"""More slack than this is no reason to wait longer; that of a request without a deadline counts as this."""
+"""Requests with more slack than this do not wait longer; a request without a deadline counts as having this much."""
 REST_WEIGHT = 3.0
-"""Seconds of waiting that a second of expected rest is worth to ``srtf`` and ``lpt``."""
+"""How many seconds of waiting a second of expected rest is worth to ``srtf`` and ``lpt``."""
 MOST_REST_S = 300.0
-"""A longer rest counts as this."""
+"""Longer rests count as this."""
 CLEAR_ERRORS = 2.0
-"""A replica is slow if its calls have run longer by more than so many standard errors."""
+"""A replica is slow if its calls have run longer than others by more than this many standard errors."""
 BLOCKED_RATIO, BLOCKED_S = 4.0, 5.0
-"""A replica is blocked if its calls have run so many times as long as those of its group's others, and for so many seconds."""
+"""A replica is blocked if its calls have run this many times as long as those on its group's others, and for this many seconds.
+"""
 
 
 def balance(view: FleetView) -> Orders:
-    """Send fewer calls to slow replicas: those whose calls have run clearly longer than the calls of the group's others."""
+    """Send fewer calls to slow replicas, whose calls have run clearly longer than those of the group's other replicas."""
     age_s, others_s, error = _ages(view)
     ratio = np.divide(age_s, others_s, out=np.ones_like(age_s), where=others_s > 0)
-    # What chance may explain changes nothing, and no replica is preferred for its young calls: they only say that it was sent
-    # many just now, and would draw more.
+    # Differences within chance change nothing, and no replica is preferred for its young calls: these only show that it was
+    # just sent many, and would attract more.
     beyond = np.maximum(ratio - 1.0 - CLEAR_ERRORS * error, 0.0)
     return Orders(weights=_named(view, 1.0 / (1.0 + beyond), _is_replica(view)))
 
@@ -56,13 +57,13 @@ def hol(view: FleetView) -> Orders:
 def affinity(view: FleetView) -> Orders:
     """Keep a conversation on one replica, whose prompt cache has it: the same in all processes and rounds, if it has room.
 
-    A conversation has one pin: where its calls go to several groups, it is that of the last one.
+    A conversation has one pin: if its calls go to several groups, it is the last group's.
     """
     pins: dict[int, str] = {}
     for number in np.unique(view.group[_is_replica(view)]).tolist():
         places = np.flatnonzero((view.group == number) & _is_replica(view))
         sessions = np.unique(view.session[view.group[view.engine] == number])
-        # Rendezvous hashing: if a replica comes or goes, only the conversations move that it gets, or had.
+        # Rendezvous hashing: if a replica comes or goes, only the conversations move that it gets or had.
         marks = np.array([zlib.crc32(view.engines[place].encode()) for place in places.tolist()], np.uint64)
         best = places[np.argmax(_mixed(sessions[:, None] ^ _mixed(marks)), axis=1)]
         pins |= zip(sessions.tolist(), [view.engines[place] for place in best.tolist()], strict=True)
@@ -77,13 +78,13 @@ def _mixed(values: Hashes) -> Hashes:
 
 
 def srtf(view: FleetView) -> Orders:
-    """Shortest rest first, by the seconds that the trie expects: the mean time of requests is least."""
+    """Shortest rest first, by the seconds that the trie expects, which minimizes the mean time of requests."""
     rest_s = np.minimum(_known(view.left_s), MOST_REST_S)
     return Orders(sessions=SessionPriorities(view.session, -REST_WEIGHT / STEP_S * _from_mean(rest_s)))
 
 
 def lpt(view: FleetView) -> Orders:
-    """Longest rest first: a batch is done soonest if its long requests do not begin last."""
+    """Longest rest first: a batch ends soonest if its long requests do not begin last."""
     rest_s = np.minimum(_known(view.left_s), MOST_REST_S)
     return Orders(sessions=SessionPriorities(view.session, REST_WEIGHT / STEP_S * _from_mean(rest_s)))
 
@@ -92,9 +93,9 @@ def slack(view: FleetView) -> Orders:
     """Least slack first: deadline - elapsed - expected rest - the engine's current wait. Late requests come first."""
     queued = view.state == LiveState.QUEUED
     load_s = (_by_engine(view, view.waited_s) / np.maximum(view.count_by_engine(), 1))[view.engine]
-    # A waiting call grows older in its line anyway, so what counts is its slack as it came: it does not change.
+    # A waiting call ages in its line anyway, so its slack at arrival counts, which does not change.
     spare_s = np.clip(view.slack_s + view.waited_s * queued - load_s, 0.0, MOST_SLACK_S)
-    # Who is not in the view has just arrived. Priority 0 is what the average request had to spare when it did.
+    # Calls missing from the view have just arrived. Priority 0 corresponds to the average slack at arrival.
     new_s = np.clip(view.slack_s + view.elapsed_s, 0.0, MOST_SLACK_S).mean() if len(view) else 0.0
     return Orders(sessions=SessionPriorities(view.session, (new_s - spare_s) / STEP_S))
 
@@ -110,13 +111,14 @@ FLEET_POLICIES: Mapping[str, FleetPolicy] = {
 }  # fmt: skip
 """The policies by name."""
 FUNCTION = "policy"
-"""The function of a file that is meant if none is named."""
+"""The default function of a policy file."""
 
 
 def _ages(view: FleetView) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Mean age of the calls on each engine and on its group's other engines, and the error of their ratio.
 
-    Each has shape (number of engines,); 0 seconds without calls. The error is as of exponential times: relative, one standard.
+    Each has shape (number of engines,); 0 seconds without calls. The error is the relative standard error for exponential
+    times.
     """
     running = view.state == LiveState.RUNNING
     calls, seconds = _by_engine(view, running.astype(float)), _by_engine(view, view.running_s * running)
@@ -127,7 +129,7 @@ def _ages(view: FleetView) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 def _by_engine(view: FleetView, values: FloatArray) -> FloatArray:
     """The sum of the values of the rows on each engine; shape (number of engines,)."""
-    return np.bincount(view.engine, values, len(view.engines)).astype(float)  # without rows it would be integers
+    return np.bincount(view.engine, values, len(view.engines)).astype(float)  # without rows the result would have integer type
 
 
 def _of_group(view: FleetView, by_engine: FloatArray) -> FloatArray:

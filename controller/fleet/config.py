@@ -11,25 +11,25 @@ from vinelm.errors import ConfigError
 from vinelm.requests.names import RunLabel
 
 MOST_DAILY_USD = 1_000_000.0
-"""Sums of billionths of a dollar stay exact in Redis up to here."""
+"""Up to this amount sums of billionths of a dollar stay exact in Redis."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetConfig:
     """The settings with which a process joins a fleet of processes that serve together.
 
-    All processes of a fleet must be given the same.
+    All processes of a fleet must have the same settings.
 
     Args:
         url: the Redis that they share: ``redis://host:port/db``, ``rediss://...`` or ``unix://...``.
         name: the fleet's name; fleets of different names may share a Redis.
         required: whether an unreachable Redis at the start is an error; by default the process continues alone.
         daily_usd: tenant to the dollars that its requests may spend on a day (UTC), in all processes together; ``"*"`` caps
-            each tenant that is not named. Needs ``journal``.
-        journal: what keeps the leases of ``daily_usd``: a SQLite file on a local disk for the processes of one machine, or
+            each tenant without an entry. Needs ``journal``.
+        journal: where the leases of ``daily_usd`` are kept: a SQLite file on a local disk for the processes of one machine, or
             ``postgresql://user@host/database`` (extra ``postgres``) for several. conversation_id, tenant: how a run names its
-            conversation and its tenant: a key of LangGraph's ``config["configurable"]``, or a function of that mapping. A hash
-            of the first and the name of the second leave the process. The tenant must be authenticated by the application,
+            conversation and its tenant: a key of LangGraph's ``config["configurable"]``, or a function of that mapping. Only a
+            hash of the first and the name of the second leave the process. The tenant must be authenticated by the application,
             never taken from what a caller claims: each tenant has separate dollars, conversations and requests.
 
     Raises:

@@ -16,7 +16,7 @@ from vinelm.errors import VineLMError
 from vinelm.requests.names import scoped
 
 _DURATIONS = ("waited_s", "running_s", "elapsed_s")
-"""Columns that grow with time: the table holds when they began."""
+"""Columns that grow with time, for which the table stores the start."""
 _ROW = np.dtype(
     [
         *((name, kind) for name, kind in COLUMNS.items() if name not in _DURATIONS),
@@ -104,7 +104,7 @@ class LiveInvocations:
             )
             if rest is not None:
                 self._unknown[slot] = rest
-            self._free.pop()  # last: a place that could not be filled stays free
+            self._free.pop()  # last, so that a place that could not be filled stays free
         return slot
 
     def queue(self, slot: int, engine: str | None = None) -> None:
@@ -126,7 +126,7 @@ class LiveInvocations:
                 self._waited[slot] += now - self._queued_at[slot]
 
     def end(self, slot: int) -> None:
-        """Take the invocation out of the table; its place is given to another."""
+        """Remove the invocation from the table; its place will be reused."""
         with self._lock:
             if self._is_live[slot]:
                 self._is_live[slot] = False
@@ -151,7 +151,7 @@ class LiveInvocations:
         return Snapshot(self.process, columns, names, self.groups)
 
     def _find_rests(self) -> None:
-        """Compute missing remaining times without the lock, since planning over a large trie may take a while."""
+        """Compute missing remaining times without holding the lock, since planning over a large trie may take a while."""
         with self._lock:
             unknown = dict(self._unknown)
         found = {slot: _rest_of(rest) for slot, rest in unknown.items()}
@@ -162,7 +162,7 @@ class LiveInvocations:
                     self._rows["rest_s"][slot], self._rows["rest_usd"][slot] = rest_s, rest_usd
 
     def _use(self, rows: np.ndarray[Any, np.dtype[np.void]]) -> None:
-        """Make this the table. Columns that single invocations change are cached, which is ten times as fast."""
+        """Make ``rows`` the table. Columns that single invocations change are cached, which is ten times as fast."""
         self._rows = rows
         self._state, self._queued_at = rows["state"], rows["queued_at"]
         self._sent_at, self._engine = rows["sent_at"], rows["engine"]

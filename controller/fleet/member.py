@@ -16,9 +16,9 @@ from vinelm.foreign_code import answered
 EVERY_S = 0.25
 """Seconds between two rounds."""
 ERRANDS_S = 0.02
-"""Shortest time from chores that were asked for to the next, so that many calls at once do not keep Redis busy."""
+"""Shortest time from one requested run of the chores to the next, so that many calls at once do not keep Redis busy."""
 LONGEST_PAUSE_S = 1.0
-"""While Redis does not answer, it is asked again at least so often."""
+"""While Redis does not answer, it is asked again at least this often."""
 ALONE = f"{SILENT_REDIS}: this process goes on alone, within its last share"
 
 
@@ -26,7 +26,7 @@ class Chore:
     """A further task of every round."""
 
     def do(self, link: RedisLink) -> None:
-        """Do it.
+        """Do the task.
 
         Raises:
             FleetUnreachable: Redis does not answer.
@@ -34,10 +34,10 @@ class Chore:
         raise NotImplementedError
 
     def go_alone(self, link: RedisLink) -> None:
-        """Redis does not answer; called in every round until it does."""
+        """Called in every round while Redis does not answer."""
 
     def close(self, link: RedisLink) -> None:
-        """This process leaves the fleet in good order.
+        """Called when this process leaves the fleet in good order.
 
         Raises:
             FleetUnreachable: Redis does not answer.
@@ -83,7 +83,7 @@ class FleetMember:
 
     @property
     def others(self) -> Mapping[str, int]:
-        """Engine to the live invocations of the other processes; empty while this one is alone."""
+        """Live invocations of the other processes by engine; empty while this process is alone."""
         return self._neighbours.live
 
     @property
@@ -111,7 +111,7 @@ class FleetMember:
 
     @property
     def problem(self) -> str:
-        """Why this process is alone, and how to mend that."""
+        """Why this process is alone, and how to fix that."""
         return self._problem or f"{SILENT_REDIS}: start it"
 
     def start(self) -> None:
@@ -120,17 +120,17 @@ class FleetMember:
         self._thread.start()
 
     def _run_errand(self) -> None:
-        """Do the chores between two rounds. While Redis does not answer, that is for the rounds to find out."""
+        """Do the chores between two rounds. If Redis does not answer, the rounds will notice."""
         if not self.is_alone:
             try:
                 self._do_chores()
             except FleetUnreachable:
                 self._go_alone()
-        # No more often than this, however many calls ask: every errand is a round trip to Redis.
+        # No more often than this, however many calls ask, since every errand is a round trip to Redis.
         time.sleep(ERRANDS_S)
 
     def wake(self) -> None:
-        """Do the chores now: something is wanted from the fleet."""
+        """Do the chores now, because something is needed from the fleet."""
         self._wake.set()
 
     def stop(self, timeout_s: float = 2.0) -> None:
@@ -162,7 +162,7 @@ class FleetMember:
         return True
 
     def survived_round(self) -> bool:
-        """A round that survives any failure: after a defect the process continues alone, as without an answer."""
+        """Do a round that survives any failure: after a defect the process continues alone, as without an answer."""
         try:
             return self.round()
         except Exception as error:
@@ -196,16 +196,16 @@ class FleetMember:
         pause_s = self._every_s
         while not self._is_stopped:
             try:
-                # Less and less often while Redis is away: each attempt may take as long as its timeout.
+                # Less and less often while Redis is away, since each attempt may take as long as its timeout.
                 pause_s = self._every_s if self.round() else min(2 * pause_s, LONGEST_PAUSE_S)
                 self._run_errands(time.monotonic() + pause_s)
-            except Exception as error:  # the thread has to go on, and requests with it
+            except Exception as error:  # the thread has to continue, and requests with it
                 self._survive(error)
                 time.sleep(self._every_s)
         self._leave()
 
     def _run_errands(self, until_s: float) -> None:
         while (left_s := until_s - time.monotonic()) > 0.0 and self._wake.wait(left_s) and not self._is_stopped:
-            # Before the chores: a wish that comes while they are done wakes the next errand.
+            # Before the chores: a wish that arrives while they run triggers the next errand.
             self._wake.clear()
             self._run_errand()

@@ -17,7 +17,7 @@ from vinelm.controller.fleet.view import FleetView, merge
 from vinelm.errors import VineLMError
 
 GONE_AFTER_S = 3.0
-"""A process that has published nothing new for so long counts as dead."""
+"""A process that has published nothing new for this long counts as dead."""
 
 
 def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
@@ -31,7 +31,7 @@ def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
 
 @dataclass(slots=True)
 class _Seen:
-    """One process: the last version, when it was first seen, its invocations by engine, and its catalog's digest."""
+    """What is known of a process: the last version, when it was first seen, invocations by engine, and the catalog's digest."""
 
     version: int
     at: float
@@ -51,7 +51,7 @@ class Neighbours:
         self._seen: dict[str, _Seen] = {}
 
     def update(self, found: Mapping[str, tuple[int, bytes]], now: float) -> None:
-        """Record what was read at ``now``: version and summary by process. Old versions and damaged summaries are ignored."""
+        """Record data read at ``now``: version and summary by process. Old versions and damaged summaries are ignored."""
         for name, (version, load) in found.items():
             known = self._seen.get(name)
             if known is None or version > known.version:
@@ -85,7 +85,7 @@ class Neighbours:
         return name in self._seen
 
     def names(self) -> Collection[str]:
-        """Return the names of the processes that live."""
+        """Return the names of the live processes."""
         return tuple(self._seen)
 
 
@@ -105,7 +105,7 @@ class FleetReader:
         """Processes whose last snapshot could not be read: of another version of VineLM, for example."""
 
     def view(self) -> FleetView:
-        """Return the live invocations of all processes that live; blocks for the answers of Redis.
+        """Return the live invocations of all live processes; waits for Redis's answers.
 
         Only snapshots that have changed since the last call are transferred. Processes are ordered by name.
 
@@ -137,7 +137,7 @@ class FleetReader:
         self._link.close()
 
 
-@lru_cache(maxsize=256)  # a process whose calls are where they were says the same again
+@lru_cache(maxsize=256)  # a process whose calls have not changed publishes the same again
 def _summary(load: bytes) -> tuple[Mapping[str, int], str] | None:
     """Invocations by engine and the catalog's digest; None if these bytes are invalid."""
     try:

@@ -20,8 +20,8 @@ class SessionPriorities(Mapping[int, float]):
     """Conversation to priority, a mapping backed by arrays. Immutable.
 
     Args:
-        session: numbers of conversations, shape (n,), as :attr:`FleetView.session` has them. Where one is repeated, its
-            highest priority counts.
+        session: numbers of conversations, shape (n,), as in :attr:`FleetView.session`. If one is repeated, its highest priority
+            counts.
         priority: steps of priority, shape (n,).
     """
 
@@ -40,7 +40,7 @@ class SessionPriorities(Mapping[int, float]):
         """Return the priorities of a mapping.
 
         Raises:
-            ConfigError: a key is no number of a conversation, or a value is no number.
+            ConfigError: a key is not a conversation's number, or a value is not a number.
         """
         if isinstance(given, SessionPriorities):
             return given
@@ -75,7 +75,7 @@ class SessionPriorities(Mapping[int, float]):
 
 
 MOST_PRIORITY = 100.0
-"""A call's priority is cut to this, and to its negative, after all that is said of it has been added."""
+"""A call's priority is limited to this and its negative, after everything has been added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,18 +85,18 @@ class Orders:
     Orders steer; none of them makes a request fail, or wait where there is room.
 
     Attributes:
-        weights: engine to its weight, >= 0; 1 where nothing is said. Concerns replicas: a call of a group goes to the replica
+        weights: engine to its weight, >= 0; 1 by default. Concerns replicas: a call of a group goes to the replica
             with the fewest calls in flight for its weight. A replica of weight 0 gets no call, unless all of its group have 0.
         pins: conversation to the replica that its calls go to while it has room and its weight is above 0. A pin chooses among
             the replicas of a group, never another model: that is for the plan.
         sessions: conversation to priority; a mapping, or :class:`SessionPriorities`. One step is worth 10 s of waiting.
         tenants: tenant to priority.
         stages: stage to priority. A call's priority is that of its request, its conversation, its tenant and its stage, added.
-        shares: process to its part of common limits, >= 0, relative to the others; 1 where nothing is said. It is what a
-            process may count on when limits are short: it gets more if others leave it.
+        shares: process to its part of common limits, >= 0, relative to the others; 1 by default. A process can rely on this
+            part when limits are short, and gets more if others leave it.
 
     Raises:
-        ConfigError: ``sessions`` is no mapping of numbers to numbers.
+        ConfigError: ``sessions`` does not map numbers to numbers.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Orders:
 
 
 FleetPolicy = Callable[[FleetView], Orders]
-"""A pure function of what is under way: the same view gives the same orders."""
+"""A pure function of the live invocations: the same view gives the same orders."""
 
 
 def combined(policies: Iterable[FleetPolicy]) -> FleetPolicy:
@@ -168,7 +168,7 @@ def check_orders(orders: object, view: FleetView) -> Orders:
 
     Raises:
         ConfigError: it is not :class:`Orders`; it names an engine, a process or a conversation that the view does not have; a
-            weight, share or priority is no number, infinite, or negative where it must not be. One line.
+            weight, share or priority is not a number, infinite, or negative although it must not be. One line.
     """
     if not isinstance(orders, Orders):
         raise _refused(f"the policy returned a {type(orders).__name__}: return vinelm.controller.Orders(...)")
@@ -216,7 +216,7 @@ def _check_number(name: str, key: object, value: object, least: float | None) ->
 
 def _check_sessions(name: str, given: SessionArray, view: FleetView) -> None:
     known = np.sort(view.session)
-    place = np.searchsorted(known, given)  # quicker than np.isin, as the given ones are sorted, too
+    place = np.searchsorted(known, given)  # faster than np.isin, because the given ones are sorted, too
     unknown = given[(place == len(known)) | (known.take(place, mode="clip") != given if len(known) else True)]
     if len(unknown):
         raise _refused(f"{name}: {_count(len(unknown))} not in the view, {int(unknown[0])} for one: use those of view.session")

@@ -28,12 +28,12 @@ _REFUSALS: Sequence[tuple[str, str, str]] = (
     (r"InvalidResponse|Protocol Error", "answers, but not as a Redis does", "check its address and port"),
     (r"max number of clients|MaxConnectionsError", "refuses further connections", "raise its maxclients"),
 )  # fmt: skip
-"""How a Redis that does answer refuses: what its error looks like, what that means, and how to mend it."""
+"""How a reachable Redis refuses: the form of its error, the meaning, and the fix."""
 _CODE = re.compile(r"(?:^|error: )([A-Z]{3,20})\b")
-"""Redis's own code of an error. Nothing else of its text is repeated: it may quote a command."""
+"""Redis's code of an error. No other text of the error is repeated, since it may quote a command."""
 _DIGITS = frozenset("0123456789")
 RUN = "local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')"
-"""Lua: the run of the server, another one after each start; a key that notes an earlier one may be of an old file."""
+"""Lua: the id of the server's run, new after each start; a key that holds another id may come from an old file."""
 
 
 class RedisLink:
@@ -46,7 +46,7 @@ class RedisLink:
         name: the fleet's name: fleets of different names do not see each other.
 
     Raises:
-        ConfigError: the URL or the name cannot be one.
+        ConfigError: the URL or the name is invalid.
         MissingExtra: the extra ``fleet`` is not installed.
     """
 
@@ -64,7 +64,7 @@ class RedisLink:
                 url,
                 socket_timeout=TIMEOUT_S,
                 socket_connect_timeout=TIMEOUT_S,
-                # The client repeats nothing: the next round does.
+                # The client does not retry: the next round does.
                 retry=Retry(NoBackoff(), 0),
             )
         except ValueError as error:
@@ -83,9 +83,9 @@ class RedisLink:
 
         Args:
             process: the name of the process.
-            version: larger than the one before.
-            load: what every process reads: a summary.
-            rows: what few read: the whole snapshot.
+            version: larger than the previous version.
+            load: the summary that every process reads.
+            rows: the whole snapshot, which few processes read.
             ttl_s: seconds, > 0.
         """
         key = self._process(process)
@@ -117,7 +117,7 @@ class RedisLink:
             elif set(version.decode()) <= _DIGITS:
                 found[name] = int(version), load
         if expired:
-            # A process that was killed cannot take its own name out.
+            # A process that was killed cannot remove its own name.
             self._answer(lambda: self._redis.srem(f"{self.prefix}processes", *expired))
         return found
 
@@ -195,14 +195,14 @@ class RedisLink:
             found = ask()
             self.has_answered, self.why = True, ""
             return found
-        except Exception as error:  # of any type where something else than Redis answers; its text may hold a password
+        except Exception as error:  # any type, if it is not Redis that answers; it may hold a password
             said, mend = _problem(error)
             self.why = f"the fleet's Redis {said}"
             raise FleetUnreachable(f"the fleet's Redis at {self._where} {said} ({type(error).__name__}): {mend}") from None
 
 
 def _problem(error: Exception) -> tuple[str, str]:
-    """What is wrong with the Redis that raised this, and how to mend it; it runs, and its address is right."""
+    """What is wrong with the Redis that raised this, and the fix; it is running, and its address is right."""
     text = str(error)
     for pattern, said, mend in _REFUSALS:
         if re.search(pattern, f"{type(error).__name__} {text}"):

@@ -1,4 +1,4 @@
-"""One process's live invocations as published, and the encoding of columns: a JSON header and raw arrays."""
+"""One process's live invocations in published form, and the encoding of columns: a JSON header and raw arrays."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from vinelm.errors import VineLMError
 
 
 class LiveState(IntEnum):
-    """Where a live invocation is."""
+    """The state of a live invocation."""
 
     QUEUED = 0
-    """It waits for its engine's rate limits: nothing was sent."""
+    """It waits for its engine's rate limits, and nothing was sent yet."""
     RUNNING = 1
     """It was sent, or runs on a backend without rate limits."""
 
@@ -36,12 +36,12 @@ COLUMNS: dict[str, np.dtype[np.generic]] = {
     "rest_s": np.dtype("<f4"),
     "rest_usd": np.dtype("<f4"),
 }
-"""Name to type on the wire. ``tenant``, ``stage`` and ``engine`` are places in the vocabulary of that name."""
+"""Columns with their types on the wire. ``tenant``, ``stage`` and ``engine`` are indices into the vocabulary of that name."""
 
 VOCABULARIES = {"tenant": "tenants", "stage": "stages", "engine": "engines"}
-"""Column to the name of its vocabulary."""
+"""The name of each column's vocabulary."""
 MOST_NAMES = 65_536
-"""Names that a vocabulary of one process may have; see the type of the columns."""
+"""The most names that a process's vocabulary may have; see the columns' types."""
 _LENGTH = 4
 """Bytes of the header's length, which follows the magic."""
 
@@ -60,12 +60,12 @@ def from_bytes(
 
     Args:
         raw: the bytes.
-        rows: the key of the header that says how long the columns are.
+        rows: the header's key with the length of the columns.
         kinds: their types, in order.
         magic: how the bytes begin.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError: these are no such bytes.
+        ValueError, KeyError, TypeError, AttributeError: the bytes are invalid.
     """
     if not raw.startswith(magic):
         raise ValueError("it begins otherwise")
@@ -91,9 +91,9 @@ class Snapshot:
 
     Attributes:
         process: the name of the process, unique in the fleet.
-        columns: name to array, shape (n,), of the type in :data:`COLUMNS`.
-        vocabularies: column to the names that its numbers are places in.
-        groups: each engine of the process's catalog to the replica group that it belongs to; its own name if to none.
+        columns: arrays by name, shape (n,), of the types in :data:`COLUMNS`.
+        vocabularies: by column, the names that its numbers index.
+        groups: the replica group of each engine of the process's catalog; its own name if it belongs to none.
     """
 
     process: str
@@ -115,7 +115,7 @@ class Snapshot:
         """Read the result of :meth:`to_bytes`; the arrays are read-only views of ``raw``.
 
         Raises:
-            VineLMError: these are no such bytes, or of another version of VineLM.
+            VineLMError: the bytes are invalid, or written by another version of VineLM.
         """
         try:
             return cls._read(raw)

@@ -23,7 +23,7 @@ class FleetView:
 
     Attributes:
         session: uint64, the conversation: a hash of its id. Invocations of one conversation share it.
-        tenant, stage, engine, process: int32, places in ``tenants``, ``stages``, ``engines`` and ``processes``.
+        tenant, stage, engine, process: int32, indices into ``tenants``, ``stages``, ``engines`` and ``processes``.
         node: int32, the invocation's node in the trie of its process; -1 if nothing was planned for it.
         state: uint8, a :class:`LiveState`.
         waited_s: seconds at the gate of the rate limits: so far if queued, in total if running.
@@ -34,7 +34,7 @@ class FleetView:
             trie.
         rest_usd: the same in dollars.
         tenants, stages, engines, processes: the names. Requests without a tenant have the name "". A call that waits in the
-            line of a replica group is on the engine of the group's name, one that was sent on that of its replica.
+        line of a replica group counts for the engine with the group's name, and a sent call for its replica.
         groups: the replica group of each of ``engines``, in that order; the engine's own name if it belongs to none.
     """
 
@@ -75,9 +75,9 @@ class FleetView:
 
     @property
     def left_s(self) -> FloatArray:
-        """Seconds that the request is expected to need from now on, shape (n,); NaN if not known.
+        """Expected remaining seconds of the request, shape (n,); NaN if unknown.
 
-        That is ``rest_s`` without what the invocation has run already, and at least 0.
+        This is ``rest_s`` minus the time that the invocation has already run, and at least 0.
         """
         return np.maximum(self.rest_s - self.running_s, 0.0)
 
@@ -108,7 +108,7 @@ def merge(snapshots: Sequence[tuple[Snapshot, float]]) -> FleetView:
     """Return the view over these snapshots.
 
     Args:
-        snapshots: each with its age in seconds, by which its invocations have waited and run longer since.
+        snapshots: each with its age in seconds, which is added to the times of its invocations.
     """
     rows = sum(len(snapshot) for snapshot, _ in snapshots)
     found: dict[str, Any] = {name: np.empty(rows, column_type(name)) for name in _ARRAYS}
@@ -122,9 +122,9 @@ def merge(snapshots: Sequence[tuple[Snapshot, float]]) -> FleetView:
         for column, known in names.items():
             local = [known.setdefault(name, len(known)) for name in snapshot.vocabularies[column]]
             if local:  # a process without invocations may have no names
-                # places were checked when the snapshot was read; "clip" writes without a copy between
+                # indices were checked when the snapshot was read; "clip" writes without a copy in between
                 np.take(np.array(local, np.int32), columns[column], out=found[column][part], mode="clip")
-        for column in _COPIED:  # each row is written once, in the type of the view: this is most of the time of a large view
+        for column in _COPIED:  # each row is written once, in the view's type, which is most of the work for a large view
             found[column][part] = columns[column]
         queued = columns["state"] == LiveState.QUEUED
         found["process"][part] = process

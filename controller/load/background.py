@@ -1,4 +1,4 @@
-"""Reads a load source that may block in a background thread, so that no plan waits for it."""
+"""Reads a load source that may block, in a background thread, so that no plan waits for it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from vinelm.requests.protocols import EngineDelay, LoadMonitor
 from vinelm.threads import beside
 
 PATIENCE_S = 0.002
-"""How long a plan waits for a new reading; it does not wait while an earlier reading is still under way."""
+"""How long a plan waits for a new reading; it does not wait while an earlier reading is still running."""
 QUEUE = 10_000
-"""Most calls that are queued for a monitor that hangs; further ones are dropped."""
+"""How many calls are queued for a hanging monitor; further ones are dropped."""
 
 
 class BackgroundLoadMonitor:
@@ -29,7 +29,7 @@ class BackgroundLoadMonitor:
         source: A function that returns extra seconds per invocation by engine, or a load monitor. It may block or raise.
         patience_s: How long :meth:`delays` waits for a new reading before it returns the last one.
         stale_after_s: Age from which a reading is marked stale.
-        gone_after_s: Age from which a reading is not used any more.
+        gone_after_s: Age from which a reading is no longer used.
         clock: Measures ages; the wall clock by default.
     """
 

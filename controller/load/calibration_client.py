@@ -28,7 +28,7 @@ PROMPTS = tuple(
         ("item(id, kind, price), sale(item_id, day, amount)", "Which kind's revenue fell from May to June?"),
     )
 )
-"""Default prompts, made up. The first one is the measured request's."""
+"""Default prompts, made up. The first belongs to the measured request."""
 
 
 def model_on(catalog: Catalog, endpoint: str, name: str | None = None) -> Model:
@@ -40,7 +40,7 @@ def model_on(catalog: Catalog, endpoint: str, name: str | None = None) -> Model:
         name: The model's name; by default the first one on the endpoint.
 
     Raises:
-        ConfigError: There is no such model; the message lists what there is.
+        ConfigError: There is no such model; the message lists the existing ones.
     """
     wanted = endpoint.rstrip("/")
     there = [model for model in catalog.entries if wanted in (model.engine, (model.api_base or "").rstrip("/"))]

@@ -82,7 +82,7 @@ def vllm_requests(base_url: str, *, timeout_s: float = 2.0, api_key_env: str | N
 
     Needs the extra ``metrics``. Arguments and errors are those of :func:`sglang_requests`.
     """
-    _prometheus_parser()  # an extra that is missing is reported here rather than in a thread
+    _prometheus_parser()  # a missing extra is reported here rather than in a thread
     get = _getter(base_url, timeout_s, api_key_env)
     return lambda: requests_in_metrics(get("/metrics"))
 
@@ -91,7 +91,7 @@ def requests_in_metrics(text: str) -> float:
     """Count the running and waiting requests in a page of Prometheus metrics of vLLM, SGLang or llama.cpp.
 
     Counts are summed over models, engines and data-parallel workers. Tensor- and pipeline-parallel workers of one engine each
-    report the same requests, and SGLang with priority scheduling reports a total (``priority=""``) beside its parts: these
+    report the same requests, and SGLang with priority scheduling reports a total (``priority=""``) as well as its parts: both
     count once. Needs the extra ``metrics``.
 
     Raises:

@@ -76,5 +76,5 @@ class SessionLoad:
         try:
             monitor.finished(engine, excess_s)
         except BaseException:
-            self._in_flight.append((path, engine))  # perhaps it was the excess: it is told again, of an interruption
+            self._in_flight.append((path, engine))  # the excess may be at fault: the end is reported again as an interruption
             raise

@@ -18,7 +18,7 @@ from vinelm.threads import Repeated
 WINDOW_S = 30.0
 """Age up to which finished calls count."""
 LEAST_CALLS, MOST_CALLS = 5, 64
-"""Fewest finished calls in the window for an estimate, and the most that are kept."""
+"""How many finished calls in the window an estimate needs, and how many are kept at most."""
 
 
 @dataclass(slots=True)
@@ -38,14 +38,14 @@ class _OwnCalls:
         self._count(excess_s, 1)
         while now_s - self.recent[0][0] > WINDOW_S or len(self.recent) > MOST_CALLS:
             self._count(self.recent.popleft()[1], -1)
-        # Sums are kept instead of computed: decisions read the estimate more often than calls end.
+        # Sums are kept up to date, since decisions read the estimate more often than calls end.
         self.last_s, self.seen_s = now_s, 0.0
         n = len(self.recent)
         if n >= LEAST_CALLS:
             mean = self.total_s / n
-            # Cancellation can make it slightly negative.
+            # Cancellation of digits can make it slightly negative.
             variance = max(self.squares - n * mean**2, 0.0) / (n - 1)
-            # Less one standard error: noise alone must not look like load, which would move requests away from an idle engine.
+            # Minus one standard error: noise alone must not look like load, which would move requests away from an idle engine.
             self.seen_s = max(mean - (variance / n) ** 0.5, 0.0)
 
     def _count(self, excess_s: float, times: int) -> None:
@@ -54,8 +54,7 @@ class _OwnCalls:
 
 
 class InFlightLoadMonitor:
-    """A :class:`~vinelm.requests.protocols.LoadMonitor` from our own calls alone, which sees other traffic only in our
-    latencies.
+    """A :class:`~vinelm.requests.protocols.LoadMonitor` that uses only our own calls: other traffic shows in their latencies.
 
     The delay of an engine is the larger of two estimates: the slowdown curve at our calls in flight, and the mean excess
     latency of the calls that finished in the last ``WINDOW_S`` seconds, minus its standard error because latency varies without
@@ -67,7 +66,7 @@ class InFlightLoadMonitor:
 
     Attributes:
         others: Returns the calls that other processes have in flight, by engine. They count like our own on the slowdown
-            curves. None: they are not known. Must not block.
+            curves. None: unknown. Must not block.
     """
 
     def __init__(self, curves: Mapping[str, SlowdownCurve] | None = None, *, clock: Clock | None = None) -> None:
@@ -100,12 +99,13 @@ class InFlightLoadMonitor:
             own = self._own.setdefault(engine, _OwnCalls())
             if excess_s is not None and isfinite(excess_s):  # a NaN would stay in the sums forever
                 own.add(self._clock.now(), excess_s)
-            own.in_flight = max(own.in_flight - 1, 0)  # last: the caller tries again without the excess
+            own.in_flight = max(own.in_flight - 1, 0)  # last, since the caller tries again without the excess
 
     def _extra_s(self, engine: str, own: _OwnCalls, now: float, others: int) -> float:
         curve = self._curves.get(engine)
         expected = curve.at(own.in_flight + others) if curve else 0.0
-        # The larger one: the curve sees our own calls at once, latencies see that of others. A sum would count ours twice.
+        # The larger of the two: the curve sees our own calls at once, latencies see those of others. A sum would count ours
+        # twice.
         return max(expected, own.seen_s if now - own.last_s <= WINDOW_S else 0.0)
 
 
@@ -119,14 +119,14 @@ class _Report:
 
 
 class ReportedLoadMonitor:
-    """A :class:`~vinelm.requests.protocols.LoadMonitor` from engines' own reports, corrected by our own calls since.
+    """A :class:`~vinelm.requests.protocols.LoadMonitor` that uses engines' own reports, corrected by our calls since.
 
     The number of requests in an engine is the reported one plus the calls that we have sent since, minus those that finished.
     An :class:`EnginePoller` feeds it through :meth:`report`.
 
     Args:
         curves: Slowdown curves by engine; engines without one are ignored.
-        stale_after_s: Age from which a report is marked stale. One from the future is, too (the clock was set back).
+        stale_after_s: Age from which a report is marked stale. A report from the future is stale, too (the clock was set back).
         gone_after_s: Age from which a report is ignored.
         clock: Measures ages; the wall clock by default.
         has_correction: Whether to correct reports by our own calls.
@@ -198,7 +198,7 @@ class EnginePoller:
         sources: Engine to a function that returns its number of requests and may block or raise
             (:func:`~vinelm.controller.sglang_requests`, :func:`~vinelm.controller.vllm_requests`).
         sink: Receives the reports.
-        every_s: Seconds between the end of one question and the next.
+        every_s: Seconds between the end of one poll and the next.
     """
 
     def __init__(self, sources: Mapping[str, Callable[[], float]], sink: ReportedLoadMonitor, *, every_s: float = 1.0) -> None:

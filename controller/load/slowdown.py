@@ -63,7 +63,7 @@ def fit_slowdown(requests: Sequence[float], latency_s: Sequence[float]) -> Slowd
     Raises:
         EvidenceError: There are no measurements.
     """
-    from scipy.optimize import isotonic_regression  # serving reads curves, and does without its 40 MB
+    from scipy.optimize import isotonic_regression  # serving only reads curves, and does not need its 40 MB
 
     if not len(requests):
         raise EvidenceError("a slowdown curve needs measurements: latencies at several numbers of requests in the engine")

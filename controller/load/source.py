@@ -13,7 +13,7 @@ from vinelm.errors import ConfigError
 from vinelm.requests.protocols import LoadMonitor
 
 NEVER_BLOCK = (InFlightLoadMonitor, ReportedLoadMonitor, BackgroundLoadMonitor)
-"""Monitors whose reading takes no time worth speaking of, so that a decision may wait for it."""
+"""Monitors that answer almost at once, so that a decision may wait for them."""
 
 
 def load_source(
@@ -29,7 +29,7 @@ def load_source(
         engines: those of the catalog.
         others: returns the calls that other processes have in flight, by engine; added to our own if these are the source.
             Functions and engines' reports already include them.
-        groups: replica group to its engines. A group without a curve has that of its engines, if all have one.
+        groups: replica group to its engines. A group without a curve gets that of its engines, if all have one.
 
     Raises:
         ConfigError: the file has curves of other engines only.
@@ -51,10 +51,10 @@ def load_source(
 
 
 def never_blocks(source: LoadSource | LoadMonitor | None) -> bool:
-    """Return whether it is a monitor of :data:`NEVER_BLOCK`."""
+    """Return whether the source is a monitor of :data:`NEVER_BLOCK`."""
     return isinstance(source, NEVER_BLOCK)
 
 
 def without_blocking(source: LoadSource | LoadMonitor | None) -> LoadSource | LoadMonitor:
-    """Return a source with the same readings that never blocks; for None the latencies of our own calls."""
+    """Return a source with the same readings that never blocks; for None, one that uses the latencies of our own calls."""
     return InFlightLoadMonitor() if source is None else BackgroundLoadMonitor(source)

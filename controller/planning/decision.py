@@ -20,7 +20,7 @@ EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", 
 
 
 def spare(limit: float, used: float) -> float:
-    """Return what a bound leaves; nothing if that is mere rounding, as at a mixture's corner."""
+    """Return what a bound leaves; 0 if the rest is only rounding, as at a mixture's corner."""
     left = limit - used
     return left if abs(left) > 1e-12 * abs(limit) else 0.0
 
@@ -30,7 +30,7 @@ class Alternative:
     """The best plan that begins with ``next_model``.
 
     Attributes:
-        stage: The stage that comes next; None where the request ends without one to choose from.
+        stage: The stage that comes next; None if the request ends without a choice.
         next_model: None for ending the request now.
         plan: The models from the root to the plan's end.
         accuracy: Expected accuracy of ending there.
@@ -59,7 +59,7 @@ class Alternative:
 class BoundUse(NamedTuple):
     """A bound of the objective, and its use before the request's node and at the plan's end.
 
-    None where no single number says it: a plan with several ends, or a floor.
+    None if no single number says it, for a plan with several ends or for a floor.
     """
 
     name: str
@@ -74,12 +74,12 @@ class Decision(Expected):
     Everything beyond the fields is computed when first read.
 
     Attributes:
-        node: Where the request is.
-        target: The node to end at; the request's node where the plan has several ends.
-        next_model: None if the request should end at ``node``.
+        node: The request's node.
+        target: The node to end at; the request's node if the plan has several ends.
+        next_model: The model to run now; None if the request should end at ``node``.
         relaxed: Bounds that no plan meets and that were relaxed, the binding one first; empty if the plan meets them all.
         metrics: The planner's path metrics.
-        request: The question.
+        request: The planning request.
     """
 
     node: int
@@ -90,13 +90,13 @@ class Decision(Expected):
     request: PlanRequest = field(compare=False, repr=False)
 
     noun: ClassVar[str]
-    """The name of such a plan for people."""
+    """The name of such a plan in texts for people."""
     latency_words: ClassVar[str]
-    """The requests that :attr:`path_latency_s` is about."""
+    """A phrase for the requests to which :attr:`path_latency_s` refers."""
     alternatives_shown: ClassVar[tuple[str, ...]]
-    """The fields of an :class:`Alternative` that a table of them has."""
+    """The fields of an :class:`Alternative` that tables show."""
     alternatives_words: ClassVar[str]
-    """What the figures of the alternatives are about."""
+    """A phrase for what the alternatives' figures refer to."""
     _latency_name: ClassVar[str]
 
     @property
@@ -116,7 +116,7 @@ class Decision(Expected):
 
     @abstractmethod
     def goes_on(self, node: int, stage: str) -> bool:
-        """Whether the plan runs a model if the application continues from ``node``, which it reaches, to ``stage``."""
+        """Whether the plan runs a model if the application continues from ``node``, which the plan reaches, to ``stage``."""
 
     @abstractmethod
     def next_for(self, stage: str | None) -> str | None:
@@ -169,7 +169,7 @@ class Decision(Expected):
 
     @property
     def bounds(self) -> list[BoundUse]:
-        """The bounds that :attr:`slack` is about."""
+        """The bounds that :attr:`slack` refers to."""
         return [BoundUse(bound, None, None) for bound in self.slack]
 
     @property
@@ -227,7 +227,7 @@ class Decision(Expected):
         return ((1.0, self),)
 
     def _repr_html_(self) -> str:
-        """The plan, its expected metrics and the slack of each bound as a table, for notebooks."""
+        """Return the plan, its expected metrics and the slack of each bound as a table, for notebooks."""
         rows = [
             ("plan", self.words),
             ("accuracy", f"{self.accuracy:.1%}"),
@@ -254,14 +254,14 @@ class Decision(Expected):
 
 
 _MOST_LINES = 3
-"""Lines of a plan's tree that are shown where its words are those of another plan."""
+"""How many lines of a plan's tree are shown if its words are the same as another plan's."""
 
 
 def told_apart(one: Decision, other: Decision) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return distinguishable words for two different plans side by side.
 
-    One line may be that of both, such as the name of the one model that both use: then the lines of their trees in which they
-    differ follow it.
+    One line may describe both, such as the name of the only model that both use: then the lines in which their trees differ
+    follow it.
     """
     if one.shown != other.shown:
         return one.shown, other.shown

@@ -1,11 +1,11 @@
 """The Pareto frontier of the ends below one node, and the search for the best end within the current limits.
 
 The frontier holds every end that can be the best for some values of the bounds and some load, sorted best first by the
-objective's target. So the first end that meets all bounds is the plan, and nothing is rebuilt when bounds or load change. Of a
+objective's target. So the first end that meets all bounds is the plan, and nothing is rebuilt when bounds or load change. In a
 long frontier whole blocks are skipped by the minimum of each quantity (a zone map).
 
 An end is dominated if another one that ranks before it by the objective's target uses the same engines equally often and is no
-worse in any bounded quantity. The other one is then chosen instead, also where bounds are relaxed. Dominance does not depend
+worse in any bounded quantity. The other end is then chosen instead, even if bounds are relaxed. Dominance does not depend
 on the request's node: ends that a child's frontier dropped need not be looked at again for its parent.
 """
 
@@ -27,11 +27,11 @@ from vinelm.controller.planning.subtree import SubtreeView
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 FEW, MANY = 4, 8
-"""Ends per block: few where few ends share their engine visits."""
+"""Ends per block: few if few ends share their engine visits."""
 FIRST = 1024
-"""Blocks whose minima are compared in the first step; each further step takes four times as many."""
+"""Number of blocks whose minima are compared in the first step; each further step takes four times as many."""
 AT_ONCE = 64
-"""Blocks within the limits whose ends are read first; the others are read only if they may hold an earlier end."""
+"""Number of blocks within the limits whose ends are read first; others are read only if they may hold an earlier end."""
 _NONE = np.iinfo(np.int32).max
 
 
@@ -84,15 +84,15 @@ class BlockIndex:
         """Position of the first end within the limits, -1 if there is none."""
         best, low, high = _NONE, 0, FIRST
         while low < len(self.earliest) and self.earliest[low] < best:
-            # Blocks are sorted by their best end. Once an end is found, blocks that begin after it cannot hold a better one,
-            # so the search looks at few blocks first and at four times as many only if it has to.
+            # Blocks are sorted by their best end. Once an end is found, blocks that begin after it cannot hold a better one, so
+            # the search first looks at few blocks, and at four times as many only if necessary.
             delay_s = None if load_s is None or self.visits is None else self.visits[low:high].dot(load_s)
             blocks = within([values[low:high] for values in self.least], limits, delay_s).nonzero()[0]
             count = AT_ONCE
             while len(blocks):
                 now, blocks = blocks[:count], blocks[count:]
                 best = min(best, self._first_in(now + low, limits, None if delay_s is None else delay_s[now, None]))
-                # Of the candidates that are left, only those that begin before the end found may still win.
+                # Of the remaining candidates, only those that begin before the end found may still win.
                 if best < _NONE and len(blocks):
                     blocks = blocks[: self.earliest[blocks + low].searchsorted(best)]
                 count *= 4
@@ -114,9 +114,9 @@ def within(bounded: Sequence[FloatArray], limits: Sequence[float], delay_s: Floa
 
 
 LAGS = 32
-"""Each end is compared with this many predecessors per pass."""
+"""How many predecessors each end is compared with per pass."""
 LITTLE = 0.1
-"""Passes end when one drops no more than this share. A dominated end that stays costs memory, never correctness."""
+"""Passes stop when a pass drops at most this share. A dominated end that stays costs memory, never correctness."""
 
 
 def pareto_frontier(metrics: PathMetrics, objective_class: ObjectiveClass, ends: IntArray) -> IntArray:
@@ -154,8 +154,8 @@ def _dominated(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> BoolAr
     size = len(keys[0])
     dominated = np.zeros(size, np.bool_)
     for lag in range(1, min(LAGS, size - 1) + 1):
-        # Ends are sorted by the target, so one that comes before is no worse in it: only the bounded quantities are compared.
-        # A full comparison is quadratic; nearby predecessors find nearly all, and what stays costs memory only.
+        # Ends are sorted by the target, so an earlier end is no worse in it: only the bounded quantities are compared. A full
+        # comparison would be quadratic; nearby predecessors find nearly all, and what stays only costs memory.
         beaten = keys[0][:-lag] <= keys[0][lag:]
         for values in keys[1:]:
             beaten &= values[:-lag] <= values[lag:]
@@ -193,9 +193,9 @@ class Frontier:
         with_node = objective_class.bounded(metrics, np.append(ends, node), node)
         self._bounded = [values[:-1] for values in with_node]
         self._node_values = [float(values[-1]) for values in with_node]
-        # Three ways to the first end within the limits, by what may differ between requests: bisection where one bound without
-        # load or standard deviations is all (ends of a frontier get cheaper as they get worse), blocks for long lists, else a
-        # scan.
+        # There are three ways to the first end within the limits, by what may differ between requests: bisection for a single
+        # bound without load or standard deviations (ends of a frontier get cheaper as they get worse), blocks for long lists,
+        # else a scan.
         self._group = self._visits = self._rising = self._blocks = None
         if objective_class.has_load:
             vectors, self._group = np.unique(metrics.visit_group[ends], return_inverse=True)
@@ -215,11 +215,11 @@ class Frontier:
     def best(self, limits: Sequence[float], load_s: FloatArray | None, may_stop: bool) -> tuple[int, str | None] | None:
         """The best end within ``limits`` and the next model on its path; None if no end is within them.
 
-        The next model is None for ending at the node itself, which ``may_stop`` allows.
+        The next model is None if the request should end at the node itself, which ``may_stop`` allows.
         """
         at = self._first(limits, load_s)
         here = self._position_of_node
-        # Ends are sorted best first. Ending here wins if it is within the limits and no end before its own place is.
+        # Ends are sorted best first. Ending here wins if it is within the limits and no end before its own position is.
         if here >= 0 and may_stop and not 0 <= at < here and all(map(le, self._node_values, limits)):
             return self._node, None
         if at < 0:
@@ -229,10 +229,10 @@ class Frontier:
         return end, self._models[bisect_right(self._children, end) - 1]
 
     def view(self, metrics: PathMetrics, request: PlanRequest) -> SubtreeView:
-        """The node itself and the ends of the frontier, with the quantities that are stored here."""
+        """The node itself and the ends of the frontier, with the quantities stored here."""
         columns: dict[Quantity, FloatArray] = {}
         for quantity, own, values in zip(self._bounds, self._node_values, self._bounded, strict=True):
-            if z_of(quantity):  # load is added before standard deviations: another order of additions rounds differently
+            if z_of(quantity):  # load is added before standard deviations: another order of additions would round differently
                 continue
             delay_s = self._delay_s(request.load_s) if metric_of(quantity) is Metric.LATENCY else None
             column = np.concatenate(([own], values if delay_s is None else values + delay_s))

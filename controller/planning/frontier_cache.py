@@ -14,15 +14,16 @@ from vinelm.errors import ConfigError
 from vinelm.objective import Objective
 
 LAZY = 50_000
-"""Largest subtree whose frontier is built while a request waits; those of larger ones only by :meth:`FrontierCache.prepare`."""
+"""The largest subtree whose frontier is built while a request waits; larger ones are only built by
+:meth:`FrontierCache.prepare`."""
 AHEAD = 600
-"""Largest subtree whose frontier :meth:`FrontierCache.prepare` leaves to the first request at that node."""
+"""The largest subtree whose frontier :meth:`FrontierCache.prepare` leaves to the first request at that node."""
 ROOM = 20_000
-"""Most frontiers of a class that are kept besides those built in advance."""
+"""How many frontiers of a class are kept in addition to those built in advance."""
 CLASSES = 64
-"""Most classes of objectives with frontiers, first come first served. Each ``z`` and ``confidence`` makes a new class."""
+"""How many classes of objectives get frontiers, first come first served. Each ``z`` and ``confidence`` makes a new class."""
 SHAPES = 4096
-"""Most shapes of objectives whose stores are remembered."""
+"""How many shapes of objectives' stores are remembered."""
 
 
 class FrontierStore:

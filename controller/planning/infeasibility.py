@@ -15,7 +15,7 @@ _BEST = {FLOOR: "highest accuracy", LATENCY_CAP: "fastest", COST_CAP: "cheapest"
 
 
 def infeasible(view: SubtreeView, choice: Choice) -> InfeasibleError:
-    """The error that names the binding bound and the best value of any path within the other bounds."""
+    """Return the error that names the binding bound and the best value of any path within the other bounds."""
     bound = choice.relaxed[0]
     if bound not in view.bounds:
         raise VineLMError(f"{bound} is not a bound of this objective")
@@ -26,7 +26,7 @@ def infeasible(view: SubtreeView, choice: Choice) -> InfeasibleError:
 
 
 def unmet(objective: Objective, bound: str, best: float, others: Sequence[str] = (), *, what: str = "plan") -> InfeasibleError:
-    """The error that no plan meets ``bound``, whose best value within the ``others`` is ``best``."""
+    """Return the error that no plan meets ``bound``; ``best`` is its best value within the ``others``."""
     limit, unit = float(getattr(objective, bound)), UNITS[bound]
     within = f" within {' and '.join(others)}" if others else ""
     change = "lower" if bound == FLOOR else "raise"
@@ -39,7 +39,7 @@ def unmet(objective: Objective, bound: str, best: float, others: Sequence[str] =
 
 
 def no_end(metrics: PathMetrics, request: PlanRequest) -> InfeasibleError:
-    """The error for a request that cannot end at any node."""
+    """Return the error for a request that cannot end at any node."""
     where = "/".join(metrics.trie.prefix(request.node)) or "the root"
     why = f" (not served any more: {', '.join(metrics.missing)})" if metrics.missing else ""
     return InfeasibleError(f"no path leads on from {where}{why}: allow other nodes to end at")

@@ -16,8 +16,7 @@ DEFAULT_Z = 1.0
 """Standard deviations that ``risk="mean+sd"`` adds if the objective sets no ``z``."""
 LATE_WEIGHT = 0.75
 """Default of ``late_weight``. With 0, a request without a correct answer tries again until it is late; with 1, it gives up
-tries that are slightly more likely to be late than correct in time.
-"""
+attempts that are slightly more likely to be late than correct in time."""
 
 
 class Metric(StrEnum):
@@ -30,7 +29,7 @@ class Metric(StrEnum):
     FULL_COST = "K"
     """Expected dollars of a request that runs the whole path: no discount for early stops."""
     MOST_COST = "M"
-    """What such a request costs at most: the upper ends of its invocations' dollars, added up."""
+    """The most that such a request costs: the sum of the upper ends of its invocations' dollars."""
     ACCURACY = "A"
     """Expected accuracy of ending at the node."""
 
@@ -69,7 +68,7 @@ def z_of(quantity: Quantity) -> float:
 def bounded_quantities(objective: Objective) -> dict[str, Quantity]:
     """The quantity that each bound of the objective limits, by the bound's field.
 
-    The order is that in which bounds are relaxed: the accuracy floor before the latency cap, that before the cost cap.
+    Bounds are in the order in which they are relaxed: first the accuracy floor, then the latency cap, then the cost cap.
     """
     found: dict[str, Quantity] = {}
     if objective.min_accuracy is not None:
@@ -83,7 +82,7 @@ def bounded_quantities(objective: Objective) -> dict[str, Quantity]:
 
 
 def each_cost(objective: Objective) -> Remaining:
-    """The dollars that a cap on each request limits: their upper end, unless the objective sets ``z``."""
+    """The dollars that a per-request cap limits: their upper end, unless the objective sets ``z``."""
     return Remaining(Metric.MOST_COST) if objective.z is None else Remaining(Metric.FULL_COST, objective.z)
 
 

@@ -22,13 +22,13 @@ from vinelm.trie.arrays import FloatArray
 class MixedDecision(Decision):
     """Some requests follow one plan, the others another; the mean over both meets the bound.
 
-    Expected figures lie between those of the two plans, at the share. ``next_model`` is that of the plan that more requests
-    follow; a request follows its own, see :meth:`Objective.drawn`.
+    Expected figures lie between those of the two plans, at the share. ``next_model`` belongs to the plan that more requests
+    follow; each request follows its own plan, see :meth:`Objective.drawn`.
 
     Attributes:
         low: The cheaper plan.
-        high: The more expensive one.
-        share: Of the requests that follow ``high``, in (0, 1).
+        high: The more expensive plan.
+        share: The share of requests that follow ``high``, in (0, 1).
     """
 
     low: Decision = field(compare=False, repr=False)
@@ -43,7 +43,7 @@ class MixedDecision(Decision):
 
     @classmethod
     def of(cls, low: Decision, high: Decision, share: float, objective: Objective) -> MixedDecision:
-        """Return the mixture of two plans from the root on, made for the bounds that ``objective`` is mixed of."""
+        """Return the mixture of two plans from the root on, made for the bounds of ``objective``."""
         usual = high if share >= 0.5 else low
         request = usual.request._replace(objective=objective)
         return cls(0, 0, usual.next_model, usual.relaxed, usual.metrics, request, low, high, share)
@@ -56,7 +56,7 @@ class MixedDecision(Decision):
 
     @cached_property
     def figures(self) -> Figures:
-        """The means of both."""
+        """The means of both plans' figures."""
         return super().figures
 
     @cached_property
@@ -129,15 +129,15 @@ class MixedDecision(Decision):
         ]
 
     def goes_on(self, node: int, stage: str) -> bool:
-        """See :meth:`Decision.goes_on`: by either plan."""
+        """See :meth:`Decision.goes_on`; true if either plan continues."""
         return any(plan.goes_on(node, stage) for _, plan in self.parts)
 
     def next_for(self, stage: str | None) -> str | None:
-        """See :meth:`Decision.next_for`: of the more usual plan."""
+        """See :meth:`Decision.next_for`; the answer of the plan that more requests follow."""
         return self.parts[0][1].next_for(stage)
 
     def lines(self, limit: int | None = None) -> list[str]:
-        """See :meth:`Decision.lines`: each plan below the share of the requests that follow it."""
+        """See :meth:`Decision.lines`; each plan below the share of the requests that follow it."""
         most = None if limit is None else max(limit // 2 - 1, 1)
         found: list[str] = []
         for share, plan in self.parts:
@@ -152,7 +152,8 @@ class MixedDecision(Decision):
         objective = self.request.objective
         found: dict[str, float] = {}
         if objective.min_accuracy is not None:
-            # Under confidence the floor counts lower bounds: what is mixed for it is met, whatever the estimate has to spare.
+            # Under ``confidence`` the floor applies to lower bounds: a mixture made for it meets it, whatever the estimate has
+            # to spare.
             found[FLOOR] = 0.0 if self.binding == FLOOR else self.accuracy - objective.min_accuracy
         for bound in self.low.slack:
             if bound in self.high.slack and bound not in (FLOOR, self._mean_cap):
@@ -177,7 +178,7 @@ class MixedDecision(Decision):
         return f"{text}; so {self.binding} = {limit:g}{UNITS[self.binding]} is met exactly"
 
     def alternatives(self) -> list[Alternative]:
-        """See :meth:`Decision.alternatives`: those of each plan in turn."""
+        """See :meth:`Decision.alternatives`; the alternatives of each plan in turn."""
         return [found for _, plan in self.parts for found in plan.alternatives()]
 
     def candidates(self) -> dict[str, Any]:
@@ -185,7 +186,7 @@ class MixedDecision(Decision):
         return {"plans": [{"share": share, **plan.candidates()} for share, plan in self.parts]}
 
     def explain(self) -> str:
-        """See :meth:`Decision.explain`: both plans."""
+        """See :meth:`Decision.explain`; explains both plans."""
         parts = [f"{share:.0%} of requests, {plan.words}:\n{plan.explain()}" for share, plan in self.parts]
         return "\n".join((self.reason, *parts))
 

@@ -1,8 +1,8 @@
 """Mixed plans: under a bound on a mean, requests are divided between two plans whose mean meets it exactly.
 
 In the plane of dollars and accuracy every mixture of two plans lies on the line between them, so that the best mixtures are the
-upper concave hull of all plans. A bound between two corners of the hull is met by the share w = (B - d_i) / (d_(i+1) - d_i) of
-the requests at the dearer one.
+upper concave hull of all plans. A bound B between two corners of the hull is met if the share w = (B - d_i) / (d_(i+1) - d_i)
+of the requests follows the more expensive corner.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vinelm.plans.assignment import Assignment
 from vinelm.trie.arrays import FloatArray
 
 LEAST_SHARE = 1e-6
-"""A smaller share of the dearer plan is rounding: the cheaper one serves all requests."""
+"""A smaller share of the more expensive plan is considered rounding: the cheaper plan then serves all requests."""
 
 
 class Mixture(NamedTuple):
@@ -26,8 +26,8 @@ class Mixture(NamedTuple):
 
     Args:
         low: The objective that leads to the cheaper plan.
-        high: The objective that leads to the more expensive one.
-        share: Of the requests that follow the more expensive one, in (0, 1).
+        high: The objective that leads to the more expensive plan.
+        share: The share of requests that follow the more expensive plan, in (0, 1).
         low_bound: The bound of ``low``, in dollars or as a fraction.
         high_bound: The bound of ``high``.
     """
@@ -60,11 +60,11 @@ class Hull:
     def of(cls, cost_usd: FloatArray, value: FloatArray) -> Hull:
         """Return the hull of at least one plan with these dollars and values; shape (plans,)."""
         corners: list[tuple[float, float]] = []
-        # By rising dollars; a point that makes the last corner lie below the line to it takes its place (a monotone chain).
+        # By rising dollars; a point replaces the last corner if that lies below the line to it (monotone chain).
         for at in np.lexsort((-value, cost_usd)).tolist():
             cost, worth = float(cost_usd[at]), float(value[at])
             if corners and worth <= corners[-1][1]:
-                continue  # no cheaper, and no more accurate
+                continue  # neither cheaper nor more accurate
             while len(corners) > 1 and _is_below(corners[-2], corners[-1], (cost, worth)):
                 corners.pop()
             corners.append((cost, worth))
@@ -73,7 +73,7 @@ class Hull:
     def mixture(self, objective: Objective) -> Mixture | None:
         """Return how an objective that :attr:`~Objective.mixes` divides its requests; None if one plan serves them all.
 
-        That is so at a corner, beyond the last one, and where no mixture meets every bound on a mean.
+        One plan serves all at a corner, beyond the last corner, and if no mixture meets every bound on a mean.
         """
         floor, budget = objective.min_accuracy, objective.max_cost_usd
         if objective.target == "accuracy":
@@ -86,7 +86,7 @@ class Hull:
             wanted = floor
         if not 0 < at < len(bounds) or wanted in (bounds[at - 1], bounds[at]):
             return None
-        # The bounds are the corners' own figures, not rounded: a plan that is asked for within its own dollars is found again.
+        # The bounds are the corners' exact figures, not rounded, so that planning within a plan's own dollars finds it again.
         low, high = bounds[at - 1], bounds[at]
         share = (wanted - low) / (high - low)
         if not LEAST_SHARE < share < 1.0:

@@ -46,8 +46,8 @@ class ObjectiveClass:
     def dominance_keys(self, metrics: PathMetrics, ends: IntArray) -> list[FloatArray]:
         """Arrays over the ends, smaller is better: an end dominates a later one if it is no worse in each array.
 
-        Then it meets every bound that the other meets, from whatever node. Variances are keys of their own: they add up along
-        a path, standard deviations do not. The target is no key because the ends are sorted by it.
+        Then it meets every bound that the other meets, from whatever node. Variances are separate keys, since they add up along
+        a path, unlike standard deviations. The target is not a key because the ends are sorted by it.
         """
         keys = []
         for quantity in self.bounds:
@@ -66,7 +66,7 @@ class ObjectiveClass:
 
 
 def limits_of(objective: Objective, elapsed_s: float, spent_usd: float) -> list[float]:
-    """The rest of each bound, in the order and with the sign of :meth:`ObjectiveClass.bounded`."""
+    """Return the rest of each bound, in the order and with the sign of :meth:`ObjectiveClass.bounded`."""
     limits = []
     if objective.max_latency_s is not None:
         limits.append(objective.max_latency_s - elapsed_s)

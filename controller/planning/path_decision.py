@@ -25,7 +25,7 @@ class PathDecision(Decision):
     """A plan that ends at one node: run ``next_model`` now and, if nothing changes, end at ``target``.
 
     Attributes:
-        frontier: The ends that the target was chosen from; None for the whole subtree.
+        frontier: The ends from which the target was chosen; None for the whole subtree.
     """
 
     frontier: Frontier | None = field(compare=False, repr=False)
@@ -43,7 +43,7 @@ class PathDecision(Decision):
 
     @cached_property
     def _target_view(self) -> SubtreeView:
-        """The node and the target alone: item 1 is the target."""
+        """Only the node and the target: item 1 is the target."""
         return SubtreeView(self.metrics, self.request, np.array([self.target]))
 
     @cached_property
@@ -78,7 +78,7 @@ class PathDecision(Decision):
         """
         found: list[dict[str, Any]] = []
         trie = self.metrics.trie
-        # From the end, so that each step holds those after it.
+        # From the end, so that each step contains those after it.
         for node, (stage, model) in reversed(list(zip(trie.path(self.target), trie.edges(self.target), strict=True))):
             comes = 1.0 - float(self.annotated.stop[trie.parent[node]])
             found = [{"stage": stage, "model": model, "probability": comes, "steps": found}]
@@ -119,7 +119,8 @@ class PathDecision(Decision):
     def intervals(self) -> dict[str, tuple[float, float]]:
         """90 % intervals of ``accuracy``, ``path_cost_usd`` and ``path_latency_s``, if the trie has standard errors.
 
-        That of ``accuracy`` is the interval of :attr:`promise`: it allows for the plan having been chosen as the best of many.
+        The interval of ``accuracy`` is that of :attr:`promise`, which allows for the plan having been chosen as the best of
+        many.
         """
         annotated = self.metrics.annotated
         found = {} if self.promise.interval is None else {"accuracy": self.promise.interval}
@@ -131,7 +132,7 @@ class PathDecision(Decision):
 
     @cached_property
     def promise(self) -> Promise:
-        """The accuracy to expect from serving the plan: the estimate less the optimism of having chosen it, and its interval.
+        """The accuracy to expect from serving the plan: the estimate minus the optimism of having chosen it, with its interval.
 
         A choice among given ``candidates`` gets no correction: the optimism was measured for a choice among all paths.
         """
@@ -157,8 +158,8 @@ class PathDecision(Decision):
     def binding(self) -> str | None:
         """The binding constraint; None if no bound changes the plan.
 
-        It is the bound that no path meets, or else the one without which another end would be better (of several such bounds
-        the one with the least slack relative to its value).
+        It is the bound that no path meets, or else the bound without which another end would be better (if several, the one
+        with the least slack relative to its value).
         """
         if self.relaxed:
             return self.relaxed[0]
@@ -210,7 +211,7 @@ class PathDecision(Decision):
         return self.next_model
 
     def lines(self, limit: int | None = None) -> list[str]:
-        """See :meth:`Decision.lines`: a single line."""
+        """See :meth:`Decision.lines`; a path is a single line."""
         return [self.words]
 
     @property
@@ -297,9 +298,9 @@ class PathDecision(Decision):
 
 
 def ahead_along(annotated: AnnotatedTrie, target: int) -> list[tuple[float, float, float]]:
-    """Return remaining accuracy, dollars and seconds after each number of invocations on the way to a node, for open requests.
+    """Return an open request's remaining accuracy, dollars and seconds after each number of invocations on the way to a node.
 
-    The recursion from the end: a request at the parent of u adds ``cost_usd[u]``; it ends at u with chance ``stop[u]``.
+    Computed from the end: a request at the parent of u adds ``cost_usd[u]``; it ends at u with chance ``stop[u]``.
     """
     nodes = annotated.trie.path(target)
     found = [(float(annotated.success[target]), float(annotated.cost_usd[target]), float(annotated.latency_s[target]))]

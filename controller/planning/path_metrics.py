@@ -21,7 +21,7 @@ Nodes = IntArray | slice
 """Nodes as an array of their numbers, or a whole subtree as a slice."""
 
 LEVELS = 64
-"""Lower bounds of accuracy are cached for this many confidence levels."""
+"""The number of confidence levels for which lower bounds of accuracy are cached."""
 
 
 class PathMetrics:
@@ -47,8 +47,8 @@ class PathMetrics:
     def mean(self, metric: Metric, confidence: float | None = None) -> FloatArray:
         """The metric from the root to each node.
 
-        ``confidence`` concerns accuracy alone: the lower end of its one-sided interval of that level, 0 where the standard
-        error is unknown. :class:`ConfigError` if the trie has no standard errors.
+        ``confidence`` only concerns accuracy: the result is the lower end of its one-sided interval of that level, 0 if the
+        standard error is unknown. :class:`ConfigError` if the trie has no standard errors.
         """
         if metric is Metric.ACCURACY:
             return self._accuracy_at(confidence)
@@ -61,8 +61,8 @@ class PathMetrics:
     def answers(self, confidence: float | None = None) -> AnswerChances:
         """P(the answer is correct) of each single invocation, cached.
 
-        With ``confidence`` these chances are so low that the accuracy of every path, which is their sum weighted by reach, is
-        the lower end of its interval, or as near to it as chances in [0, 1] can be. :class:`ConfigError` if the trie has no
+        With ``confidence`` the chances are lowered until the accuracy of every path, which is their sum weighted by reach, is
+        the lower end of its interval, or as near to it as chances in [0, 1] can get. :class:`ConfigError` if the trie has no
         standard errors.
         """
         found = self._answers.get(confidence)
@@ -135,7 +135,7 @@ class PathMetrics:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays computed here for looking plans up."""
+        """Bytes of the arrays that are computed here to look plans up."""
         visits = [] if self._visits is None else [self._visits.vectors, self._visits.group]
         return sum(values.nbytes for values in (self.endings, *visits, *self._ranks.values()))
 
@@ -167,7 +167,7 @@ class PathMetrics:
 
     @cached_property
     def servable(self) -> BoolArray | None:
-        """Mask of edges, shape (edges,), whose model can be served and planned there; None if that is all edges."""
+        """Mask of edges, shape (edges,), that plans may use, because the model can be served; None for all edges."""
         if not self.missing:
             return self.annotated.tried
         gone = np.array([name in self.missing for name in self.trie.models])
@@ -225,7 +225,7 @@ class _EngineVisits:
 
 
 def no_standard_errors(annotated: AnnotatedTrie) -> ConfigError:
-    """The error for an objective with ``confidence`` over a trie without standard errors."""
+    """Return the error for an objective with ``confidence`` over a trie without standard errors."""
     name = annotated.meta.get("estimator", "this")
     return ConfigError(f"confidence needs standard errors, and the {name} estimator gives none: leave confidence out")
 
@@ -236,7 +236,7 @@ def _share(right: FloatArray, of: FloatArray) -> FloatArray:
 
 
 def _sorted(first: FloatArray, *then: FloatArray) -> npt.NDArray[np.intp]:
-    """Indices sorted by the keys, then by themselves. Few items tie in the first key; only those are compared by the rest."""
+    """Indices sorted by the keys, then by index. Few items tie on the first key, and only those are compared by the others."""
     order = np.argsort(first)
     values = first[order]
     equal = values[1:] == values[:-1]

@@ -13,7 +13,7 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 class PlanRequest(NamedTuple):
-    """A request's objective and progress, as :meth:`Planner.plan` describes them.
+    """A request's objective and progress; see :meth:`Planner.plan`.
 
     ``load_s`` has one item for each engine of the trie: extra seconds per invocation; None without load.
     """

@@ -19,14 +19,14 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A node to end at, and the bounds that were relaxed for it (none: it meets them all)."""
+    """A node to end at, and the bounds that were relaxed for it (none if it meets them all)."""
 
     target: int
     relaxed: tuple[str, ...] = ()
 
 
 class SubtreeView:
-    """Nodes that a request may end at, with the quantities that its objective compares (docs/architecture.md#objectives).
+    """The nodes at which a request may end, with the quantities that its objective compares (docs/architecture.md#objectives).
 
     Every array has one item per node of the view; item 0 is the request's own node. Arrays are computed when first used.
 
@@ -127,7 +127,7 @@ class SubtreeView:
         return (*first, Metric.ACCURACY, Metric.COST, Metric.LATENCY)
 
     def first_of(self, mask: BoolArray, order: Sequence[Quantity]) -> int:
-        """The item of the mask that is best by the quantities in turn: the highest accuracy, the least of any other.
+        """The item of the mask that is best by the quantities in turn: highest accuracy, lowest value of any other quantity.
 
         The mask must hold at least one item.
         """

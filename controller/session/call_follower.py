@@ -1,4 +1,4 @@
-"""Interfaces of those notified of one request's calls."""
+"""Interfaces for objects that are notified of a request's calls."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ class CallFollower(Protocol):
     __slots__ = ()
 
     def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
-        """The invocation at the end of ``path`` begins, ``elapsed_s`` seconds after the request's arrival.
+        """Called when the invocation at the end of ``path`` begins, ``elapsed_s`` seconds after the request's arrival.
 
         ``decision`` is the plan that it follows; None if there is none.
         """
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """The invocation has ended, ``excess_s`` seconds slower than at zero load; None if it failed, or if that is unknown."""
+        """Called when an invocation has ended, ``excess_s`` seconds slower than at zero load; None if it failed or unknown."""
 
     def interrupted(self, path: tuple[str, ...]) -> None:
-        """The invocation was interrupted without a result and will be run again."""
+        """Called when the invocation was interrupted without a result; it will run again."""
 
 
 class RequestFollower(CallFollower, Protocol):
-    """Notified of the request's own events, too."""
+    """A :class:`CallFollower` that is also notified of the request's own events."""
 
     __slots__ = ()
 
     def edge(self, goes_on: bool) -> None:
-        """An edge was answered."""
+        """Called when an edge was answered."""
 
     def resumed(self, assigned: Assigned, costs_usd: Sequence[float | None]) -> None:
-        """Another run has begun the request: records its assignment, and the dollars of each invocation so far."""
+        """Called when another run has begun the request, with its assignment and the dollars of each invocation so far."""
 
 
 class RequestWatcher(CallFollower):
     """One request for a watcher of all requests: notified of each invocation, and asked for notes.
 
-    Does nothing; the fleet derives from it.
+    The base class does nothing; the fleet derives from it.
     """
 
     __slots__ = ()
 
     def gate(self, path: tuple[str, ...], waits: bool, sent_to: str | None = None) -> None:
-        """Note that the invocation begins to wait for its engine's rate limits, or was sent: to this replica, if to one."""
+        """Note that an invocation begins to wait for its engine's rate limits, or was sent, possibly to a replica."""
 
     def standing(self, stage: str, priority: float) -> SupportsFloat:
         """Return the priority of a call whose request has ``priority``."""

@@ -1,4 +1,4 @@
-"""The result of one canary request, as its session sees it."""
+"""The result of one canary request, as observed by its session."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class CanaryRequest:
     Each event changes one built-in container or value, so that no lock is needed.
 
     Attributes:
-        is_plan: whether the plan was drawn for the request; what another process drew before replaces it.
-        is_resumed: whether another run has executed a part of it: its seconds are then not those that its caller waited for.
+        is_plan: whether the plan was drawn for the request; an earlier draw by another process replaces it.
+        is_resumed: whether another run has executed a part of it, so that its seconds are not those that its caller waited.
 
     Args:
         is_plan: as above.
-        clock: the request's own.
+        clock: the request's clock.
         started_at: its arrival in seconds of ``clock``.
     """
 
@@ -36,12 +36,12 @@ class CanaryRequest:
         self._goes_on, self._seconds = False, 0.0
 
     def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
-        """An invocation begins."""
+        """Record that an invocation begins."""
         self._open.add((len(path), stage))
         self._goes_on = False
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """The invocation has ended. After a failure another attempt follows."""
+        """Record that the invocation has ended. After a failure another attempt follows."""
         place = len(invocation.prefix), invocation.stage
         self._open.discard(place)
         self._failed[place] = invocation.failure is not None
@@ -49,15 +49,15 @@ class CanaryRequest:
         self._seconds = self._clock.now() - self._started_at
 
     def interrupted(self, path: tuple[str, ...]) -> None:
-        """The invocation was interrupted and will be run again, so the request stays open."""
+        """Record that the invocation was interrupted and will run again, so that the request stays open."""
 
     def edge(self, goes_on: bool) -> None:
-        """An edge was answered."""
+        """Called when an edge was answered."""
         self._goes_on = goes_on
         self._seconds = self._clock.now() - self._started_at
 
     def resumed(self, assigned: Assigned, costs_usd: Sequence[float | None]) -> None:
-        """Another run has begun the request; records what it paid for each invocation."""
+        """Record that another run has begun the request, and what it paid for each invocation."""
         self.is_plan, self.is_resumed = assigned.is_plan, True
         self._usd += costs_usd
 

@@ -1,4 +1,4 @@
-"""Next models that one request avoids: their call was refused or failed, or exceeds the remaining money."""
+"""Next models that a request avoids, because their call was refused, failed, or exceeds the remaining money."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from vinelm.errors import FailureKind
 from vinelm.requests.protocols import Invocation
 
 OF_THE_ENGINE = frozenset[FailureKind | None](("auth", "rate_limit", "timeout", "server"))
-"""Failures that other models of the same engine may share."""
+"""Kinds of failure that other models of the same engine may share."""
 OF_THE_MODEL = frozenset[FailureKind | None](("context_length", "content_filter", "malformed", "truncated", "empty"))
-"""Failures of one model only. Failures of other kinds are not caused by the model."""
+"""Kinds of failure of one model only. The model causes no other kinds."""
 
 
 class ExcludedModels:
-    """Excluded next models by prefix. Failed ones are used if nothing else fits, refused and unaffordable ones never.
+    """Excluded next models by prefix. Failed models are used if nothing else fits, refused and unaffordable ones never.
 
     Args:
-        planner: knows trie and engines.
+        planner: knows the trie and engines.
         least_call_usd: returns the dollars reserved for even the smallest call of a model; None: money is not checked.
     """
 
@@ -46,7 +46,7 @@ class ExcludedModels:
         """Return the models to leave out after failures at ``prefix``, each with its kind of failure.
 
         The first choice leaves out the other models of an engine, too, if the failure may be the engine's; the second only the
-        models that failed, for where the engine is the only one. Empty without failures.
+        models that failed, in case there is no other engine. Empty without failures.
         """
         models = self._failed.get(prefix)
         if not models:

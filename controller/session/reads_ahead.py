@@ -29,16 +29,16 @@ def reads_of_a_step(
 ) -> Sequence[ToolCandidate] | None:
     """Return the reads to prefetch during an invocation's model call, best first; None without a plan.
 
-    Where nothing is worth starting, the note of the step says why.
+    If nothing is worth starting, the note of the step says why.
 
     Args:
-        steps: of the session; its last one at ``prefix[:-1]`` has the plan.
-        replanner: of the session.
+        steps: the session's trace steps; the last one at ``prefix[:-1]`` has the plan.
+        replanner: the session's replanner.
         prefix: models of the invocations so far, this one's included.
         candidates: reads that may come, with declared dollars and recorded seconds.
-        settings: the request's.
-        guard: of the request's cap, in which the rest of the plan comes first; None: no cap.
-        wasted_usd: what the reads started so far waste in expectation.
+        settings: the request's settings.
+        guard: the guard of the request's cap, under which the rest of the plan comes first; None: no cap.
+        wasted_usd: the expected waste of the reads started so far.
         running: prefetches in flight that have not been asked for.
     """
     at = _step_of(steps, prefix)
@@ -61,7 +61,7 @@ def reads_of_a_step(
 def chance_of_next(
     steps: Sequence[TraceStep], replanner: Replanner, prefix: tuple[str, ...], stages: Collection[str]
 ) -> float | None:
-    """Return the probability that one of ``stages`` comes right after ``prefix``: see :meth:`Replanner.comes_next`."""
+    """Return the probability that one of ``stages`` comes right after ``prefix``; see :meth:`Replanner.comes_next`."""
     at = _step_of(steps, prefix)
     return replanner.comes_next(prefix, stages, steps[at].decision if at is not None and replanner.follows else None)
 

@@ -32,12 +32,12 @@ class Replanner:
         least_call_usd: returns the dollars reserved for even the smallest call of a model; a model that exceeds what is left
             of ``max_cost_usd`` is not planned. None: money is not checked.
         raises: whether to raise the controller's own failures instead of noting them.
-        is_off: make no plans.
+        is_off: whether to make no plans.
 
     Attributes:
         follows: whether the request runs what is planned.
-        objectives: the request's own and, before it, that of the plan that was drawn for it, which holds as long as it fits.
-        seen: what the request has shown; None where plans do not depend on it.
+        objectives: the request's own, preceded by that of the plan drawn for it, which holds as long as it fits.
+        seen: what the request has shown; None if plans do not depend on it.
     """
 
     __slots__ = (
@@ -92,12 +92,12 @@ class Replanner:
     ) -> tuple[Decision | None, str]:
         """Return the plan for the invocation of ``stage`` after ``prefix`` and a note; or None and the reason.
 
-        ``stage`` may be several of which one will come; then the request ends or continues before it is known which. None of
-        the models ``tried`` runs next.
+        If ``stage`` is several stages, one of them will come, and the request ends or continues before it is known which. None
+        of the models ``tried`` runs next.
 
         Raises:
-            InfeasibleError: no path meets the bounds, and the objective has ``on_infeasible="raise"``; where plans are not
-                followed, of the whole request only.
+            InfeasibleError: no path meets the bounds, and the objective has ``on_infeasible="raise"``; if plans are not
+                followed, only for the whole request.
         """
         if self._is_off:
             return None, "the controller is off"
@@ -111,7 +111,7 @@ class Replanner:
                 node = self.node(prefix)
             stage = self._of_kind(stage)
             stage, note = self.seen.titles(prefix, stage)
-            # One look into an array in the usual case, where one stage follows or the first of several is asked for.
+            # Usually, if one stage follows or the first of several is requested, this is a single lookup in an array.
             usual = int(planner.trie.next_stage[node])
             if (usual < 0 or planner.trie.stages[usual] != stage) and planner.lacks(stage, node):
                 return None, self._lacking(stage, prefix)
@@ -136,7 +136,7 @@ class Replanner:
         except KeyError:
             return None, f"the path {'/'.join(prefix)} is not planned for: default model"
         except InfeasibleError as error:
-            # A request that runs other models than its plans leaves their bounds by no choice of theirs.
+            # If a request runs other models than its plans, exceeding their bounds is not the plans' choice.
             if (self.follows or not prefix) and (self._raises or self._objective.on_infeasible == "raise"):
                 raise
             return None, f"{error}: default model"
@@ -147,7 +147,7 @@ class Replanner:
             return None, f"the controller failed ({why}): default model"
 
     def _best(self, here: _Position, *, without: Collection[str] = ()) -> Decision:
-        """The plan drawn for the request or, if it no longer fits, the best within its objective."""
+        """Return the plan drawn for the request or, if it no longer fits, the best within its objective."""
         return self._planner.plan_first(self.objectives, without=without, **here)
 
     def node(self, prefix: tuple[str, ...]) -> int:
@@ -159,15 +159,14 @@ class Replanner:
             stage = self._stage_of_kind(before, stage)
             stage = self.seen.arm(prefix[:-1], stage)[0]
             if stage is None and len(self._planner.trie.arms(before)) > 1:
-                raise KeyError(prefix[-1])  # which of several stages ran is not known
+                raise KeyError(prefix[-1])  # it is unknown which of several stages ran
             node = self._nodes[prefix] = self._planner.metrics.child(before, prefix[-1], stage)
         return node
 
     def begin(self, kind: str | None) -> str | None:
         """Plan for a request of this type from now on, and return the type that it counts as.
 
-        None where plans do not tell kinds apart.
-        A request whose kind was not told is of the kind :data:`~vinelm.template.template.OTHER`.
+        None if plans do not tell kinds apart. A request without a known kind counts as :data:`~vinelm.template.template.OTHER`.
         """
         counts_as = self._template.counts_as(kind)
         if counts_as != self._kind:
@@ -176,7 +175,7 @@ class Replanner:
         return counts_as or None
 
     def _of_kind(self, stage: str | frozenset[str]) -> str | frozenset[str]:
-        """The stage, or the stages, as the trie names them for requests of this kind."""
+        """The stage, or the stages, with the trie's names for requests of this kind."""
         if isinstance(stage, str):
             return stage_title(stage, self._kind)
         return frozenset(stage_title(name, self._kind) for name in stage)
@@ -248,9 +247,9 @@ class Replanner:
         """Return P(one of ``stages`` comes right after ``prefix``) by the trie; None if it lacks the prefix.
 
         Args:
-            prefix: models of the invocations so far, the last one's answer not seen yet.
-            stages: of the workflow.
-            plan: a plan that reaches the prefix: arms in which it ends the request do not count. None: all do.
+            prefix: models of the invocations so far; the last one's answer is still unknown.
+            stages: stages of the workflow.
+            plan: a plan that reaches the prefix: branches on which it ends the request do not count. None: all count.
         """
         try:
             node = self.node(prefix)

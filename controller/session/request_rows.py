@@ -20,13 +20,13 @@ class InFlight:
     """The number of invocations that each engine serves for this process. Thread-safe.
 
     Args:
-        engine_of: name of a model to its engine.
+        engine_of: the engine of each model, by name.
     """
 
     def __init__(self, engine_of: Mapping[str, str]) -> None:
         self._engine_of = engine_of
         self._counts: dict[str, int] = {}
-        self._lock = RLock()  # a request that is dropped is counted by another thread
+        self._lock = RLock()  # reentrant, since another thread may count a request that is dropped
 
     def begin(self, model: str) -> int:
         """Increase the count, and return its previous value."""
@@ -45,7 +45,7 @@ class InFlight:
 
 @dataclass
 class _Pending:
-    """An invocation whose row is not complete."""
+    """An invocation whose row is not complete yet."""
 
     stage: str
     in_flight: int
@@ -64,9 +64,9 @@ class RequestRows:
     A row is like a profile's, without the success, which is unknown, and the answer, which is not kept.
 
     Attributes:
-        run_id: what its caller calls the request.
-        request_id: what its rows call it.
-        kind: the kind that the request is planned as, which the stages of its rows name; None where kinds are not told apart.
+        run_id: the caller's name of the request.
+        request_id: the name of the request in its rows.
+        kind: the kind that the request is planned as, which is part of its rows' stage names; None if kinds are not told apart.
 
     Args:
         run_id: as above.
@@ -97,7 +97,7 @@ class RequestRows:
         self._lock = Lock()
 
     def began(self, stage: str, path: Path, elapsed_s: float, decision: Decision | None) -> None:
-        """An invocation of ``stage`` begins; ``path`` ends with its model."""
+        """Record that an invocation of ``stage`` begins; ``path`` ends with its model."""
         with self._lock:
             if self.kind is not None:
                 stage = stage_title(stage, self.kind)
@@ -127,14 +127,14 @@ class RequestRows:
             self._close(invocation.prefix, one)
 
     def interrupted(self, path: Path) -> None:
-        """The invocation has no result and will be run again."""
+        """Record that the invocation has no result and will run again."""
         with self._lock:
             one = self._pending.get(path)
             if one is not None:
                 self._close(path, one)
 
     def verdict(self, path: Path, finished: bool) -> None:
-        """The workflow's own check has passed or failed the answer after ``path``."""
+        """Record whether the answer after ``path`` passed the workflow's own check."""
         with self._lock:
             one = self._pending.get(path)
             if one is not None:
@@ -143,7 +143,7 @@ class RequestRows:
                 self._passed.add(path)
 
     def shown(self, path: Path, signal: str | None) -> None:
-        """The outcome shown by the invocation at the end of ``path``."""
+        """Record the signal shown by the invocation at the end of ``path``."""
         with self._lock:
             one = self._pending.get(path)
             if one is not None:
@@ -153,11 +153,11 @@ class RequestRows:
         """Record that the last loop was left. If no stage can follow, the request has ended, and its rows are emitted at
         once.
         """
-        if self._template.certain_stages:  # elsewhere the application may yet choose a stage behind the loop
+        if self._template.certain_stages:  # otherwise the application may still choose a stage after the loop
             self._settle(keeps_open=True)
 
     def close(self) -> None:
-        """Emit the rest: the request has ended."""
+        """Emit the remaining rows, because the request has ended."""
         self._settle(keeps_open=False)
 
     def _settle(self, *, keeps_open: bool) -> None:

@@ -1,4 +1,4 @@
-"""What one request's invocations have shown, in the terms of the trie that its plans are made over."""
+"""The outcomes of one request's invocations, in the terms of the trie for its plans."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOTHING = Outcome(None, None)
 
 
 class Belief:
-    """What a trie of paths makes of what a request shows: nothing. The application alone chooses its next stage."""
+    """The belief for a trie of paths: outcomes do not matter, and only the application chooses the next stage."""
 
     __slots__ = ()
 
@@ -22,31 +22,31 @@ class Belief:
 
     @staticmethod
     def over(annotated: AnnotatedTrie, node: Callable[[Path], int]) -> Belief:
-        """Return what is believed of a new request.
+        """Return the belief for a new request.
 
         Args:
-            annotated: The trie that its plans are made over.
+            annotated: The trie over which its plans are made.
             node: Returns the node of a path; ``KeyError`` if the trie has none.
         """
         return SeenOutcomes(annotated, node) if isinstance(annotated, SignalTrie) else Belief()
 
     def note(self, path: Path, outcome: Outcome) -> bool:
-        """Note what the invocation at the end of ``path`` has shown; return whether plans depend on it and it is new."""
+        """Note the outcome of the invocation at the end of ``path``; return whether plans depend on it and it is new."""
         return False
 
     def judge(self, path: Path, passed: bool) -> bool:
-        """Note the verdict of the workflow's own check on the answer at the end of ``path``; as :meth:`note`."""
+        """Note the workflow's own check of the answer at the end of ``path``; see :meth:`note` for the result."""
         return False
 
     def arm(self, path: Path, stage: str | None = None) -> tuple[str | None, str]:
         """Return the trie's branch on which the request continues after ``path``, and a note.
 
-        None where the trie says that requests end there. Before the first invocation the arm is the first stage, None if there
-        are several and it is not known which.
+        None if requests end there by the trie. Before the first invocation the branch is the first stage, or None if there are
+        several and it is unknown which comes.
 
         Args:
             path: models of the invocations so far.
-            stage: the one that comes next, where the application chooses it.
+            stage: the next stage, if the application chooses it.
         """
         return stage, ""
 
@@ -55,7 +55,7 @@ class Belief:
         return stages, ""
 
     def ends_at(self, path: Path) -> bool:
-        """Return whether requests that show this end after ``path``; not where the application says what comes next."""
+        """Return whether requests with these outcomes end after ``path``; False if the application says what comes next."""
         return False
 
     def returned_class(self, path: Path) -> int | None:
@@ -89,7 +89,7 @@ class SeenOutcomes(Belief):
         self.goes_on = annotated.outcomes.goes_on
         self._writes, self._names = annotated.writes_answer, annotated.stage_names
         template, self._arms = annotated.template, annotated.trie.arms
-        # The stage that the application chose is a part of what was seen. Where it has no choice the verdict is.
+        # The stage that the application chose is part of what was seen. If it has no choice, the check's verdict is.
         chosen = () if template.knows_past_ends else template.stages
         self._numbers = {stage.name: number for number, stage in enumerate(chosen)}
         self._shown: dict[Path, Outcome] = {}
@@ -138,6 +138,6 @@ class SeenOutcomes(Belief):
 
     def _seen(self, path: Path, stage: int | None = None) -> Seen:
         node, shown = self._node(path), self._shown.get(path, _NOTHING)
-        if not self._writes(node):  # the state still holds an earlier answer
+        if not self._writes(node):  # the state still contains an earlier answer
             shown = shown._replace(answer_class=None)
         return self._outcomes.seen(node, shown, passed=stage is None and self._passed.get(path, False), stage=stage)

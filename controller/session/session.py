@@ -30,8 +30,8 @@ from vinelm.trie.cache_hits import seconds_if_asked
 Mode = Literal["enforce", "observe", "off"]
 _MODES, _ON_ERROR = get_args(Mode), get_args(OnError)
 PLAN_HOLDS_S = 0.05
-"""A loop's edge plans for the invocation that follows it. If that begins within so many seconds, and no other invocation has
-ended meanwhile, the plan stands: the time between the two is LangGraph's own step."""
+"""A loop's edge plans for the invocation that follows it. If that begins within this many seconds, and no other invocation has
+ended meanwhile, the plan is used: the time in between is LangGraph's own step."""
 
 
 class Session(StopRulePolicy):
@@ -40,15 +40,15 @@ class Session(StopRulePolicy):
     The prefix given re-roots the plan; time is read off the clock from ``started_at``, dollars from the recorded usages. A
     prefix that is asked for again (a retry, a fan-out) gets the same model, unless that model's call has failed since.
     Invocations of the prefix that another process ran count with the dollars it recorded, else with the expected ones. A stage
-    that the trie does not hold there runs its declared default, and :meth:`trace` says so.
+    that the trie lacks there runs its declared default, and :meth:`trace` says so.
 
     With ``cost_budget="per_request"`` and ``mode="enforce"`` :attr:`guard` authorizes every call: one that could exceed the cap
     raises :class:`~vinelm.errors.CallRefused`, :meth:`trace` says so, and a stage that is run again gets another model.
 
     Thread-safe. The lock rule: everything that changes after construction is read and written with ``_lock`` held. Public
     methods take the lock; methods with a leading underscore expect it to be held. The judge and ``dispatched`` and
-    ``finished`` of a load monitor are called without it; planning, which reads clock and load, with it. The guard has a lock of
-    its own, which is taken after ``_lock`` and never the other way round.
+    ``finished`` of a load monitor are called without it; planning, which reads clock and load, with it. The guard has a
+    separate lock, which is taken after ``_lock`` and never before it.
 
     Args:
         planner: plans over the trie; shared by all sessions.
@@ -64,15 +64,15 @@ class Session(StopRulePolicy):
         fallback: whether another model may answer after a failed call, in mode "enforce"; see :meth:`fallback_model`.
         load: read before each plan, must not block; a :class:`~vinelm.requests.protocols.LoadMonitor` is also notified of this
             request's own calls.
-        least_call_usd: returns the dollars reserved for even the smallest call of a model. Under a cap per request, a next
-            model for which not even that is left is not planned.
+        least_call_usd: returns the dollars reserved for even the smallest call of a model. Under a per-request cap, models that
+            cost more than is left are not planned.
         default: returns a stage's default model; by default what the template declares.
         template: the workflow's shape; by default the trie's.
         on_spent: called with the dollars of each recorded invocation, with the lock held.
         rows: notified of each invocation as it begins, waits and ends, for watchers of all requests; None without one.
         evidence: makes rows of the request, as a profile would; None if none are kept.
-        assigned: what the request was assigned. Without the plan it runs the defaults also in mode "enforce": caps and
-            fallbacks still hold.
+        assigned: the request's assignment. A request without the plan runs the defaults even in mode "enforce", with caps and
+            fallbacks.
         follower: notified of all events of the request; None without one.
     """
 
@@ -129,11 +129,11 @@ class Session(StopRulePolicy):
         self.on_gate = None if rows is None else rows.gate
         self.standing = rows.standing if rows is not None and mode == "enforce" else None
         self._chosen: dict[tuple[str, ...], tuple[str, str]] = {}  # stage and model
-        self._accounted: set[tuple[str, ...]] = {()}  # prefixes whose last invocation counts as spent, with all before it
+        self._accounted: set[tuple[str, ...]] = {()}  # prefixes whose last invocation, with all before it, counts as spent
         self._inherited_usd = self._elapsed_s = 0.0
-        self._expected_usd: dict[tuple[str, ...], float] = {}  # of prefixes that may yet be recorded: stages side by side
+        self._expected_usd: dict[tuple[str, ...], float] = {}  # for prefixes that may still be recorded: parallel stages
         self._edge: TraceStep | None = None
-        self._begun: tuple[str, str] | None = None  # the kind that the request counts as, and a note
+        self._begun: tuple[str, str] | None = None  # the type that the request counts as, with a note
         self.guard = None
         if objective.cost_budget == "per_request" and objective.max_cost_usd is not None and mode == "enforce":
             self.guard = SpendGuard(objective.max_cost_usd)
@@ -153,8 +153,8 @@ class Session(StopRulePolicy):
     def begin(self, kind: str | None, note: str = "") -> None:
         """Plan for a request of this type, if the trie has types; an unknown type counts as "other".
 
-        Told before the first :meth:`next_model`, and again where another process resumes the request. ``note`` says why the
-        kind is not known.
+        Called before the first :meth:`next_model`, and again if another process resumes the request. ``note`` says why the kind
+        is unknown.
         """
         with self._lock:
             counts_as = self.kind = self._replanner.begin(kind)
@@ -192,7 +192,7 @@ class Session(StopRulePolicy):
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
         """Count the dollars that another process spent on ``prefix``; expected ones if not recorded.
 
-        ``stages`` are those that ran, needed where the template branches.
+        ``stages`` are those that ran, needed if the template branches.
         """
         with self._lock:
             for k, stage in enumerate(stages):
@@ -205,7 +205,7 @@ class Session(StopRulePolicy):
     def _draw(self) -> None:
         """Plan by the request's assignment, made here or by the run that began it."""
         self.follows = self._replanner.follows = self.mode == "enforce" and self.assigned.is_plan
-        # Where spend control or a new trie has moved the bound since the request began, the drawn one still holds.
+        # If spend control or a new trie has moved the bound since the request began, the drawn bound still holds.
         bound = self.assigned.bound if self.objective.mixes else None
         own = () if bound is None else (self.objective.drawn(bound),)
         self._replanner.objectives = (*own, self.objective)
@@ -213,7 +213,7 @@ class Session(StopRulePolicy):
     def paid(self, total_usd: float) -> None:
         """Count what earlier runs of the request have paid, including unfinished invocations.
 
-        Told after :meth:`resumed` and before any call of this run. What the path does not hold counts besides it.
+        Called after :meth:`resumed` and before any call of this run. Dollars that are not in the path are added.
         """
         with self._lock:
             missing_usd = total_usd - self.spent_usd - self._inherited_usd
@@ -226,7 +226,7 @@ class Session(StopRulePolicy):
     def interrupted(self, prefix: tuple[str, ...]) -> None:
         """Record that the invocation has no result and will run again: its call is no longer in flight."""
         for follower in self._followers:
-            try:  # not by _tell: this is what is done where that has failed
+            try:  # without _tell, because this runs when _tell has failed
                 follower.interrupted(prefix)
             except Exception as error:
                 self._note_untold(error, "interrupted", prefix)
@@ -234,7 +234,7 @@ class Session(StopRulePolicy):
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return whether to continue: False if the stop rule or the plan ends the request.
 
-        ``arms`` are the stages of which one will come, where the template branches; None if they are not known.
+        ``arms`` are the stages of which one will come, if the template branches; None if unknown.
         """
         has_ended = finished if self._judge is None else self.has_ended(finished, state)
         self._tell("verdict", prefix, lambda rows: rows.verdict(prefix, has_ended), (self.evidence,))
@@ -267,9 +267,10 @@ class Session(StopRulePolicy):
             return self._replanner.returned(prefix)
 
     def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:
-        """Return the next best model for an invocation whose call has failed, planned with the time and money that are left.
+        """Return the next best model for an invocation whose call failed, planned with the remaining time and money.
 
-        None, and a step of the trace that says why, where the deadline has passed, the cap is reached or no model is left.
+        Returns None, with the reason as a step of the trace, if the deadline has passed, the cap is reached or no model is
+        left.
 
         Args:
             failed: the attempt as it will be recorded; not recorded yet.
@@ -338,7 +339,7 @@ class Session(StopRulePolicy):
             return [step.decision for step in self.steps if step.decision is not None]
 
     def default_model(self, stage: str) -> str:
-        """Return the stage's default model, as the creator of the session declares it."""
+        """Return the stage's default model, as declared by the session's creator."""
         return super().default_model(stage) if self._default is None else self._default(stage)
 
     def elapsed_s(self) -> float:
@@ -347,7 +348,7 @@ class Session(StopRulePolicy):
             return self._used()[0]
 
     def _plannable(self, objective: Objective, planner: Planner, on_error: OnError) -> Objective:
-        """The objective, or one with a margin instead of the stochastic program, if the trie is too large for it."""
+        """The objective, or one with a margin instead of the stochastic program if the trie is too large for that."""
         why = planner.unplannable(objective)
         if why is None:
             return objective
@@ -356,7 +357,7 @@ class Session(StopRulePolicy):
         self.steps.append(TraceStep("failed", (), None, None, 0.0, 0.0, None, f"{why}: planned with mean+sd"))
         return replace(objective, risk="mean+sd", late_weight=None)
 
-    # -- those who follow the calls, without the lock: one that fails neither stops the others nor the request -------
+    # -- followers of the calls, without the lock: a failing one stops neither the others nor the request ------------
 
     def _tell(
         self,
@@ -372,7 +373,7 @@ class Session(StopRulePolicy):
                     tell(follower)
             except Exception as error:
                 self._note_untold(error, event, path)
-                if event == "ended":  # nothing stays under way
+                if event == "ended":  # so that no call stays in flight
                     self._tell("interrupted", path, lambda follower: follower.interrupted(path), (follower,))
 
     def _note_untold(self, error: Exception, event: str, path: tuple[str, ...]) -> None:
@@ -384,9 +385,9 @@ class Session(StopRulePolicy):
     # -- one answer, with the lock held --------------------------------------------------------------------------
 
     def _choose(self, stage: str, prefix: tuple[str, ...]) -> tuple[str, Decision | None]:
-        """The model of the invocation, and the plan that it is from."""
+        """The model of the invocation, with the plan that chose it."""
         elapsed_s, spent_usd = self._used(prefix)
-        # The edge that led here has just planned for this place. Planning again would cost time and might disagree with it.
+        # The edge that led here has just planned for this position. Planning again would cost time and might disagree.
         edge, self._edge = self._edge, None
         decision: Decision | None
         if (
@@ -399,8 +400,8 @@ class Session(StopRulePolicy):
             decision, note = edge.decision, edge.note
         else:
             decision, note = self._replanner.plan(stage, prefix, elapsed_s=elapsed_s, spent_usd=spent_usd, may_stop=False)
-        # Planned even where the plan is not followed (observed, not proven, not in the canary's share): the trace says what
-        # would have run.
+        # Planned even if the plan is not followed (observed, unproven, not in the canary's share): the trace says what would
+        # have run.
         planned = None if decision is None else decision.next_model
         model = planned if planned is not None and self.follows else self.default_model(stage)
         if not self.follows and planned is not None:
@@ -463,7 +464,8 @@ class Session(StopRulePolicy):
     def _end_step(self, prefix: tuple[str, ...], arms: Collection[str] | None) -> TraceStep:
         """The answer to an edge. If the application chooses between stages, one plan weighs all ``arms`` that may come."""
         elapsed_s, spent_usd = self._used(prefix)
-        # What the template tells needs no look into the trie; else the edge says what may come, or the trie does.
+        # If the template determines the next stages, no look into the trie is needed; otherwise the edge or the trie names
+        # them.
         certain = [stage.name for stage in self.template.certain_stages[len(prefix) :][:1]]
         coming = certain or sorted(self._replanner.arms(prefix) if arms is None else set(arms))
         if not coming:
@@ -490,7 +492,7 @@ class Session(StopRulePolicy):
             self._inherit(prefix[:-1])
         self._accounted.add(prefix)
         expected_usd = self._expected_usd.pop(prefix, 0.0)
-        if expected_usd:  # it was under way: what it really cost takes the place
+        if expected_usd:  # it was in flight, and its real cost replaces the expected one
             self._inherited_usd -= expected_usd
             if self.guard is not None:
                 self.guard.add_inherited(-expected_usd)
@@ -536,7 +538,7 @@ class Session(StopRulePolicy):
                 usd = self._replanner.expected_usd(prefix[:k]) if recorded_usd is None else recorded_usd
                 if self.guard is not None:
                     self.guard.add_inherited(usd)
-                self._accounted.add(prefix[:k])  # last: what could not be counted is counted the next time
+                self._accounted.add(prefix[:k])  # last, so that anything that could not be counted is counted the next time
                 self._inherited_usd += usd
                 if not costs_usd:
                     self._expected_usd[prefix[:k]] = usd

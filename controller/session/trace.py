@@ -8,13 +8,13 @@ from vinelm.controller.planning.decision import Decision
 
 
 class TraceStep(NamedTuple):
-    """One answer of a session: the question, the plan if any, the action, and why that differs from the plan.
+    """One answer of a session: the question, the plan if any, the action, and why the action differs from the plan.
 
-    ``kind`` is "begin" (the note says the kind of the request), "model" (``model`` runs after ``prefix``), "end" (``model`` is
-    None where the request ends), "refused" (a call of ``model`` was not made: the request's cap did not allow it) or "failed"
-    (a call failed and no other model was tried, or a part of VineLM itself failed: the note says what, and ``model`` is what
-    ran instead). ``is_aside`` marks a failure that changed no answer, such as that of a load monitor: it is in the trace, and
-    the step before it stays the last answer.
+    ``kind`` is "begin" (the note names the request's type), "model" (``model`` runs after ``prefix``), "end" (``model`` is None
+    if the request ends), "refused" (a call of ``model`` was not made: the request's cap did not allow it) or "failed" (a call
+    failed and no other model was tried, or a part of VineLM itself failed: the note says what, and ``model`` is what ran
+    instead). ``is_aside`` marks a failure that changed no answer, such as that of a load monitor: it is in the trace, and the
+    step before it stays the last answer.
     """
 
     kind: Literal["begin", "model", "end", "refused", "failed"]

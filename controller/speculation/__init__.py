@@ -1,1 +1,1 @@
-"""Which tools are called before they are asked for: a rule over probabilities, seconds and dollars, purely."""
+"""Decides which tools to prefetch: a pure rule over probabilities, seconds and dollars."""

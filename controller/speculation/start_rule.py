@@ -15,11 +15,11 @@ ROUNDING_USD = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFigures:
-    """What a call of a tool takes.
+    """Dollars and seconds of a tool's calls.
 
     Args:
         cost_usd: its declared dollars, >= 0.
-        seconds: recorded durations of its calls, any sample of them; empty: unknown, taken as longer than the model thinks.
+        seconds: recorded durations of its calls, or a sample of them; empty: unknown, assumed longer than the model thinks.
     """
 
     cost_usd: float = 0.0
@@ -39,13 +39,13 @@ class ToolFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What a request has left for prefetches.
+    """The time and money that a request has left for prefetches.
 
     Args:
-        left_usd: what remains of its cap after spending, reservations and the cost of the best plan; None: no cap.
+        left_usd: what remains of its cap after spending, reservations and the best plan's cost; None: no cap.
         wasted_usd: the expected waste, (1 - p) c, of the reads started so far in this request.
         running: prefetches in flight that have not been asked for.
-        think_s: seconds until the calls can come: what the chosen model will think, under load.
+        think_s: seconds until the calls can come, which is how long the chosen model will think under load.
     """
 
     left_usd: float | None = None
@@ -55,7 +55,7 @@ class Room:
 
 
 class Starts(NamedTuple):
-    """The reads to start, the best first, and in a few words why others are not."""
+    """The reads to start, best first, and in a few words why others are not started."""
 
     candidates: tuple[ToolCandidate, ...]
     why: str
@@ -66,15 +66,15 @@ def decide(
 ) -> Starts:
     """Return which reads to start: those with p E[min(tau, L)] v > (1 - p) c that fit into every cap.
 
-    Where a second has infinite worth, the expected waste within ``waste_usd`` is the limit; where it has none, nothing is
-    started. Reads that hide most seconds for each second of their own come first.
+    If a second has infinite worth, ``waste_usd`` limits the expected waste; if it has none, nothing is started. Reads that hide
+    the most seconds per second of their duration come first.
 
     Args:
         candidates: reads that may come, with probabilities.
         tools: figures by name; a tool without any is free and of unknown duration.
-        worth: of a second (:func:`vinelm.controller.speculation.worth.worth_of_second`).
-        room: what is left.
-        settings: the request's.
+        worth: the worth of a second (:func:`vinelm.controller.speculation.worth.worth_of_second`).
+        room: what the request has left.
+        settings: the request's settings.
     """
     if not candidates or not worth.usd_per_s > 0.0:
         return Starts((), worth.why if candidates else "")

@@ -1,4 +1,4 @@
-"""What one second of a request is worth to its objective, in dollars."""
+"""Computes what one second of a request is worth to its objective, in dollars."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import NamedTuple
 from vinelm.objective import Objective
 
 STEP = 0.05
-"""The share by which a bound is moved to see what it is worth."""
+"""The relative change of a bound with which its worth is measured."""
 BestValue = Callable[[Objective], float | None]
-"""Returns what the best plan left reaches of the objective's target (accuracy or dollars); None where no plan fits."""
+"""Returns the best remaining plan's value of the objective's target (accuracy or dollars); None if no plan fits."""
 
 
 class SecondWorth(NamedTuple):
-    """Dollars per second, >= 0, and why: infinite if only ``waste_usd`` limits, 0 if nothing should be started."""
+    """The worth of a second in dollars, >= 0, and why: infinite if only ``waste_usd`` limits, 0 if nothing should start."""
 
     usd_per_s: float
     why: str
@@ -26,8 +26,8 @@ def worth_of_second(objective: Objective, best: BestValue) -> SecondWorth:
     """Return the objective's dual: the gain of its best plan from one more second.
 
     Args:
-        objective: of the request.
-        best: asks the planner from where the request is; it is called with the objective and with bounds moved a little.
+        objective: the request's objective.
+        best: asks the planner for the request's position; called with the objective, and with slightly changed bounds.
     """
     if objective.target == "latency":
         return SecondWorth(math.inf, "seconds are the target: waste_usd alone limits")

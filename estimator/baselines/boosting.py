@@ -15,7 +15,7 @@ from vinelm.trie.arrays import FloatArray
 class PrefixXgboostEstimator(ColumnEstimator):
     """Predicts unknown entries of the filled-in table from features of their row and column, then takes column means.
 
-    The paper lists the features but not XGBoost's settings; here its defaults with fewer trees and a lower learning rate.
+    The paper lists the features but not XGBoost's settings; these are its defaults with fewer trees and a lower learning rate.
 
     Args:
         trees: boosting rounds.
@@ -55,7 +55,7 @@ class PrefixXgboostEstimator(ColumnEstimator):
 
 
 def cell_features(cells: ObservationTable, entries: Entries) -> FloatArray:
-    """Features of each (request, node) cell, nodes without the root; shape (requests * n, features), ordered by request.
+    """Return features of each (request, node) cell, nodes without the root; shape (requests * n, features), by request.
 
     Features: depth, counts and means of row and column, values and means of the proper prefixes at each depth, the siblings'
     mean, and the power scores of the models on the path. NaN where a feature is undefined.
@@ -91,7 +91,7 @@ def _prefixes(cells: ObservationTable) -> np.ndarray[tuple[int, int], np.dtype[n
 
 
 def _sibling_means(cells: ObservationTable, mean: FloatArray, count: Any) -> FloatArray:
-    """Mean of the known entries of a node's siblings; its own column's mean without any."""
+    """Return the mean of the known entries of a node's siblings; without any, its own column's mean."""
     parent = np.maximum(cells.trie.parent, 0)
     total = np.bincount(parent, mean * count, len(cells.trie))[parent] - mean * count
     others = np.bincount(parent, count, len(cells.trie))[parent] - count
@@ -99,7 +99,7 @@ def _sibling_means(cells: ObservationTable, mean: FloatArray, count: Any) -> Flo
 
 
 def _power(cells: ObservationTable, column_mean: FloatArray) -> FloatArray:
-    """Power score of each model: its accuracy at the start of a path, or the mean of its columns if it never starts one."""
+    """Return each model's power score: its accuracy at the start of a path, or its columns' mean if it never starts one."""
     trie = cells.trie
     first = trie.levels[1]
     scores = np.array([column_mean[1:][trie.model[1:] == m].mean() for m in range(len(trie.models))])

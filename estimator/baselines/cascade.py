@@ -19,14 +19,14 @@ class CascadeEstimator(RateEstimator):
 
     Under the oracle stop the path sums are the paper's recursion A(v) = A(u) + (1 - A(u)) q_v; under the workflow's stop each
     of the three rates is such a mean. The paper does not define the rate of a node without observations: here it is the mean
-    of the node's model at its depth or, if that has no observations either, over all depths. Where the trie branches, arms are
-    shrunken counts (:func:`vinelm.estimator.arms.counted_arms`).
+    of the node's model at its depth or, if that has no observations either, over all depths. Where the trie branches, shares of
+    branches are shrunk counts (:func:`vinelm.estimator.arms.counted_arms`).
     """
 
     name: ClassVar[str] = "cascade"
 
     def _rates(self, cells: ObservationTable) -> Rates:
-        counts = zip(outcome_counts(cells), (0.0, 1.0, 0.0), strict=True)  # without any row, what stops is right
+        counts = zip(outcome_counts(cells), (0.0, 1.0, 0.0), strict=True)  # without any row, whatever stops is assumed right
         return Rates.of(cells.trie, *(self._rate(cells.trie, yes, asked, prior) for (yes, asked), prior in counts))
 
     def _rate(self, trie: Trie, yes: FloatArray, asked: FloatArray, prior: float) -> FloatArray:
@@ -68,7 +68,7 @@ def project_deepest(trie: Trie, rate: FloatArray, is_observed: np.ndarray[tuple[
     seen = is_observed[deepest]
     block[row[seen], column[seen]] = rate[deepest][seen]
     fallback = np.zeros(len(columns))
-    fallback[column] = rate[deepest]  # a column without entries: the model's mean, as in the plain cascade
+    fallback[column] = rate[deepest]  # a column without entries uses the model's mean, as in the plain cascade
     n_seen = (~np.isnan(block)).sum(axis=0)
     means = np.where(n_seen > 0, np.nansum(block, axis=0) / np.maximum(n_seen, 1), fallback)
     left, strength, right = np.linalg.svd(np.where(np.isnan(block), means, block), full_matrices=False)

@@ -61,7 +61,7 @@ class Entries:
 
 
 def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
-    """Fill in, in place, that a request has no right answer on the branches that it did not take."""
+    """Fill in, in place, that a request has no right answer on branches that it did not take."""
     trie, arms = cells.trie, arms_of(cells.trie)
     if not arms.is_choice.any():
         return
@@ -81,7 +81,7 @@ def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
 
 
 def _with_success(plain: AnnotatedTrie, cells: ObservationTable, success: FloatArray) -> AnnotatedTrie:
-    """The trie with other success rates, within what its stops allow, and branches that agree with them."""
+    """Return the trie with other success rates, within what its stops allow, and branches consistent with them."""
     goes_on = 1.0 - plain.stop
     right_if_on = np.clip((success - plain.stop_success) / np.maximum(goes_on, 1e-9), 0.0, 1.0)
     right_if_stop = plain.stop_success / np.maximum(plain.stop, 1e-9)
@@ -94,11 +94,11 @@ class ColumnEstimator(CascadeEstimator):
     """Base class of estimators that predict the accuracy A(u) of each path directly.
 
     Stop rates, which the path costs need, are those of :class:`CascadeEstimator`. ``success`` of a node is derived so that the
-    path's accuracy equals the prediction; it may lie outside [0, 1]. Merged histories have no such table: their nodes stand
-    for many paths, and an answer that is right on one of them says nothing of the others.
+    path's accuracy equals the prediction; it may lie outside [0, 1]. Merged histories have no such table: their nodes represent
+    many paths, and a right answer on one of them says nothing about the others.
 
-    Where the trie branches, a path's column is the mass of right answers on it: 0 for a request that takes another arm. There
-    ``success`` is cut to what the stop rates allow, so that the arms of a node agree with it.
+    Where the trie branches, a path's column is the mass of right answers on it: 0 for a request that takes another branch.
+    There ``success`` is limited to what the stop rates allow, so that a node's branches are consistent with it.
     """
 
     needs_oracle: ClassVar[bool] = True
@@ -114,16 +114,16 @@ class ColumnEstimator(CascadeEstimator):
         success[0] = 0.0
         return plain.by_ends(
             one=lambda _: replace(plain, success=success),
-            several=lambda _: _with_success(plain, cells, success),  # what goes on with a right answer is split over the arms
+            several=lambda _: _with_success(plain, cells, success),  # split those that continue with a right answer
         )
 
     @abstractmethod
     def _column_means(self, cells: ObservationTable) -> FloatArray:
-        """The predicted mean of each column, shape (n + 1,)."""
+        """Return the predicted mean of each column, shape (n + 1,)."""
 
 
 class AverageEstimator(ColumnEstimator):
-    """Mean of the executed entries of each column."""
+    """Estimates each column by the mean of its executed entries."""
 
     name: ClassVar[str] = "average"
     needs_oracle: ClassVar[bool] = False
@@ -133,7 +133,7 @@ class AverageEstimator(ColumnEstimator):
 
 
 class PrefixAverageEstimator(ColumnEstimator):
-    """Prefix fill-in, then the mean of the known entries of each column."""
+    """Fills in prefixes, then takes the mean of the known entries of each column."""
 
     name: ClassVar[str] = "prefix-average"
 
@@ -142,7 +142,7 @@ class PrefixAverageEstimator(ColumnEstimator):
 
 
 class PrefixImputeEstimator(ColumnEstimator):
-    """Prefix fill-in, then hard-impute (unknown entries from a low-rank approximation, iterated), then column means.
+    """Fills in prefixes, then hard-imputes (unknown entries from a low-rank approximation, iterated), then takes column means.
 
     The paper gives neither the rank nor the number of iterations.
     """

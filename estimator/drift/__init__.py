@@ -1,1 +1,1 @@
-"""Sequential tests of an annotated trie against rows that were served."""
+"""Sequential tests of an annotated trie against served rows."""

@@ -1,6 +1,6 @@
 """E-processes: bets against a hypothesis, whose expected wealth never grows while it holds; and comparisons of two groups.
 
-If a hypothesis holds, the wealth of an e-process, which begins at 1, ever reaches 1/alpha with probability alpha at most
+If a hypothesis holds, the wealth of an e-process, which begins at 1, ever reaches 1/alpha with probability at most alpha
 (Ville's inequality), whenever and however often one looks. See Ramdas, Grünwald, Vovk and Shafer, *Game-theoretic statistics
 and safe anytime-valid inference* (2023).
 """
@@ -20,16 +20,17 @@ class GroupComparison:
     """Bets against "the mean of the new group is at most ``ratio`` times that of the old one, plus ``margin``".
 
     Each value counts with 1 / (chance of its group), so that the mean of a request's score is the difference of the groups: no
-    distribution is assumed, and the mix of requests may change. A value is taken relative to the mean of the old group so far,
-    which changes no mean and makes scores vary less. May hold many comparisons at once, one for each element of what is added.
-    Not thread-safe.
+    distribution is assumed, and the mix of requests may change. The mean of the old group so far is subtracted from each value,
+    which changes no mean and reduces the variance of scores. One object may hold many comparisons at once, one for each element
+    of the added arrays. Not thread-safe.
 
     Args:
         share: the chance of the new group, in (0, 1), the same for all requests.
         margin: a difference that is tolerated, in units of ``most``; above -1.
 
     Attributes:
-        log_wealth: log of the money that the bets have made of 1: log(1/alpha) is ever reached with probability alpha at most.
+        log_wealth: log of the wealth that the bets have made from 1; it ever reaches log(1/alpha) with probability at most
+            alpha.
     """
 
     def __init__(self, share: float, *, margin: float = 0.0) -> None:
@@ -52,20 +53,20 @@ class GroupComparison:
 
         Args:
             is_new: whether the request was served by the new group.
-            value: >= 0; of what is above ``most`` only ``most`` counts, in both groups.
-            ratio: > 0; by how much the new group may be above the old one. Decided before the value was seen.
+            value: >= 0; values above ``most`` count as ``most``, in both groups.
+            ratio: > 0; the factor by which the new group may exceed the old one. Decided before the value was seen.
             most: > 0, in units of the value. Decided before the value was seen.
             counts: in which of the comparisons the request counts at all. Decided before the value was seen.
         """
         value, is_new = np.minimum(np.asarray(value, np.float64) / most, 1.0), np.asarray(is_new, np.bool_)
-        # Every shift leaves the mean as it is, if it is decided before the value is seen: this one lessens the variance.
+        # A shift decided before the value is seen leaves the mean unchanged: this one reduces the variance.
         old = np.clip(np.where(self._count > 0, self._sum / np.maximum(self._count, 1.0) / most, 0.5), 0.0, 1.0)
-        # A request is in one group only, so its value counts with 1 / (chance of that group): the mean over the draw is then
-        # the difference of the groups, whatever the mix of requests.
+        # A request is in only one group, so its value counts with 1 / (chance of that group): the expectation over the draw is
+        # then the difference of the groups, whatever the mix of requests.
         kept = 1.0 - self.share
         score = np.where(is_new, (value - ratio * old) / self.share, -ratio * (value - old) / kept)
-        # Scores may be negative, bets of MeanAbove need values >= 0: shifted by the least possible score, which is known
-        # ahead.
+        # Scores may be negative, but bets of MeanAbove need values >= 0, so scores are shifted by the least possible one, known
+        # beforehand.
         least = -ratio * np.maximum(old / self.share, (1.0 - old) / kept)
         self.log_wealth = self._process.add((score - least) / (self.margin - least), counts)
         self._sum = self._sum + np.where(is_new | ~np.asarray(counts), 0.0, value * most)
@@ -74,15 +75,15 @@ class GroupComparison:
 
 
 _SHARES = np.array((0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8))
-"""How far between the hypothesis and certainty the alternatives of a share lie."""
+"""Positions of a share's alternatives between the hypothesis and certainty."""
 _STAKES_UP = np.array((0.02, 0.05, 0.1, 0.2, 0.35, 0.6))
 _STAKES_DOWN = np.array((0.1, 0.25, 0.5, 1.0, 2.0))
 
 
 class Bets(Protocol):
-    """Bets on one value each: the logarithm of the factor of each bet's wealth.
+    """Bets on one value each; computes the logarithm of the factor by which each bet's wealth grows.
 
-    The parameters of all bets may be arrays: as many independent hypotheses, one for each value.
+    The parameters of bets may be arrays, for as many independent hypotheses, one for each value.
     """
 
     def log_factors(self, value: FloatArray) -> FloatArray:
@@ -94,7 +95,7 @@ class ShareAbove:
     """Bets against "the chance of a 1 is at most ``most``", for values 0 and 1: likelihood ratios of higher chances.
 
     Args:
-        most: in [0, 1). 0 takes any 1 as proof.
+        most: in [0, 1). With 0, any 1 is proof.
     """
 
     most: float | FloatArray
@@ -155,14 +156,14 @@ class MeanBelow:
 class EProcess:
     """The wealth of a mixture of bets: half starts at the first value, half is spread over later starts.
 
-    What begins at value j >= 2 weighs 1/log2(j) - 1/log2(j + 1); these weights sum to 1. A change after n values therefore has
-    to win only about log(n) + 2 log(log(n)) more than one at the start. One object may hold many independent processes over the
-    same hypothesis: all arrays then begin with their shape.
+    A start at value j >= 2 weighs 1/log2(j) - 1/log2(j + 1); these weights sum to 1. A change after n values therefore has to
+    win only about log(n) + 2 log(log(n)) more than a change at the start. One object may hold many independent processes over
+    the same hypothesis: all arrays then begin with their shape.
 
     Attributes:
-        bets: the bets; they say what the hypothesis is.
+        bets: the bets, which define the hypothesis.
         count: values seen.
-        log_wealth: log of the present wealth, shape of the values.
+        log_wealth: log of the current wealth, in the shape of the values.
     """
 
     bets: Bets
@@ -174,24 +175,24 @@ class EProcess:
     _low_at: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def add(self, value: FloatArray | float, counts: BoolArray | bool = True) -> FloatArray:
-        """Add one value (to each process that it ``counts`` in; the others do not bet) and return the log of the wealth."""
+        """Add one value (to each process that ``counts`` selects; the others do not bet) and return the log of the wealth."""
         factors = self.bets.log_factors(np.asarray(value, np.float64))
         if counts is not True:
             factors = np.where(np.asarray(counts)[..., None], factors, 0.0)
         self.count += 1
         n = self.count
-        # `waiting` is the weight of all bets that have not begun: 1/log2(j) - 1/log2(j + 1) telescopes, so that the
-        # infinitely many later starts cost one number instead of one each.
+        # `waiting` is the weight of all bets that have not begun: 1/log2(j) - 1/log2(j + 1) telescopes, so that the infinitely
+        # many later starts need one number in total.
         waiting = 1.0 / log2(n + 1)
         if n >= 2:
             self._later = np.logaddexp(self._later, log(1.0 / log2(n) - waiting)) + factors
         self._start = self._start + factors
-        # The lowest point of a bet's wealth dates the change: before it the bet lost, since it only gained.
+        # The lowest point of a bet's wealth dates the change: before it the bet lost, and since then it only gained.
         lower = self._start < self._low
         self._low = np.where(lower, self._start, self._low)
         self._low_at = np.where(lower, n, self._low_at)
-        # Money of the first start, of the later ones, and what still waits (it has stayed 1). Means of fair bets are fair, so
-        # the mixture over stakes and starts is one too, and Ville's bound holds for it.
+        # The wealth of the first start, of the later starts, and of those still waiting (each still has its 1). Means of fair
+        # bets are fair, so the mixture over stakes and starts is fair too, and Ville's bound holds for it.
         both = np.logaddexp(self._start, np.logaddexp(self._later, log(waiting)))
         top = both.max(-1)
         self.log_wealth = np.asarray(top + np.log(np.exp(both - top[..., None]).mean(-1)) - log(2.0))

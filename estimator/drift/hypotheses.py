@@ -1,4 +1,4 @@
-"""The claims of a node's annotations about each row, as hypotheses to bet against."""
+"""A node's annotations as hypotheses about each row, to bet against."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from vinelm.rows.observation import Observation
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 BORROWED_ROWS = 8
-"""Rows that the annotation of a node is worth at least: an estimator borrows from the other nodes of its stage and model."""
+"""The fewest rows that a node's annotation counts as: an estimator borrows from other nodes of its stage and model."""
 VARIANCE_SLACK = 2.0
-"""By how much the true variance may exceed the annotated one, where a mean is tested for having fallen."""
+"""The factor by which the true variance may exceed the annotated one, when a mean is tested for a fall."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Hypothesis:
 
     Attributes:
         quantity, direction, annotated: see :class:`~vinelm.estimator.Moved`.
-        value: what a row says of it; None if nothing.
+        value: returns the quantity of a row; None if the row has none.
         process: the bets against it.
     """
 
@@ -46,9 +46,9 @@ def hypotheses_of(
     Args:
         annotated: the trie.
         node: the node, not the root.
-        alpha: the chance, over all claims of the node, that an annotation is further off than the claim allows.
+        alpha: the chance, over all claims of the node, that an annotation's error exceeds what the claim allows.
         points: the tolerance of shares; see :class:`~vinelm.estimator.DriftConfig`.
-        relative: the tolerance of mean dollars and seconds, as a fraction of them.
+        relative: the tolerance of mean dollars and seconds, as a fraction.
     """
     count = BORROWED_ROWS if annotated.count is None else max(int(annotated.count[node]), BORROWED_ROWS)
     labels = label_shares(annotated, node)
@@ -60,14 +60,14 @@ def hypotheses_of(
         )
         if mean[node] > 0.0
     }
-    # An annotation is an estimate and may be off from the start. The claim allows for that error too, divided over all claims
-    # and both directions, so that noise in the profile is not named as drift.
+    # An annotation is an estimate and may be wrong from the start. The claim allows for that error too, divided over all claims
+    # and both directions, so that noise in the profile is not reported as drift.
     z = NormalDist().inv_cdf(1.0 - alpha / (2 * (1 + len(labels) + len(amounts))))
     shares = {"stop": (float(annotated.stop[node]), stop_of)}
     shares |= {f"signal {label}": (share, partial(shows, label)) for label, share in labels.items()}
     found: list[Hypothesis] = []
     for name, (share, value) in shares.items():
-        smoothed = (share * count + 2.0) / (count + 4.0)  # else a share of 0 or 1 would have no error at all
+        smoothed = (share * count + 2.0) / (count + 4.0)  # otherwise a share of 0 or 1 would have no error at all
         margin = max(points, z * sqrt(smoothed * (1.0 - smoothed) / count))
         if share + margin < 1.0:
             found.append(_claim(name, "up", share, value, ShareAbove(share + margin)))
@@ -84,7 +84,7 @@ def hypotheses_of(
 
 
 def label_shares(annotated: AnnotatedTrie, node: int) -> dict[str, float]:
-    """Return the share of each signal after a first invocation, if the trie knows them; else nothing."""
+    """Return the share of each signal after a first invocation, if the trie knows them; otherwise an empty mapping."""
     signals, trie = annotated.signals, annotated.trie
     if signals is None or int(trie.depth[node]) != 1:
         return {}
@@ -103,24 +103,24 @@ def label_shares(annotated: AnnotatedTrie, node: int) -> dict[str, float]:
 
 
 def stop_of(row: Observation) -> float | None:
-    """True if the request went no further, by the workflow's own check or a failure; None if unknown."""
+    """Return 1 if the request ended here, by the workflow's own check or a failure, 0 if it continued; None if unknown."""
     if row.failure is not None:
         return 1.0
     return None if row.stopped is None else float(row.stopped)
 
 
 def shows(label: str, row: Observation) -> float | None:
-    """True if the row has that signal; None if it has none."""
+    """Return 1 if the row has that signal, 0 if another; None if it has none."""
     return None if row.signal is None else float(row.signal == label)
 
 
 def dollars_of(row: Observation) -> float:
-    """Dollars of the invocation and the tools after it; of calls that a cache has answered, what those answers cost."""
+    """Return the dollars of the invocation and the tools after it; for calls answered from a cache, what those answers cost."""
     return row.asked_usd
 
 
 def seconds_of(row: Observation) -> float | None:
-    """Seconds of the invocation and the tools after it; None if unknown."""
+    """Return the seconds of the invocation and the tools after it; None if unknown."""
     return row.latency_s + row.tool_latency_s if row.is_timed else None
 
 

@@ -1,4 +1,4 @@
-"""Tests row by row whether what is served still matches a trie (VineLM paper §4.5)."""
+"""Tests row by row whether served requests still match a trie (VineLM paper §4.5)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from vinelm.rows.observation import Observation
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 REMEMBERED_ROWS = 10_000
-"""Rows whose node is remembered, so that the rows below them find theirs where the trie branches."""
+"""How many rows' nodes are remembered, so that the rows after them find their nodes where the trie branches."""
 KEPT_VALUES = 1_000
-"""Values of a test that are kept to say what was seen since the change; of an older one the latest of them."""
+"""How many values of a test are kept, to report what was seen since the change; for an older change, the latest ones."""
 ANNOTATION_SHARE = 0.5
-"""The share of alpha that pays for annotations that are further off than their own error says."""
+"""The share of alpha reserved for annotations that are further off than their own error implies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +29,10 @@ class DriftConfig:
 
     Args:
         alpha: the chance, in (0, 1), of ever naming anything although nothing has moved, over all nodes and rows.
-        points: a share (stops, labels) has moved if it is further off than this, in [0, 1).
-        relative: mean dollars and seconds have moved if they are further off than this fraction, in [0, 1).
-        loaded_seconds: also test the seconds of calls that began while others were under way on their engine. They are longer
-            by the load, which the annotation at zero load leaves out.
+        points: a share (stops, labels) has moved if it differs by more than this, in [0, 1).
+        relative: mean dollars and seconds have moved if they differ by more than this fraction, in [0, 1).
+        loaded_seconds: also test the seconds of calls that began while others were in flight on their engine. Load makes them
+            longer than the annotation, which is at zero load.
 
     Raises:
         ConfigError: a value is out of range.
@@ -57,7 +57,7 @@ class _Test:
     """One hypothesis about one quantity of a node, with its latest values: (row of the node, request, value)."""
 
     hypothesis: Hypothesis
-    threshold: float  # of the log wealth
+    threshold: float  # the threshold of the log wealth
     latest: deque[tuple[int, str, float]] = field(default_factory=lambda: deque(maxlen=KEPT_VALUES))
     moved: Moved | None = None
 
@@ -72,16 +72,16 @@ class DriftMonitor:
     """Compares rows with their nodes' annotations, in the order in which they were served.
 
     If nothing has moved since the profile, the chance that the monitor *ever* names anything is at most ``alpha``, however
-    long it runs. Annotations count as known up to their own standard error; that half of ``alpha`` rests on the normal
-    approximation, the other half on no distribution. Not thread-safe. Calls no model.
+    long it runs. Annotations count as known up to their own standard error; this half of ``alpha`` relies on the normal
+    approximation, the other half assumes no distribution. Not thread-safe. Calls no model.
 
     Args:
-        annotated: the trie that serves.
+        annotated: the trie that is served with.
         config: the rate of false alarms and the tolerance.
 
     Attributes:
-        moved: what has moved so far, in order.
-        rows: rows that were compared.
+        moved: the quantities that have moved so far, in order.
+        rows: how many rows were compared.
     """
 
     def __init__(self, annotated: AnnotatedTrie, config: DriftConfig | None = None) -> None:
@@ -94,7 +94,7 @@ class DriftMonitor:
     def add(self, row: Observation) -> list[Moved]:
         """Compare one row and return which quantities it shows to have moved, each once.
 
-        Rows of paths that the trie lacks and rows below a passed check are counted and not compared.
+        Rows of paths that the trie lacks and rows after a passed check are counted but not compared.
         """
         node = self.find(row)
         if node is None or row.is_continued:
@@ -124,7 +124,7 @@ class DriftMonitor:
     def _enter(self, node: int) -> _Node:
         """Begin the tests of a node: the k-th that is reached has the share 1/(k(k+1)) of alpha."""
         k = len(self._nodes) + 1
-        # The sum of 1/(k(k+1)) over all k is 1: the shares of any number of nodes add up to at most alpha (union bound).
+        # The sum of 1/(k(k+1)) over all k is 1, so the shares of any number of nodes add up to at most alpha (union bound).
         alpha = self.config.alpha / (k * (k + 1))
         made = hypotheses_of(
             self.annotated, node, alpha=alpha * ANNOTATION_SHARE, points=self.config.points, relative=self.config.relative
@@ -166,7 +166,7 @@ class DriftMonitor:
         except KeyError:
             return None
         self._known[row.request_id, row.prefix] = node
-        # No row says that its request has ended: the oldest are forgotten, or memory would grow with every request.
+        # No row says that its request has ended, so the oldest are forgotten; otherwise memory would grow with every request.
         while len(self._known) > REMEMBERED_ROWS:
             self._known.popitem(last=False)
         return node

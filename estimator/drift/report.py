@@ -16,10 +16,10 @@ class Moved:
         node, path, stage: the node, its models from the first invocation on, and the stage of its invocation.
         quantity: ``"stop"``, ``"dollars"``, ``"seconds"``, or ``"signal LABEL"`` for the share of a label.
         direction: whether it rose or fell.
-        annotated: what the trie says, conditional on the request reaching the node.
+        annotated: the trie's value, conditional on the request reaching the node.
         seen: the mean since the change.
-        count: rows of the node that ``seen`` is the mean of.
-        since: the row of the node, from 1, that the change most probably came with; an estimate without an interval.
+        count: how many rows of the node ``seen`` is the mean of.
+        since: the row of the node, from 1, at which the change most probably happened; an estimate without an interval.
         since_request: the request of that row.
         noticed: the row of the node, from 1, at which it was noticed.
     """
@@ -52,11 +52,11 @@ class DriftReport:
 
     Attributes:
         alpha: the chance of ever naming anything although nothing has moved.
-        rows, nodes: what was compared.
+        rows, nodes: how many were compared.
         moved: what has moved, in the order in which it was noticed.
-        unplaced: rows of paths that the trie lacks, or below a passed check; not compared.
-        left_out: rows of later invocations where plans use what requests show, which decides who comes there; not compared.
-        under_load: rows whose seconds were left out, since other calls were under way on the engine when they began.
+        unplaced: rows of paths that the trie lacks, or after a passed check; not compared.
+        left_out: rows of later invocations if plans use what requests show, which decides who gets there; not compared.
+        under_load: rows whose seconds were left out, since other calls were in flight on the engine when they began.
     """
 
     alpha: float

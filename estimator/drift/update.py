@@ -1,4 +1,4 @@
-"""Folds served rows into a trie: current stops, dollars and seconds. Accuracies follow the stops, since answers are unknown."""
+"""Folds served rows into a trie: current stops, dollars and seconds. Accuracies follow the stops: answers have no score."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from vinelm.trie.annotated_trie import AnnotatedTrie, SignalTrie
 from vinelm.trie.arrays import FloatArray
 
 GROUP_ROWS = 20.0
-"""Rows that shrink the common change of an engine's seconds, and of a model's dollars, towards none."""
+"""Pseudo-rows that shrink the common change of an engine's seconds, and of a model's dollars, towards no change."""
 Ints = npt.NDArray[np.int64]
 
 
 def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_life: float = 1000.0) -> AnnotatedTrie:
     """Return the trie with the served rows folded in. Pure.
 
-    A row that was followed by k later requests weighs 2^(-k / half_life), and so does what the trie knew before any of them.
-    Seconds of all nodes of an engine, and dollars of all nodes of a model, first change by what the rows of the whole engine or
-    model show; then each node's own rows count. Seconds of rows that began under load are left out. Where a stop changes, the
-    chances of a right answer given that the request stops, and given that it goes on, stay as they were. Of a trie that knows
-    what requests show, which decides who reaches a node, only seconds by engine and dollars by model change. Kinds of request
-    get the shares that they have among the served requests.
+    A row that was followed by k later requests weighs 2^(-k / half_life); the trie's prior knowledge is discounted in the same
+    way. Seconds of all nodes of an engine, and dollars of all nodes of a model, first change by what the rows of the whole
+    engine or model show; then each node's own rows count. Seconds of rows that began under load are left out. If a stop rate
+    changes, the chances of a right answer given that the request stops, and given that it continues, stay as they were. In a
+    trie that knows what requests show, which decides who reaches a node, only seconds by engine and dollars by model change.
+    Kinds of request get their shares among the served requests.
 
     Args:
         annotated: The trie.
         rows: The served rows, in the order in which they were served.
-        half_life: Requests after which a row counts half, > 0.
+        half_life: The number of requests after which a row counts half, > 0.
 
     Raises:
         ConfigError: The half-life is not positive.
-        EvidenceError: No row is of a path of the trie.
+        EvidenceError: No row belongs to a path of the trie.
     """
     if not half_life > 0.0:
         raise ConfigError(f"half_life is {half_life}: give a number of requests > 0", code="half-life")
@@ -65,7 +65,7 @@ def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_
 
 
 class _Seen:
-    """The rows that are of the trie, with the node and the weight of each."""
+    """The rows that belong to the trie, with the node and the weight of each."""
 
     def __init__(self, annotated: AnnotatedTrie, rows: Sequence[Observation], half_life: float) -> None:
         order = {name: k for k, name in enumerate(dict.fromkeys(row.request_id for row in rows))}
@@ -83,7 +83,7 @@ class _Seen:
         self.is_plain = annotated.signals is None
 
     def kinds(self) -> dict[str, float]:
-        """The weight of each kind of request, by the first rows."""
+        """Return the weight of each kind of request, by the first rows."""
         trie = self.annotated.trie
         counts: dict[str, float] = defaultdict(float)
         of_stage, meta = self.annotated.stage_kinds, self.annotated.meta
@@ -96,7 +96,7 @@ class _Seen:
         return counts
 
     def mean(self, known: FloatArray, value: Any, group: Ints, *, idle: bool = False) -> FloatArray:
-        """The means of the nodes; ``group`` says which nodes change together, -1 for none."""
+        """Return the means of the nodes; ``group`` says which nodes change together, -1 for none."""
         use = np.array(
             [
                 known[node] > 0.0 and not (idle and (row.in_flight or not row.is_timed))
@@ -117,7 +117,7 @@ class _Seen:
         return np.asarray((self.known * common + own) / (self.known + np.bincount(node, weight, self.size)))
 
     def stops(self, known: FloatArray) -> FloatArray:
-        """The stops of the nodes that are no leaves, from the rows whose stop is known."""
+        """Return the stop rates of the nodes that are not leaves, from the rows whose stop is known."""
         told = [(node, weight, stop) for row, node, weight in zip(self.rows, self.node, self.weight, strict=True)
                 if (stop := stop_of(row)) is not None]  # fmt: skip
         if not told or not self.is_plain:
@@ -132,9 +132,9 @@ def _ratio(new: FloatArray, old: FloatArray) -> FloatArray:
 
 
 def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
-    """The arrays that change with the stops."""
+    """Return the arrays that change with the stop rates."""
     trie, old = annotated.trie, annotated.stop
-    if annotated.difficulty is not None:  # the plans' figures follow from the rates of each difficulty, and these are not known
+    if annotated.difficulty is not None:  # the plans' figures follow from the rates of each difficulty, which are not known
         return {}
     stop = np.where(trie.is_leaf, old, seen.stops(old))
     stop[0] = old[0]
@@ -155,7 +155,7 @@ def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
 
 
 def _of_signals(signals: SignalTrie, before: AnnotatedTrie, after: AnnotatedTrie) -> SignalTrie:
-    """The trie of signals: its seconds change by engine, its dollars by model."""
+    """Return the trie of signals: its seconds change by engine, its dollars by model."""
     names = signals.trie.model.astype(np.int64)
     changed: dict[str, Any] = {}
     for mean, var in (("latency_s", "latency_var"), ("cost_usd", "cost_var")):

@@ -14,7 +14,7 @@ from vinelm.plans.promise import Z90
 from vinelm.trie.arrays import FloatArray
 
 Z95 = 1.959963984540054
-"""Of the two-sided 95 % interval that must show a judge to be better than chance."""
+"""The normal quantile of the two-sided 95 % interval that must show that a judge is better than chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,16 @@ class Rate:
 
     @classmethod
     def of(cls, shares: Iterable[float]) -> Self:
-        """Return the rate of requests with these shares; of no request, 1/2."""
+        """Return the rate for requests with these shares; 1/2 without requests."""
         found = list(shares)
         return cls(math.fsum(found) / len(found) if found else 0.5, len(found))
 
     @property
     def variance(self) -> float:
-        """Variance of the share: of the Beta distribution that these requests and Jeffreys' prior give.
+        """The variance of the share, by the Beta distribution that these requests and Jeffreys' prior give.
 
-        Rows of one request are not independent, so that each request counts once; a request whose own rows differ varies less
-        than that, which makes the variance too large rather than too small.
+        Rows of one request are not independent, so each request counts once. A request whose own rows differ varies less than
+        that, which makes the variance too large rather than too small.
         """
         mean = (self.share * self.requests + 0.5) / (self.requests + 1.0)
         return mean * (1.0 - mean) / (self.requests + 2.0)
@@ -55,16 +55,15 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class JudgeAgreement:
-    """The shares of right and of wrong answers about which a judge is right.
+    """The shares of right and of wrong answers that a judge classifies correctly.
 
-    With sensitivity v and specificity w, of answers of which a share p is right the judge calls a share
-    q = v p + (1 - w) (1 - p) correct; so p = (q + w - 1) / (v + w - 1) (Rogan and Gladen, 1978). Its errors are taken not to
-    depend on the path.
+    With sensitivity v and specificity w, if a share p of answers is right, the judge calls a share q = v p + (1 - w) (1 - p)
+    correct; so p = (q + w - 1) / (v + w - 1) (Rogan and Gladen, 1978). Its errors are assumed not to depend on the path.
 
     Attributes:
         requests: Labelled requests.
         rows: Labelled rows with a verdict.
-        agreed: Share of the rows whose verdict is that of the label; each request counts once.
+        agreed: Share of the rows whose verdict agrees with the label; each request counts once.
         sensitivity: P(verdict correct | the answer is right).
         specificity: P(verdict wrong | the answer is wrong).
     """
@@ -116,7 +115,7 @@ class JudgeAgreement:
 
         Args:
             verdicts: Shares of answers that the judge calls correct, of any shape.
-            judged: Shares of requests that were judged there; the others are known to be wrong.
+            judged: Shares of requests that were judged; the others are known to be wrong.
         """
         share = (np.asarray(verdicts, np.float64) - self.false_share * np.asarray(judged)) / self.informedness
         return np.clip(share, 0.0, 1.0)

@@ -15,7 +15,7 @@ from vinelm.trie.difficulty import DifficultyRates
 
 
 def failed_share(cells: ObservationTable) -> FloatArray:
-    """Return the share of failed calls of each node's stage and model, shape (n + 1,): no judge sees what failed."""
+    """Return the share of failed calls of each node's stage and model, shape (n + 1,); a judge does not see failed calls."""
     trie = cells.trie
     key = trie.stage.astype(np.int64) * (len(trie.models) + 1) + trie.model + 1
     size = int(key.max()) + 1
@@ -27,21 +27,21 @@ def failed_share(cells: ObservationTable) -> FloatArray:
 def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: FloatArray) -> AnnotatedTrie:
     """Return the trie with accuracies corrected for the judge's errors.
 
-    Each probability "... and the verdict is correct" is corrected in the way of
-    :meth:`~vinelm.estimator.judged.agreement.JudgeAgreement.corrected`, and stays within what it is a part of. The standard
-    errors of a path's accuracy hold the judge's error as well. Where plans are contingent they do not: it is common to all
-    arms of a plan, which are taken to err apart. What requests show is corrected outcome by outcome.
+    Each probability "... and the verdict is correct" is corrected as by
+    :meth:`~vinelm.estimator.judged.agreement.JudgeAgreement.corrected`, and stays within the event that contains it. The
+    standard errors of a path's accuracy include the judge's error. For contingent plans they do not: it is common to all
+    branches of a plan, whose errors count as independent. What requests show is corrected outcome by outcome.
 
     Args:
         annotated: The estimate from the verdicts.
-        agreement: Of the judge.
+        agreement: The judge's agreement with labels.
         failed: See :func:`failed_share`.
     """
     success, stop_success = _rates(annotated.success, annotated.stop, annotated.stop_success, failed, agreement)
     arm_success = None
     if annotated.arm is not None and annotated.arm_success is not None:
         arm_success = _part(annotated.arm_success, annotated.arm, agreement)
-        if annotated.difficulty is None:  # an answer's chance is the sum over what may come next
+        if annotated.difficulty is None:  # an answer's probability is the sum over what may come next
             trie = annotated.trie
             first = np.flatnonzero(trie.begins_arm)
             below = np.bincount(trie.source[first], arm_success[trie.arm_items[first]], len(success))
@@ -64,7 +64,7 @@ def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: 
 def _rates(
     success: FloatArray, stop: FloatArray, stop_success: FloatArray, failed: FloatArray, agreement: JudgeAgreement
 ) -> tuple[FloatArray, FloatArray]:
-    """P(right) and P(ends here and right), each capped by the event that contains it."""
+    """Return P(right) and P(ends here and right), each capped by the event that contains it."""
     right = np.minimum(agreement.corrected(success, 1.0 - failed), 1.0 - np.minimum(failed, 1.0))
     ended = agreement.corrected(stop_success, np.maximum(stop - failed, 0.0))
     low = np.maximum(right - (1.0 - stop), 0.0)
@@ -86,11 +86,11 @@ def _difficulty(rates: DifficultyRates | None, failed: FloatArray, agreement: Ju
 
 
 def _signals(annotated: SignalTrie, agreement: JudgeAgreement) -> SignalTrie:
-    """The trie of signals. Without an answer the judge calls none correct, and none is right."""
+    """Return the trie of signals. If there is no answer, the judge calls none correct, and none is right."""
     outcomes = annotated.outcomes
     right = _part(outcomes.right, outcomes.chance, agreement)
     last = np.minimum(_part(outcomes.right_last, outcomes.chance, agreement), right)
-    # Of each fit only the mass "it comes and the answer is right" is kept: how often it comes is that of their mean.
+    # Only the mass "it comes and the answer is right" of each fit is kept; how often it comes is taken from their mean.
     comes = (outcomes.chance * annotated.reach[outcomes.node])[:, None]
     spread = np.minimum(agreement.corrected(outcomes.spread, comes), 1.0).astype(np.float32)
     found = annotated.with_right(replace(outcomes, right=right, right_last=last, spread=spread), right)

@@ -1,4 +1,4 @@
-"""The process that talks to Ray for a run, so that the process that writes the store loads nothing of Ray.
+"""The process that talks to Ray for a run, so that the process that writes the store does not load Ray.
 
 :class:`RayLink` starts it as ``python -c ... FD`` and speaks to it over a socket. It ends with the run, however that ends.
 """
@@ -26,7 +26,7 @@ _CHARS = 300
 _PLACE = re.compile(r"^\[[^\]]*\]\s+\S+:\d+:\s+")
 _CLOSE_S = 15.0
 _START = "from vinelm.profiler.cluster.bridge import main; main({})"
-"""Not ``-m``: Ray gives the folder of a driver's script to its workers, and ours would hide modules of theirs."""
+"""Not ``-m``: Ray gives the folder of a driver's script to its workers, where it would hide modules of the same names."""
 
 
 class RayLink:
@@ -43,7 +43,7 @@ class RayLink:
                 stdout=subprocess.DEVNULL, stderr=self._log, start_new_session=True,
             )  # fmt: skip
         self._connection: Connection = Connection(mine.detach())
-        with suppress(OSError):  # it may have died at once: the reader says so
+        with suppress(OSError):  # it may have died at once, which the reader reports
             self._connection.send((list(sys.path), cluster, setup))
 
     def receive(self) -> HostEvent:
@@ -63,14 +63,14 @@ class RayLink:
         self._send((host, None))
 
     def _send(self, order: tuple[int, ToHost | None]) -> None:
-        # A process that has died is found by the thread that reads.
+        # The reading thread notices when the process has died.
         with self._lock, suppress(OSError):
             self._connection.send(order)
 
     def close(self) -> None:
         """End all hosts. Idempotent."""
         with self._lock, suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as channel:
-            # This wakes the thread that reads, which closing the descriptor would not.
+            # This wakes the reading thread, which closing the descriptor would not.
             channel.shutdown(socket.SHUT_RDWR)
         try:
             self._process.wait(_CLOSE_S)
@@ -79,7 +79,7 @@ class RayLink:
             self._process.wait()
 
     def _ended(self) -> Disconnected:
-        """Close everything open, and report what the process left."""
+        """Close everything that is open, and return the reason that the process left."""
         with self._lock:
             self._connection.close()
         with self._log as log:
@@ -90,7 +90,7 @@ class RayLink:
 
 
 def said_by(lines: Sequence[str]) -> str:
-    """Return the first sentence of the last line that is not empty, without the time and place that Ray puts before it."""
+    """Return the first sentence of the last non-empty line, without the time and place that Ray puts before it."""
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return _PLACE.sub("", last).partition(". ")[0]
 
@@ -105,7 +105,7 @@ def main(descriptor: int) -> None:
             connection.send(event)
 
     sys.path[:], cluster, setup = connection.recv()
-    # Not before the run's own module path is set: Ray is to be found there.
+    # Only after the run's own module path is set, since Ray must be found there.
     from vinelm.profiler.cluster.ray_hosts import RayHosts
 
     try:
@@ -113,7 +113,7 @@ def main(descriptor: int) -> None:
     except InputError as error:
         tell(HostRefused(None, NodeProblem.of(error)))
         with suppress(EOFError, OSError):
-            connection.recv()  # until the run has read it
+            connection.recv()  # waits until the run has read it
         return
     try:
         while True:

@@ -36,7 +36,7 @@ from vinelm.profiler.execution.job import Job, UnitSetup
 from vinelm.profiler.isolation.process_worker import ProcessWorker
 from vinelm.version import __version__
 
-_LOOK_S = 0.25  # how often an attempt that waits looks whether its unit is still there
+_LOOK_S = 0.25  # how often a waiting attempt checks whether its unit still exists
 _GLANCE_S = 0.001
 
 WorkerMaker = Callable[[HostSetup, Mapping[str, "AskingRateLimiter"]], Any]
@@ -47,7 +47,7 @@ class UnitHost:
     """Executes units for a remote run. Messages come in by :meth:`send` and go out by :meth:`poll`.
 
     Args:
-        make_worker: makes what executes the units; by default what the setup says.
+        make_worker: makes the worker that executes units; by default the setup's.
 
     Raises:
         ConfigError: this node has another version of VineLM, lacks the run's folder, or cannot fork processes.
@@ -71,7 +71,7 @@ class UnitHost:
                 threading.Thread(target=self._run, args=(unit, job), daemon=True, name=f"vinelm unit {unit}").start()
             case Granted(unit, is_granted):
                 answers = self._answers.get(unit)
-                if answers is not None:  # else its time was over while it waited
+                if answers is not None:  # otherwise its time ran out while it waited
                     answers.put(is_granted)
             case Admitted(attempt, replica):
                 permit = self._attempts.get(attempt)

@@ -17,9 +17,10 @@ class HostSetup:
 
     Attributes:
         version: VineLM's version in the run's process; a host with another one refuses.
-        units: how its processes execute units; or what makes, given the rate limits by model, what serves whole requests there.
+        units: how its processes execute units; or a maker that, given the rate limits by model, makes the server of whole
+            requests.
         limited: the models whose calls wait for the run's rate limits.
-        folder: the working directory of the run; None where Ray sets the host's.
+        folder: the working directory of the run; None if Ray sets the host's.
         path: ``sys.path`` of the run, for modules that the host does not find otherwise.
     """
 
@@ -47,7 +48,7 @@ class NodeProblem:
         """Return the exception: an :class:`~vinelm.errors.InputError` as it was, any other as a ``RuntimeError``.
 
         Args:
-            where: put before its text.
+            where: text to put before the exception's.
         """
         text = f"{where}{self.text}"
         return (
@@ -63,7 +64,7 @@ class RequestJob:
 
     Attributes:
         request_id: the request, which the host reads itself.
-        plan: under which it is served; whoever made the host's worker knows what it is.
+        plan: the plan under which it is served; its type depends on the host's worker.
     """
 
     request_id: str
@@ -72,7 +73,7 @@ class RequestJob:
 
     @property
     def cell(self) -> Cell:
-        """The name of the job's cell. It has no models, since the plan chooses them."""
+        """The name of the job's cell, which has no models, since the plan chooses them."""
         return self.request_id, ()
 
 
@@ -141,7 +142,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class UnitEnded:
-    """A unit is over: with an outcome, or a problem instead."""
+    """Reports that a unit is over, with an outcome or with a problem."""
 
     unit: int
     outcome: UnitOutcome | RequestOutcome | None
@@ -160,7 +161,7 @@ class Connected:
     """The cluster has answered; the first event, unless it is :class:`HostRefused`.
 
     Attributes:
-        nodes: nodes with a CPU that the cluster has; how many of them have it free is not known yet.
+        nodes: the cluster's nodes with a CPU; it is not known yet how many CPUs are free.
     """
 
     nodes: int = 0

@@ -40,11 +40,11 @@ _POLL_S = 10.0
 _ANSWER_S = 10.0
 _STORE_BYTES = 100 * 2**20
 NOT_SHIPPED = (".env", ".env.*", ".git", ".venv", "venv", "build", "dist", "runs", "__pycache__")
-"""What stays where it is of a folder that is copied to the nodes, besides what ``.gitignore`` and ``.rayignore`` say."""
+"""Files of a copied folder that are not sent to the nodes, in addition to those in ``.gitignore`` and ``.rayignore``."""
 
 
 class NodeHost:
-    """The actor of a node. Every method returns at once but :meth:`poll`."""
+    """The actor of a node. Every method except :meth:`poll` returns at once."""
 
     def __init__(self) -> None:
         self._host: UnitHost | None = None
@@ -58,7 +58,7 @@ class NodeHost:
         return None
 
     def load(self, setup: HostSetup) -> NodeProblem | None:
-        """Load the workflow; returns what is wrong."""
+        """Load the workflow; return the problem if that fails."""
         try:
             self._host = UnitHost(setup)
         except Exception as error:
@@ -77,7 +77,7 @@ class NodeHost:
 
 
 class RayHosts:
-    """Starts one host on each node with a free CPU, also on nodes that join later, and reports what becomes of them.
+    """Starts one host on each node with a free CPU, including nodes that join later, and reports their fate.
 
     Args:
         tell: called with each event, from any thread.
@@ -90,7 +90,7 @@ class RayHosts:
         self._tell = tell
         self._actors: dict[int, Any] = {}
         self._numbers = count()
-        self._busy: dict[str, float] = {}  # node to the time at which it may be asked again
+        self._busy: dict[str, float] = {}  # by node: when it may be asked again
         self._is_closed = threading.Event()
         connect(cluster)
         tell(Connected(len(_usable_nodes())))
@@ -121,7 +121,7 @@ class RayHosts:
     def _look(self) -> None:
         """Start a host on each node without one."""
         while not self._is_closed.is_set():
-            # A cluster that does not answer now is asked again a second later.
+            # Ask again in a second if the cluster does not answer now.
             with suppress(RayError, RuntimeError, OSError):
                 for node in _usable_nodes():
                     place = node["NodeID"]
@@ -137,8 +137,8 @@ class RayHosts:
         host, is_started = next(self._numbers), False
         try:
             strategy = NodeAffinitySchedulingStrategy(place, soft=False)
-            # Ray may not restart it: the run would not learn that its units are gone. poll() holds one of its threads
-            # while it waits.
+            # Ray must not restart it, or the run would not learn that its units are gone. poll() holds one of its threads while
+            # it waits.
             actor = ray.remote(num_cpus=1, max_concurrency=4, max_restarts=0, scheduling_strategy=strategy)(NodeHost).remote()
             self._actors[host] = actor
             problem = ray.get(actor.start.remote(self._setup.version))
@@ -162,14 +162,14 @@ class RayHosts:
                 return
             self._busy[place] = time.monotonic() + _AGAIN_S
         finally:
-            self.end(host)  # one that only seems to be gone may not go on
+            self.end(host)  # a host that only seems to be gone must not continue
             self._actors.pop(host, None)
             if is_started:
                 self._tell(HostLost(host))
 
 
 def _usable_nodes() -> list[dict[str, Any]]:
-    """The nodes that live and have a CPU, free or not."""
+    """The live nodes with a CPU, free or not."""
     return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
 
 
@@ -191,11 +191,11 @@ def connect(cluster: RayCluster) -> None:
     except RuntimeError as error:
         if "ersion mismatch" not in str(error):
             raise _no_cluster(cluster, error) from error
-        what = " ".join(str(error).partition(":")[2].split())  # "Version mismatch: ...", several lines
+        what = " ".join(str(error).partition(":")[2].split())  # "Version mismatch: ..." over several lines
         raise ConfigError(f"{what}: use the same versions of Python and Ray everywhere", code="ray-version") from error
     except (ConnectionError, ValueError, OSError) as error:
         raise _no_cluster(cluster, error) from error
-    except RayError as error:  # such as a missing token of a cluster that asks for one
+    except RayError as error:  # for example a missing token for a cluster that requires one
         raise ConfigError(f"the Ray cluster refuses this machine: {_line(error)}", code="ray-refused") from error
 
 

@@ -34,12 +34,12 @@ def cluster_worker(
 
     Args:
         cluster: the cluster.
-        units: as in :class:`~vinelm.profiler.cluster.messages.HostSetup`.
-        models: that may be called.
+        units: see :class:`~vinelm.profiler.cluster.messages.HostSetup`.
+        models: the models that may be called.
         rate_limiters: the rate limits by model.
         on_note: called with one line when a node is lost.
-        verb: what asks for it, in messages.
-        unit: what its jobs are called in messages.
+        verb: the command that asks for it, for messages.
+        unit: the name of its jobs in messages.
 
     Raises:
         MissingExtra: Ray is not installed.

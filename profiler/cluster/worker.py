@@ -37,15 +37,16 @@ from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
 from vinelm.profiler.isolation.rate_limit_proxy import AdmitsAttempts
 
 LOSSES = 4
-"""A unit that is lost so many times ends the run: it may be what ends its hosts."""
+"""A unit that is lost this many times ends the run, since it may be what ends its hosts."""
 CONNECT_S = 180.0
 """How long the run waits for the cluster to answer, or to be started."""
 FIRST_S = 60.0
-"""How long the run waits for a node to give a host its CPU; also when all are lost."""
+"""How long the run waits for a node to give a host its CPU; also after all hosts were lost."""
 ANSWERS_S = 5.0
-"""How long the run waits for the nodes' first answers once one host is ready: a node that other jobs fill gives none."""
+"""How long the run waits for the nodes' first answers once one host is ready; a node that is full of other jobs does not
+answer."""
 OTHERS_S = 30.0
-"""How long the run waits for the other hosts once one is ready."""
+"""How long the run waits for the other hosts once one host is ready."""
 _GRACE_S = 2.0
 
 
@@ -77,7 +78,7 @@ class ClusterWorker:
         link: the connection to the hosts; closed with the worker.
         rate_limiters: the rate limits by model; the calls of all hosts wait here.
         on_note: called with one line when a host is lost, or a node is refused that joined later; from any thread.
-        unit: what its jobs are called in these lines.
+        unit: the name of its jobs in these lines.
 
     Raises:
         InputError: a node cannot execute the units: the message names it.
@@ -97,7 +98,7 @@ class ClusterWorker:
         self._admissions = Admissions(link, rate_limiters)
         self._changed = threading.Condition()
         self._hosts: dict[int, KnownHost] = {}
-        self._nodes = self._started = 0  # nodes that may give a host its CPU, and hosts that were started so far
+        self._nodes = self._started = 0  # nodes that may give a host its CPU, and number of hosts started so far
         self._numbers = count()
         self._refused: InputError | None = None
         self._is_connected = self._has_begun = self._is_closed = False
@@ -128,7 +129,7 @@ class ClusterWorker:
         Raises:
             InputError: a node refused before the run began.
             ConfigError: before the run began, no node gave a host its CPU in time; with ``lack`` as the reason.
-            WorkerDied: the same later; or there is no connection any more.
+            WorkerDied: the same happened later, or the connection was lost.
         """
         until = time.monotonic() + FIRST_S
         while True:
@@ -138,7 +139,7 @@ class ClusterWorker:
                 raise WorkerDied(f"{self._ended}: run the same again to continue", code="cluster-lost")
             if any(host.is_ready for host in self._hosts.values()):
                 return
-            if self._hosts:  # one loads the workflow, which may take long
+            if self._hosts:  # a host loads the workflow, which may take long
                 until = time.monotonic() + FIRST_S
             elif time.monotonic() > until:
                 if self._has_begun:
@@ -161,11 +162,11 @@ class ClusterWorker:
     def execute(self, job: Job | RequestJob, top_up: TopUp) -> tuple[UnitOutcome | RequestOutcome | None, float]:
         """Execute a unit, or serve a request, on a host.
 
-        What a unit's calls cost that was lost with its host is not known: it counts at what was reserved for it. Then it is
-        reserved again, and executed on another host.
+        The cost of a unit that was lost with its host is unknown, so it counts at its reservation. Then it is reserved again,
+        and executed on another host.
 
         Returns:
-            Its outcome, None where it was lost and may not be paid for again; and the dollars at which it was lost.
+            The unit's outcome (None if it was lost and may not be paid for again), and the dollars booked for lost executions.
 
         Raises:
             WorkerDied: there is no host any more, or the unit was lost too often.
@@ -194,7 +195,7 @@ class ClusterWorker:
                 ((number, host) for number, host in self._hosts.items() if host.is_ready), key=lambda one: len(one[1].units)
             )
             unit = PlacedUnit(next(self._numbers), job.upper_usd, number)
-            # Before it is sent: the host may be lost at once, and tells the units that it knows.
+            # Before sending, since the host may be lost at once and then notifies the units that it knows.
             host.units[unit.number] = unit
         self._link.send(number, RunUnit(unit.number, _without_objects(job) if isinstance(job, Job) else job))
         return unit
@@ -208,7 +209,7 @@ class ClusterWorker:
                     unit.upper_usd = max(unit.upper_usd, message.upper_usd)
                 self._link.send(unit.host, Granted(unit.number, is_granted))
             elif message.problem is not None and message.problem.kind == WorkerDied.__name__:
-                self._link.drop(unit.host)  # the process that forks its units died: so do they
+                self._link.drop(unit.host)  # the process that forks its units has died, and they with it
             elif message.problem is not None:
                 raise message.problem.error(self._where(unit.host))
             else:
@@ -316,7 +317,7 @@ def _without_objects(job: Job) -> Job:
     return replace(job, request=replace(job.request, data=texts), digest=job.request.digest())
 
 
-# -- the calls of all hosts at the run's rate limits: one thread for each attempt that waits or is under way ----------
+# -- calls of all hosts at the run's rate limits: one thread for each attempt that waits or is running ----------------
 
 
 class Admissions:
@@ -331,20 +332,20 @@ class Admissions:
         """Let an attempt wait for its rate limit, without blocking."""
         held = HostAttempt(host, attempt, self._rate_limiters[attempt.model], self._link)
         with self._lock:
-            # Before it waits: its host may be lost meanwhile, and the place has to be found then.
+            # Before it waits: if its host is lost meanwhile, the place has to be found.
             self._under_way[host, attempt.attempt] = held
         threading.Thread(target=held.pass_through, daemon=True, name="vinelm attempt").start()
 
     def end(self, host: int, left: Left) -> None:
         """Free an attempt's place."""
         with self._lock:
-            # None where the host counted as lost before, and its places were freed with it.
+            # None if the host was already considered lost, which freed its places.
             held = self._under_way.pop((host, left.attempt), None)
         if held is not None:
             held.leave(left.used)
 
     def lose(self, host: int) -> None:
-        """Free a lost host's slots; its attempts' use is unknown, so they count at the most."""
+        """Free a lost host's slots; its attempts' use is unknown, so they count at their maximum."""
         with self._lock:
             lost = [self._under_way.pop(key) for key in list(self._under_way) if key[0] == host]
         for held in lost:

@@ -17,11 +17,11 @@ class BatchForecast:
     """The forecast of a run in batches.
 
     Attributes:
-        cost_usd: dollars in the middle, of the calls in batches and of those that are made at once.
-        ordinary_usd: dollars in the middle without batches.
-        waves: how often calls wait for others, at least: the most invocations of a path.
+        cost_usd: median dollars, of calls in batches and of direct calls.
+        ordinary_usd: median dollars without batches.
+        waves: how often calls wait for batches at least: the most invocations of a path.
         wait_s: the longest that a run waits for one batch, in seconds.
-        timed_cells: rows whose calls are made at once, about.
+        timed_cells: about how many rows have direct calls.
     """
 
     cost_usd: float
@@ -36,13 +36,13 @@ class RunForecast:
     """What a profile would buy.
 
     Attributes:
-        workflow: what would be profiled, with its template bound.
+        workflow: the workflow to profile, with its template bound.
         catalog: the models.
         is_simulated: whether some of them are simulated.
         run: what the run buys within its limits.
         needs: what it would need without its budgets.
-        batches: what it comes to in the providers' batches, if it buys in them.
-        max_error: the certainty at which it would end, as :func:`vinelm.profile` takes it; None without one.
+        batches: the forecast for the providers' batches, if it buys in them.
+        max_error: the certainty at which it would end, see :func:`vinelm.profile`; None without one.
     """
 
     workflow: Workflow
@@ -66,7 +66,7 @@ def batch_forecast(
         template: a bound template.
         catalog: the models.
     """
-    # Each model's share of the dollars, by its calls and what a call of usual size costs.
+    # Each model's share of the dollars, by its calls and the cost of a typical call.
     usd = {name: one.middle * catalog[name].price.cost_usd(1000, 250) for name, one in forecast.calls.items()}
     total, rows = sum(usd.values()), forecast.cells.middle
     share = sum(usd[name] for name in usd if name in batched) / total if total else 0.0

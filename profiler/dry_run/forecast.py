@@ -46,12 +46,12 @@ class Forecast:
         cells: new cells.
         cost_usd: dollars.
         hours: the least time that the workers and the engines' limits allow.
-        coverage: when the run ends.
+        coverage: the coverage at which the run ends.
         pilot_rows: the number of rows that the forecast is calibrated on.
-        stopped_by: what ended most simulations.
+        stopped_by: the reason why most simulations ended.
         is_extrapolated: the run is too long to be simulated to its end.
         held_back_by: the workers or the engine limit that determined the time of most simulations.
-        rounds: how many rounds the sampler proposed. With more than one it is adaptive: each round was proposed once, on the
+        rounds: how many rounds the sampler proposed. With more than one it is adaptive: each round was proposed once, using the
             outcomes of the simulation that reached it first.
     """
 
@@ -70,7 +70,7 @@ class Forecast:
 
     @property
     def total_calls(self) -> float:
-        """The calls of all models, at the middle of their intervals."""
+        """The calls of all models, by the midpoints of their intervals."""
         return sum(one.middle for one in self.calls.values())
 
 
@@ -96,14 +96,14 @@ def forecast_profile(
         sampler: proposes the request paths.
         limits: where the run stops.
         workers: units that run at a time.
-        rates: what the engines allow (:func:`rates_of`).
-        rows: the store's, to calibrate on and to continue from.
-        committed_usd: dollars that count on the store's ledger.
-        seed: of the simulations.
+        rates: the engines' rate limits (:func:`rates_of`).
+        rows: the store's rows, to calibrate on and to continue from.
+        committed_usd: dollars booked in the store's ledger.
+        seed: the seed of the simulations.
     """
     place = {request_id: k for k, request_id in enumerate(request_ids)}
     known = [row for row in rows if row.request_id in place]
-    # Not in the order in which several workers happened to end: the same rows give the same forecast.
+    # Not in the order in which workers happened to finish, so that equal rows give equal forecasts.
     rows = sorted(known, key=lambda row: (place[row.request_id], len(row.prefix), row.prefix))
     runs: list[SimulatedRun] = []
     proposals = Proposals(sampler)
@@ -142,12 +142,12 @@ class Needs:
         calls: model calls needed.
         requests: requests on which rows are bought.
         rows: rows that are bought.
-        race_usd: dollars of the first rows: whole runs of all single models, and of what runs today. None with a sampler that
+        race_usd: dollars of the first rows: whole runs of all single models and of the current setup. None with a sampler that
             does not race them.
         left_usd: dollars left of the budget; None without one.
         left_calls: calls left of the budget; None without one.
         left_requests: requests to sample from.
-        left_rows: the most rows that could be bought: one for each request and sequence of models that has none.
+        left_rows: the most rows that could be bought: one for each request and sequence of models without a row.
     """
 
     coverage: float
@@ -180,13 +180,13 @@ def needs_of(
     """Compare the forecast of a run without budgets with what the budgets leave.
 
     Args:
-        forecast: of the run to ``coverage``, without budgets.
+        forecast: the forecast of the run to ``coverage``, without budgets.
         limits: the budgets of the run that is planned.
         template: a bound template.
         n_requests: the number of requests to sample from.
         coverage: where the forecast run ends.
-        rows: the store's.
-        committed_usd: dollars that count on the store's ledger.
+        rows: the store's rows.
+        committed_usd: dollars booked in the store's ledger.
     """
     budget_usd, budget_calls = limits.budget_usd, limits.budget_calls
     made = sum(row.calls for row in rows)

@@ -1,4 +1,4 @@
-"""One random guess at what models do, for a forecast: resampled from a store's rows, or from the catalog's limits."""
+"""One random guess at models' outcomes, for a forecast: resampled from a store's rows, or drawn from the catalog's limits."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
 _PRIOR = 4.0  # weight, in rows, of the stage's rates over all models, and of the overall rate
-_LOWEST_SHARE = 0.02  # without a pilot: a call costs between this share of its bound and all of it
-_TOKENS_PER_S = (20.0, 200.0)  # without a pilot: how fast a model may write
+_LOWEST_SHARE = 0.02  # without a pilot, a call costs between this share of its upper bound and all of it
+_TOKENS_PER_S = (20.0, 200.0)  # without a pilot, the range of speeds at which a model may write
 _END = ""
 Place = tuple[int, str]
 """(depth, stage)."""
@@ -41,8 +41,8 @@ class OutcomeModel:
     """Rates at which a request ends or continues to each stage, with dollars, calls, tokens and seconds by (depth, stage,
     model).
 
-    Requests of the rows are resampled whole, because the cells of one request are correlated. Without rows a request goes on
-    with a rate that is drawn once, and to each stage that may come alike.
+    Requests of the rows are resampled whole, because the cells of one request are correlated. Without rows a request continues
+    with a rate that is drawn once, to each possible stage with equal probability.
 
     Args:
         rows: to resample from; may be empty.
@@ -54,7 +54,7 @@ class OutcomeModel:
         self._rng = rng
         by_request: dict[str, list[Observation]] = {}
         for row in rows:
-            if not row.is_continued:  # requests that the workflow itself would have ended are no sample of the others
+            if not row.is_continued:  # requests that the workflow itself would have ended do not represent the others
                 by_request.setdefault(row.request_id, []).append(row)
         requests = list(by_request)
         drawn = [row for one in rng.choices(requests, k=len(requests)) for row in by_request[one]] if requests else []
@@ -92,7 +92,7 @@ class OutcomeModel:
         kind = len(cell[1]), stage, cell[1][-1]
         if kind not in self._weights:
             self._weights[kind] = self._outcome_weights(*kind)
-        # Of one place, requests that came another way may go on to other stages.
+        # At the same place, requests that came another way may continue to other stages.
         allowed = {arm.name for arm in self.template.arms_after(stages)}
         weights = {name: share for name, share in self._weights[kind].items() if name in allowed or (name == _END and allowed)}
         arm = self._rng.choices(list(weights), list(weights.values()))[0] if weights else _END
@@ -106,7 +106,7 @@ class OutcomeModel:
         return Unit(cost, row.calls, row.calls + row.retries, tokens, call_s, row.tool_latency_s, arm or None)
 
     def row(self, cell: Cell, unit: Unit, stage: str) -> Observation:
-        """Return the drawn outcome as the observation that a sampler is given."""
+        """Return the drawn outcome in the form of an observation for samplers."""
         request_id, prefix = cell
         return Observation(
             request_id=request_id,
@@ -129,7 +129,7 @@ class OutcomeModel:
         return Unit(cost, 1, 1, FIRST_PROMPT_TOKENS * share + tokens_out, call_s, 0.0, arm)
 
     def _outcome_weights(self, depth: int, stage: str, model: str) -> Mapping[str, float]:
-        """P(the request continues to a stage), by its name, and P(it ends); the model's are shrunk to the stage's."""
+        """P(the request continues to a stage), by its name, and P(it ends); the model's rates are shrunk to the stage's."""
         arms = self.template.flow.stages_at[depth - 1][stage]
         if not arms:
             return {}

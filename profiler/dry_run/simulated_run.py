@@ -14,13 +14,13 @@ from vinelm.profiler.scheduling.request_paths import ActivePath
 from vinelm.requests.protocols import RequestPath, Sampler
 from vinelm.rows.observation import Cell, Observation
 
-_IDLE = 20_000  # paths in a row without a new cell: an endless sampler has nothing left
+_IDLE = 20_000  # paths in a row without a new cell, after which an endless sampler has nothing left
 
 
 class Proposals:
     """A sampler's rounds, shared by many simulations: each is proposed once, to the first simulation that reaches it.
 
-    Exact for samplers whose proposals do not depend on observations. An adaptive one would propose differently in each
+    Exact for samplers whose proposals do not depend on observations. An adaptive sampler would propose differently in each
     simulation, which takes seconds each time; the price of its proposals is much the same.
     """
 
@@ -50,11 +50,11 @@ class Proposals:
 
 
 class SimulatedRun:
-    """One run on one outcome model, up to a limit, or long enough to extrapolate: the whole is ``scale`` times as long.
+    """One run on one outcome model, up to a limit, or long enough to extrapolate: the whole run is ``scale`` times as long.
 
     Args:
         model: draws the outcomes.
-        committed_usd: dollars that count on the store's ledger.
+        committed_usd: dollars booked in the store's ledger.
         longest: the number of new cells after which the run is extrapolated.
     """
 
@@ -102,7 +102,7 @@ class SimulatedRun:
         self.coverage = self._coverage.fraction
 
     def _paths(self, proposals: Proposals, round_: int) -> Iterator[RequestPath]:
-        """The round's paths, until none leads to a new cell."""
+        """Yield the round's paths, until none leads to a new cell."""
         idle = 0
         for path in proposals.propose(round_, tuple(self._seen.values())):
             before = self.new_cells
@@ -136,7 +136,7 @@ class SimulatedRun:
             is_continued = is_continued or row.ended(self._rule)
 
     def _draw(self, cell: Cell, stages: Sequence[str], *, is_continued: bool) -> Observation | None:
-        """Draw the cell's outcome, behind its stages; None if a budget does not allow it."""
+        """Draw the cell's outcome after its stages; None if a budget does not allow it."""
         unit = self.model.unit(cell, stages)
         limits = self._limits
         is_too_expensive = limits.budget_usd is not None and self._committed_usd + unit.cost_usd > limits.budget_usd
@@ -161,7 +161,7 @@ class SimulatedRun:
         self.load.add(model, requests=unit.requests, tokens=unit.tokens, call_s=unit.call_s, tool_s=unit.tool_s)
 
     def _check(self) -> None:
-        """Check the coverage, which takes longer than a cell: whenever the cells have grown by 1 %."""
+        """Check the coverage whenever the cells have grown by 1 %, since that takes longer than a cell."""
         self._check_at = self.new_cells + max(self.new_cells // 100, 1)
         fraction = self._coverage.fraction
         if self._coverage.is_complete:

@@ -35,7 +35,7 @@ def rates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[EngineR
 
 @dataclass
 class Workload:
-    """The work of a run: seconds of all units, and by model the requests (repeated attempts included), tokens and seconds."""
+    """The work of a run: seconds of all units, and by model requests (including repeated attempts), tokens and seconds."""
 
     seconds: float = 0.0
     requests: Counter[str] = field(default_factory=Counter)
@@ -50,10 +50,10 @@ class Workload:
         self.busy_s[model] = self.busy_s.get(model, 0.0) + call_s
 
     def least_s(self, workers: int, rates: Iterable[EngineRate], scale: float = 1.0) -> tuple[float, str]:
-        """Return the least seconds that ``scale`` times this work takes, and what determines them.
+        """Return the least seconds for ``scale`` times this work, and what determines them.
 
-        The longest of: all units over the workers; for each engine its calls over its concurrency, and the one-minute windows
-        that its requests and tokens fill before the last one.
+        It is the longest of: the time of all units divided among the workers; for each engine the time of its calls divided by
+        its concurrency, and the one-minute windows that its requests and tokens fill before the last window.
         """
         bounds = [(scale * self.seconds / workers, f"{workers} worker{'s' if workers > 1 else ''}")]
         for rate in rates:

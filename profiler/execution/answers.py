@@ -1,4 +1,4 @@
-"""Finds where a request's final state holds its label, for owners whose workflow reads the answer elsewhere."""
+"""Finds where a request's final state contains its label, for workflows that read the answer elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]
 
     Args:
         workflow: says which keys of the row are labels.
-        request: was run.
+        request: the request that was run.
         values: the final state.
     """
     labels = {name: request.data[name] for name in workflow.labels if name in request.data}
@@ -28,7 +28,7 @@ def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]
     name = next(iter(labels), "")
     wanted = _plain(labels[name]) if labels else None
     places = [path for path, text in found if _plain(text) == wanted]
-    # Of several the one that has the label's name, and a conversation last: it repeats what other keys say.
+    # If there are several, prefer the label's own name, and a conversation last, since it repeats other keys.
     place = min(places, key=lambda path: (name not in path, path.startswith("messages")), default=None)
     named = ", ".join(f"{name} {_short(label)}" for name, label in labels.items()) or "none"
     said = f"request {request.id!r} has the label {named}"
@@ -53,7 +53,7 @@ def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list | tuple):
         for number, one in enumerate(value):
             yield from _leaves(one, f"{path}[{number - len(value)}]", depth + 1)
-    elif isinstance(getattr(value, "content", None), str | list):  # a message: what it says, and what it asks for
+    elif isinstance(getattr(value, "content", None), str | list):  # a message: its text, and the calls that it asks for
         yield from _leaves(value.content, f"{path}.content", depth + 1)
         for number, call in enumerate(getattr(value, "tool_calls", None) or ()):
             yield from _leaves(call.get("args"), f"{path}.tool_calls[{number}]['args']", depth + 1)

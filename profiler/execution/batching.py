@@ -20,11 +20,11 @@ from vinelm.requests.workflow import Workflow
 from vinelm.traces.store.batches import BatchRecords
 
 PART = 0.5
-"""What a call costs in a batch, of its ordinary price."""
+"""Price of a call in a batch as a part of its ordinary price."""
 TIMED_PATHS = 5
 _HAVE_BATCHES = ("openai", "anthropic", "gemini")
 CODE = "batch-prices"
-"""Code of what a run that buys in batches refuses."""
+"""Error code for what runs in batches refuse."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,9 @@ class BatchPrices:
     """Calls go in the providers' batches, at half price and within a day.
 
     Attributes:
-        times: how long is waited for what.
-        timed_paths: on how many paths each stage and model is called at once and at the ordinary price: only these rows have
-            seconds. With 0 no row has, and an estimate knows no seconds.
+        times: the waiting times for batches.
+        timed_paths: on how many paths each stage and model is called directly and at the ordinary price: only these rows have
+            seconds. With 0 no row has seconds, nor has an estimate.
 
     Raises:
         ConfigError: a value is out of range.
@@ -54,8 +54,8 @@ def batched_models(workflow: Workflow, catalog: Catalog, backends: Mapping[str, 
     """Return the models of a workflow whose calls can go in batches. Runs no node.
 
     Raises:
-        ConfigError: there is none, a model runs on an engine of one's own, a judge is asked, or the graph limits the time of
-            a node, which would end while its calls wait.
+        ConfigError: there is no such model, a model runs on a self-hosted engine, a judge is asked, or the graph limits the
+            time of a node, which would end while its calls wait.
     """
     workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
     template = workflow.template.bind(tuple(catalog))
@@ -76,7 +76,7 @@ def with_batches(models: Collection[str], catalog: Catalog, backends: Mapping[st
     """Return which of the models can be called in batches.
 
     Raises:
-        ConfigError: there is none, or a model runs on an engine of one's own.
+        ConfigError: there is no such model, or a model runs on a self-hosted engine.
     """
     found = []
     for name in models:
@@ -101,7 +101,7 @@ def with_batches(models: Collection[str], catalog: Catalog, backends: Mapping[st
 
 
 def gate_of(models: tuple[str, ...], catalog: Catalog, backends: Mapping[str, Backend], prices: BatchPrices) -> BatchGate:
-    """Return the place where these models' calls wait. It submits nothing before :meth:`BatchGate.start`."""
+    """Return the gate where these models' calls wait. It submits nothing before :meth:`BatchGate.start`."""
     known: dict[str, Any] = {name: backends[catalog[name].provider] for name in models}
     return BatchGate({name: (catalog[name], backend.batch_api) for name, backend in known.items()}, prices.times)
 
@@ -124,12 +124,12 @@ class BatchingWorker:
         self._worker, self._gate, self._records = worker, gate, records
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
-        """As :meth:`Worker.run`.
+        """See :meth:`Worker.run`.
 
-        What an earlier process bought for the cell, and the unit did not ask for this time, counts at its most.
+        Calls that an earlier process bought for the cell, but the unit did not ask for this time, count at their maximum.
 
         Raises:
-            VineLMError: the run does not wait for its batches any more.
+            VineLMError: the run no longer waits for its batches.
         """
         with self._gate.unit(job.cell, is_batched=job.is_batched) as unit:
 
@@ -145,6 +145,6 @@ class BatchingWorker:
         return replace(outcome, paid_usd=outcome.settled_usd + unused_usd) if unused_usd else outcome
 
     def close(self) -> None:
-        """As :meth:`Worker.close`; units that wait for a batch end."""
+        """See :meth:`Worker.close`; units that wait for a batch end."""
         self._gate.end()
         self._worker.close()

@@ -18,16 +18,16 @@ from vinelm.foreign_code import answered
 from vinelm.profiler.execution.state_types import StateSerializer
 
 UNIT_KEY = "__vinelm_unit"
-"""Key of a run's ``configurable`` that stands for its thread here, where the application states a ``thread_id`` of its own.
+"""Key of a run's ``configurable`` that replaces its thread id here, if the application sets a ``thread_id`` itself.
 
-LangGraph leaves keys that begin so out of the checkpoint's metadata.
+LangGraph leaves keys with this beginning out of the checkpoint's metadata.
 """
 _ROOT = ""
 """The namespace of the workflow's own graph. LangGraph lends its checkpointer to every graph that runs inside a node."""
 _NS_END = ":"
-"""Separates a node from the id of its task in a namespace: such a namespace belongs to one execution of the node."""
+"""Separates a node from its task's id in a namespace: such a namespace belongs to one execution of the node."""
 
-_FIXED_ID = "00000000-0000-6000-8000-000000000000"  # LangGraph only asks that it is a UUID and sorts before later ones
+_FIXED_ID = "00000000-0000-6000-8000-000000000000"  # LangGraph only requires a UUID that sorts before later ones
 _FIXED_TIME = "1970-01-01T00:00:00+00:00"
 
 
@@ -40,14 +40,14 @@ class UnitSaver(BaseCheckpointSaver[int]):
     become lists), as if they came from another process.
 
     A graph that is invoked inside a node runs as it does in an application without a checkpointer: nothing of it is kept, and
-    it always starts from its input. Except with ``compile(checkpointer=True)``: such a graph remembers its state from one
-    invocation to the next, so that its state is part of the thread's checkpoint.
+    it always starts from its input. The exception is ``compile(checkpointer=True)``: such a graph remembers its state from one
+    invocation to the next, so its state is part of the thread's checkpoint.
     """
 
     def __init__(self) -> None:
         super().__init__(serde=StateSerializer())
         self._held: dict[str, dict[str, bytes]] = {}  # by thread and namespace
-        self._resumed: dict[str, list[tuple[str, str, Any]]] = {}  # by thread: answers that an interrupted node has had
+        self._resumed: dict[str, list[tuple[str, str, Any]]] = {}  # by thread: answers that an interrupted node has received
         self.is_comparing = False
         """Compare every state that is put with what is read back, and note differences in ``changed``. Slow; for checks."""
         self.changed: dict[str, str] = {}
@@ -75,7 +75,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
         self._resumed.pop(thread_id, None)
 
     def normalised(self, value: dict[str, Any]) -> Any:
-        """Return a graph's input as it is read back from a checkpoint.
+        """Return a graph's input in the form in which it is read back from a checkpoint.
 
         Raises:
             StateError: a value cannot be checkpointed; names its key.
@@ -95,7 +95,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
         if content is None:
             return None
         checkpoint, metadata = self.serde.loads_typed(("msgpack", content))
-        if namespace != _ROOT:  # a resumed run would resume the inner graph too and ignore its input: only values are kept
+        if namespace != _ROOT:  # a resumed run would resume the inner graph, too, and ignore its input, so only values are kept
             checkpoint = {**checkpoint, "channel_versions": {}, "versions_seen": {}}
         thread = {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}
         resumed = self._resumed.get(thread_id, []) if namespace == _ROOT else []
@@ -111,7 +111,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
         """
         thread_id, namespace = _place(config)
         place = {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}
-        if _NS_END in namespace:  # of one execution of a node only: nothing resumes from it
+        if _NS_END in namespace:  # belongs to one execution of a node, from which nothing resumes
             return {"configurable": place}
         if self.is_comparing and namespace == _ROOT:
             self._compare(checkpoint["channel_values"])
@@ -139,23 +139,23 @@ class UnitSaver(BaseCheckpointSaver[int]):
         return iter(() if found is None else (found,))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """As :meth:`get_tuple`."""
+        """See :meth:`get_tuple`."""
         return self.get_tuple(config)
 
     async def aput(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
     ) -> RunnableConfig:
-        """As :meth:`put`."""
+        """See :meth:`put`."""
         return self.put(config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """As :meth:`put_writes`."""
+        """See :meth:`put_writes`."""
         self.put_writes(config, writes, task_id, task_path)
 
     async def alist(self, config: RunnableConfig | None, **_: Any) -> AsyncIterator[CheckpointTuple]:
-        """As :meth:`list`."""
+        """See :meth:`list`."""
         for found in self.list(config):
             yield found
 
@@ -164,11 +164,11 @@ class UnitSaver(BaseCheckpointSaver[int]):
 
     def _compare(self, values: dict[str, Any]) -> None:
         for key, value in values.items():
-            back = answered(partial(self._there_and_back, value), value)  # what cannot be written, put() raises
+            back = answered(partial(self._there_and_back, value), value)  # put() raises for values that cannot be written
             if repr(back) != repr(value):
                 same = type(back) is type(value)
                 if same and repr(_with_lists(back)) == repr(_with_lists(value)):
-                    continue  # tuples inside it: LangGraph's own checkpointers make lists of them, too
+                    continue  # tuples inside, which LangGraph's own checkpointers turn into lists, too
                 inside = "inside it something comes back as another type" if same else f"comes back as {_type_name(back)}"
                 self.changed[key] = f"the key {key!r} ({_type_name(value)}): {inside}"
 
@@ -189,7 +189,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
 
 
 _MAPS = frozenset(bytes([first]) for first in (*range(0x80, 0x90), 0xDE, 0xDF))
-"""First bytes of a msgpack map: several namespaces. The checkpoint of the root graph alone is an array."""
+"""First bytes of a msgpack map, used for several namespaces. The checkpoint of only the root graph is an array."""
 
 
 def _place(config: RunnableConfig) -> tuple[str, str]:
@@ -199,7 +199,7 @@ def _place(config: RunnableConfig) -> tuple[str, str]:
 
 
 def _with_lists(value: Any) -> Any:
-    """The value with lists in place of tuples, at any depth of lists and dicts."""
+    """The value with lists instead of tuples, at any depth of lists and dicts."""
     if type(value) in {list, tuple}:
         return [_with_lists(item) for item in value]
     return {key: _with_lists(item) for key, item in value.items()} if type(value) is dict else value

@@ -1,8 +1,8 @@
-"""Digests of what determines an answer besides the request and models: the graph, its nodes' code, prompts and resources.
+"""Digests of everything that determines an answer besides the request and models: graph, nodes' code, prompts, resources.
 
 Rows and checkpoints of a changed workflow must not be mixed with old ones. Each part has its own digest, so that a mismatch can
-name what changed. Code is digested as its syntax tree, which has no comments, docstrings and layout and is alike under every
-version of Python, with the constants and functions of the same package that it uses. Anything that it reads in other ways
+name what changed. Code is digested as its syntax tree, without comments, docstrings and layout, and the same under every
+version of Python, together with the constants and functions of its package that it uses. Anything that code reads in other ways
 (files, environment, other packages) belongs in ``Workflow.resources``.
 """
 
@@ -54,7 +54,7 @@ def store_identity(
         workflow: the workflow.
         catalog: the models.
         backends: one for each provider of the catalog.
-        settings: what else determines answers, such as the seed of simulated models; plain JSON.
+        settings: other settings that determine answers, such as the seed of simulated models; plain JSON.
     """
     parts = fingerprint(workflow, catalog, backends)
     parts |= {f"{SETTING}{name}": json.dumps(value) for name, value in (settings or {}).items()}
@@ -71,7 +71,7 @@ def store_identity(
 
 
 def _portable(catalog: dict[str, Any]) -> dict[str, Any]:
-    """The catalog with digests in place of the paths of the files that its backends answer from, since files move."""
+    """The catalog with digests instead of the paths of files that its backends answer from, since files move."""
     for settings in catalog["backend"].values():
         table = settings.get("table")
         if isinstance(table, str) and Path(table).is_file():
@@ -101,7 +101,7 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
             parts[f"node {name}"] = code_digest(function)
         elif name not in recorder.functions and holds_stage(node.runnable):
             parts[f"node {name}"] = _digest(list(_Code().chain(node.runnable, type(node.runnable).__module__)))
-    # What a judge is asked may change: its rows are judged again, and stay (profiler/scheduling/kept_rows.py).
+    # A judge's prompt may change: its rows stay and are judged again (profiler/scheduling/kept_rows.py).
     parts["scorer"] = JUDGED if isinstance(workflow.score, LLMJudge) else _scorer_digest(workflow.score)
     if workflow.inputs is not None:
         parts["inputs"] = code_digest(workflow.inputs)
@@ -115,7 +115,7 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
 
 
 def _scorer_digest(score: Callable[..., Any]) -> str:
-    """What decides a row's score, and its answer if today's is the reference; not how answers are compared."""
+    """A digest of what decides a row's score, or its answer if today's is the reference; not of how answers are compared."""
     if not isinstance(score, AsToday):
         return code_digest(score)
     return _digest([*score.labels, *(None if one is None else code_digest(one) for one in (score.answer, score.score))])
@@ -202,7 +202,7 @@ class _Code:
             yield from self.values([target.__globals__[name] for name in names if name in target.__globals__], package)
             yield from self.values(list(closure_values(target)), package)
             owner = target.__globals__
-            for name in names:  # constants and functions behind a module's name: prompts.GENERATE
+            for name in names:  # constants and functions reached by a module's name: prompts.GENERATE
                 for module in (value for value in (owner.get(n) for n in names) if _is_local_module(value, package)):
                     if hasattr(module, name):
                         yield from self.values([getattr(module, name)], package)
@@ -218,7 +218,7 @@ class _Code:
         members = [(k, v) for k, v in sorted(vars(target).items()) if not k.startswith("__") or isinstance(v, FunctionType)]
         tree = tree_of(target)
         yield tree
-        # What Python makes of a class (a dataclass's methods, an enumeration's tables) is made anew in each version.
+        # Code that Python generates for a class (a dataclass's methods, an enumeration's tables) differs between versions.
         is_made = set(target.__members__) if issubclass(target, Enum) else set()
         members = [
             (name, value)
@@ -245,7 +245,7 @@ class _Code:
                 yield from self.of(value, package)
 
     def chain(self, target: Any, package: str) -> Iterator[Any]:
-        """Yield the prompts, settings and functions of a chain that calls a stage: its own dump names only their types."""
+        """Yield the prompts, settings and functions of a chain that calls a stage; its own dump names only their types."""
         if isinstance(target, (str, int, float, bool, type(None))):
             yield target
             return
@@ -276,7 +276,7 @@ def _plain(value: Any) -> str | None:
             return json.dumps(value.model_dump(), sort_keys=True, default=lambda inner: type(inner).__name__)
         return json.dumps(value, sort_keys=True) if isinstance(value, (str, int, float, bool, list, tuple, dict)) else None
 
-    return answered(text, None)  # no constant: sets, objects, models that cannot be dumped
+    return answered(text, None)  # not a constant: sets, objects, models that cannot be dumped
 
 
 def _bytecode(code: CodeType) -> str:

@@ -17,7 +17,7 @@ from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
 TopUp = Callable[[float], bool]
-"""Asks for the unit's reservation to be raised to that many dollars; returns whether it was. May block."""
+"""Asks for the unit's reservation to be raised to this many dollars; returns whether that succeeded. May block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +27,19 @@ class Job:
     Attributes:
         prefix: the models of the invocations up to and including this one.
         parent: the checkpoint after ``prefix[:-1]``; None for the first invocation.
-        upper_usd: the dollars that are reserved for the unit.
+        upper_usd: the dollars reserved for the unit.
         n_again: the number of invocations before this one whose state is not kept. They are executed again first, from
             ``parent``, which is the checkpoint before them.
         stages: the stages of the invocations of ``prefix``, as far as they are known: the last one may not be for the first
-            invocation. Empty where the state alone is needed.
-        is_scoring: nothing is executed: ``parent`` is the state after ``prefix``, and is scored.
-        passed: whether the workflow's own check had passed the answer of each invocation before this one, where it had of any
-            and the request goes on all the same. Otherwise empty.
+            invocation. Empty if only the state is needed.
+        is_scoring: whether to execute nothing, and score ``parent``, which is the state after ``prefix``.
+        passed: whether the workflow's own check had passed the answer of each earlier invocation, if it had passed any and the
+            request continues all the same. Otherwise empty.
         judged: the verdicts of the workflow's judge on this request's answers so far, by what it was asked. None: no judge is
-            asked, so that an answer has no score where a judge gives it.
-        is_batched: its calls go in batches. Only where all of its models have them.
-        digest: of the request, which another machine reads itself and checks against this; None on this machine.
-        prompt_key: what the shapes of the unit's prompts are keyed with; empty: none are made.
+            asked, so that answers which need one have no score.
+        is_batched: whether its calls go in batches, which requires that all of its models have them.
+        digest: the request's digest, against which another machine checks the request that it reads; None on this machine.
+        prompt_key: the key for the shapes of the unit's prompts; empty: no shapes are made.
     """
 
     request: Request
@@ -71,10 +71,10 @@ class UnitBudget(SpendGuard):
     Args:
         upper_usd: dollars that are already reserved for the unit.
         top_up: asked before a call that needs more. If it refuses, the call is not made and :attr:`was_refused` stays true,
-            even where the application catches the exception.
+            even if the application catches the exception.
         on_settled: called with the dollars of each call that has ended.
-        on_reserved: called with the dollars that calls under way may cost, whenever they change.
-        before: called before each call, whether or not it needs more; what it raises refuses the call.
+        on_reserved: called with the dollars that calls in flight may cost, whenever they change.
+        before: called before each call, whether or not it needs more; an exception refuses the call.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class UnitBudget(SpendGuard):
         self._on_reserved = on_reserved
 
     def close(self) -> None:
-        """Refuse every call from now on: the caller's unit was abandoned."""
+        """Refuse every call from now on, because the unit was abandoned."""
         self.was_refused, self.limit_usd = True, 0.0
 
     def authorize(self, upper_usd: float) -> SpendPermit:
-        """As :meth:`SpendGuard.authorize`."""
+        """See :meth:`SpendGuard.authorize`."""
         self._before()
         return super().authorize(upper_usd)
 
@@ -128,11 +128,11 @@ class UnitOutcome:
     Attributes:
         observation: the row; None if the budget did not allow one of the unit's calls, so that it was not finished.
         checkpoint: the state from which the next invocation resumes; None after a failure and the last invocation.
-        paid_usd: dollars to settle where they are not the row's: those of an unfinished unit, and of a worker that died
-            during a call that may have been billed, and those of a unit whose answer was judged, the judge's included.
-        judgement: what the workflow's judge said of the answer; None without a judge.
+        paid_usd: dollars to settle if they differ from the row's: for an unfinished unit, for a worker that died during a call
+            that may have been billed, and for a judged unit, including the judge's.
+        judgement: the workflow's judge's verdict on the answer; None without a judge.
         shown: when a state is scored again, the state with its labels, to show to a person; never stored.
-        shapes: of the prompts of the row's calls, packed (:mod:`vinelm.prompts.stored`); empty where they are not known.
+        shapes: the shapes of the prompts of the row's calls, packed (:mod:`vinelm.prompts.stored`); empty if unknown.
     """
 
     observation: Observation | None
@@ -205,7 +205,7 @@ class LoadedWorkflow(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkflowSource:
-    """A function that builds the workflow in any process: code, graphs and clients are never sent between processes.
+    """A function that builds the workflow in any process, since code, graphs and clients are never sent between processes.
 
     Attributes:
         function: ``module:name``.
@@ -237,7 +237,7 @@ class UnitSetup:
         fingerprint: the workflow's parts in the run's process, compared with those in the other.
         timeout_s: seconds that one unit may run.
         memory_mb: MiB that one unit may use beyond its imports; 0 for no limit.
-        is_virtual_time: latencies do not pass on the wall, so that a killed unit has none.
+        is_virtual_time: whether latencies do not pass in real time, so that a killed unit has none.
     """
 
     source: WorkflowSource

@@ -26,7 +26,7 @@ from vinelm.requests.workflow import Request, Workflow
 from vinelm.rows.observation import Usage
 
 STAGE = "judge"
-"""The stage that the judge's calls name: no stage of a workflow is paid for them."""
+"""The stage name of the judge's calls: they are not paid by any stage of a workflow."""
 
 
 class Judging:
@@ -52,11 +52,11 @@ class Judging:
         known: Mapping[str, bool],
         budget: UnitBudget | None,
     ) -> Judgement:
-        """Return the judgement of an answer. Calls the judge's model unless it was asked the same before, which spends money.
+        """Return the judgement of an answer. Calls the judge's model, which spends money, unless it was asked the same before.
 
         Args:
             request: the request.
-            given: what its graph was invoked with.
+            given: the graph's inputs.
             state: the state's own keys after the answer.
             known: verdicts on the request's answers so far, by what the judge was asked.
             budget: authorizes each call; None allows every call.
@@ -86,7 +86,7 @@ class Judging:
     def _verdict(
         self, request: Request, messages: list[tuple[str, str]], usages: list[Usage], budget: UnitBudget | None
     ) -> tuple[bool | None, str | None]:
-        """The verdict, or None and why there is none."""
+        """Return the verdict, or None with the reason why there is none."""
         for attempt in range(self.judge.attempts):
             instructions = messages[0][1] if not attempt else f"{messages[0][1]}\n\n{AGAIN}"
             try:
@@ -99,7 +99,7 @@ class Judging:
                         f"the judge {self.entry.name!r}: the provider refused the key: check its credentials",
                         code="key-refused",
                     ) from error
-                return None, f"the judge's call failed: {error.kind}"  # its backend has repeated it already
+                return None, f"the judge's call failed: {error.kind}"  # its backend has already retried it
             verdict = verdict_of(reply)
             if verdict is not None:
                 return verdict, None
@@ -109,7 +109,7 @@ class Judging:
         call = CallContext(
             stage=STAGE, prefix=(self.entry.name,), clock=self.models.new_clock(), on_usage=usages.append, request=request
         )
-        token, prompts = UNIT_BUDGET.set(budget), UNIT_PROMPTS.set(None)  # its prompts are no row's
+        token, prompts = UNIT_BUDGET.set(budget), UNIT_PROMPTS.set(None)  # its prompts belong to no row
         try:
             return str(self.models.chat_model(self.entry.name, call).invoke(messages).text)
         finally:
@@ -121,7 +121,7 @@ def judge_catalog(judge: LLMJudge, catalog: Catalog) -> Catalog:
     """Return a catalog with only the judge's model: the entry of that name, the model itself, or one of known list price.
 
     Raises:
-        ConfigError: there is no such entry, and the name is no ``provider:model`` of known price.
+        ConfigError: there is no such entry, and the name is not a ``provider:model`` with a known price.
     """
     if isinstance(judge.model, Model):
         entry = judge.model
@@ -143,7 +143,7 @@ def judge_backends(judge: LLMJudge, catalog: Catalog, backends: Mapping[str, Bac
     """Return the backend of the judge's model; for an entry of the catalog, the given one. Makes no call."""
     own = judge_catalog(judge, catalog)
     provider = own.models[0].provider
-    is_entry = own.models[0].name in catalog or provider not in PROVIDERS  # a backend knows the engines of its catalog only
+    is_entry = own.models[0].name in catalog or provider not in PROVIDERS  # a backend only knows the engines of its catalog
     return {provider: backends[provider]} if is_entry and provider in backends else create_backends(own)
 
 
@@ -159,7 +159,7 @@ def judge_backends_of(workflow: Workflow, catalog: Catalog, backends: Mapping[st
 def judge_price(workflow: Workflow, catalog: Catalog) -> tuple[str, float] | None:
     """Return the judge's model and the most that one call of it costs in dollars; None without a judge.
 
-    The length of its prompt is assumed, as that of any prompt before the first was seen.
+    The length of its prompt is assumed, as for any prompt before the first was seen.
 
     Raises:
         ConfigError: see :func:`judge_catalog`.
@@ -175,7 +175,7 @@ def make_judging(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Ba
 
     Raises:
         ConfigError: see :func:`judge_catalog`.
-        WorkflowError: the template stops by oracle, which needs ground truth.
+        WorkflowError: the template stops by the oracle, which needs ground truth.
     """
     judge = workflow.score
     if not isinstance(judge, LLMJudge):
@@ -201,14 +201,14 @@ class JudgedUnit:
         self.judgement: Judgement | None = None
 
     def verdict(self, workflow: Workflow, request: Request, state: Mapping[str, Any]) -> bool | None:
-        """Ask about an answer, keep the judgement, and return its verdict."""
+        """Ask about an answer, store the judgement, and return its verdict."""
         given = {key: value for key, value in workflow.graph_input(request).items() if key != self._judging.judge.label}
         self.judgement = self._judging.ask(request, given, state, known=self._known, budget=self._budget)
         return self.judgement.correct
 
 
 UNIT_JUDGE: ContextVar[JudgedUnit | None] = ContextVar("vinelm_unit_judge", default=None)
-"""The judging of the unit that runs in this context; None where no judge is asked."""
+"""The judging of the unit that runs in this context; None if no judge is asked."""
 
 
 @contextmanager

@@ -23,19 +23,19 @@ from vinelm.traces.store.judgements import Judgements
 from vinelm.traces.store.prompts import StoredPrompts
 
 FIRST_PROMPT_TOKENS = 2048
-"""Length assumed of a prompt before any was observed."""
+"""The length assumed for a prompt before any was observed."""
 _PROMPT_MARGIN = 1.5
 
 
 class PriceBound:
     """Upper bound on the dollars of a unit, learned from the executed cells of its stage and model.
 
-    The completion is bounded by the model's ``max_tokens``. The prompt is not known before the stage writes it: assumed are the
-    longest prompt observed at that stage times a margin (2,048 tokens before the first), as many calls as the stage ever made
-    in one invocation, and at least the price of the model's most expensive invocation. Where the backend can price a call from
-    its real prompt, the reservation is raised before the call (:class:`~vinelm.profiler.execution.job.UnitBudget`); else an
-    unusually long prompt can exceed the bound, and the excess of that one call is settled at its real price. The same sequence
-    of cells gives the same bounds.
+    The completion is bounded by the model's ``max_tokens``. The prompt is not known before the stage writes it, so the bound
+    assumes the longest prompt observed at that stage times a margin (2,048 tokens before the first), the most calls that the
+    stage has made in one invocation, and at least the price of the model's most expensive invocation. If the backend can price
+    a call from its real prompt, the reservation is raised before the call (:class:`~vinelm.profiler.execution.job.UnitBudget`);
+    otherwise an unusually long prompt can exceed the bound, and the excess of that one call is settled at its real price. The
+    same sequence of cells gives the same bounds.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -91,9 +91,9 @@ class Ledger:
     their bound.
 
     Args:
-        store: the store whose ledger it is; the caller holds it exclusively.
-        limits: the budgets: dollars settled and reserved, model calls of all rows and of units in flight.
-        batches: the store's batches, where units buy in them.
+        store: the store that the ledger belongs to; the caller holds it exclusively.
+        limits: the budgets for dollars (settled and reserved) and for model calls (of all rows and of units in flight).
+        batches: the store's batches, if units' calls go in batches.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Ledger:
         """Model calls of all rows, retired ones included, and the bounds of those of units in flight."""
 
     def refusal(self, extra_usd: float, extra_calls: int = 0) -> str | None:
-        """Return in one line why this much more cannot be reserved; None if it can."""
+        """Return why this much more cannot be reserved, in one line; None if it can."""
         budget_usd, budget_calls = self.limits.budget_usd, self.limits.budget_calls
         if budget_usd is not None and round(self.committed_usd + extra_usd - budget_usd, 9) > 0:  # ignore rounding errors
             left = budget_usd - self.committed_usd
@@ -144,24 +144,25 @@ class Ledger:
             prefix: the unit's prefix.
             upper_usd: its dollars at most.
             upper_calls: its model calls at most.
-            is_batched: all its calls go in batches. What an interrupted run left open for it is replaced, and is the least
-                that is reserved.
-            is_paid: it has run: the budget is not asked any more.
+            is_batched: all its calls go in batches. The reservation that an interrupted run left open for it is replaced; the
+                new one is no smaller.
+            is_paid: the unit has already run, so no budget is checked.
 
         Raises:
             BudgetExhausted: a budget would be exceeded.
         """
         with self._lock, self._locked():
             replaced_usd = self.replaceable.get((request_id, prefix), 0.0) if is_batched else 0.0
-            # What was bought for the unit stays reserved until it has ended: others must not take that room. And where it needs
-            # no more than that, no budget is asked: its answers are paid, and fetching them is what makes room.
+            # What was bought for the unit stays reserved until it has ended, so that others cannot take that room. A unit that
+            # needs no more than that is not checked against the budget: its answers are paid for, and fetching them is what
+            # makes room.
             is_held = upper_usd <= replaced_usd and replaced_usd > 0
             upper_usd = max(upper_usd, replaced_usd)
             # Checked and written under one lock and in one transaction: two threads can never both take the last dollars.
             reason = self.refusal(-math.inf if is_held else upper_usd - replaced_usd, upper_calls)
             if reason is not None and not is_paid:
                 raise BudgetExhausted(reason)
-            # The entry is written before the sums change here: where the store refuses it, nothing is reserved.
+            # The entry is written before the sums change here: if the store refuses it, nothing is reserved.
             if replaced_usd and self._batches is not None:
                 self._batches.replace((request_id, prefix))
             entry = self._store.reserve(request_id, prefix, upper_usd, is_batched=is_batched)
@@ -199,18 +200,18 @@ class Ledger:
         """Write the row, its checkpoint and its real price in one transaction.
 
         Args:
-            reservation: the unit's.
+            reservation: the unit's reservation.
             observation: the row.
             checkpoint: the state to resume from; None to keep none.
-            paid_usd: dollars to settle where they are not the row's.
-            judgement: what a judge said of the answer.
-            shapes: of the prompts of its calls, packed; empty for none.
+            paid_usd: dollars to settle if they differ from the row's.
+            judgement: the judge's verdict on the answer.
+            shapes: the shapes of its calls' prompts, packed; empty for none.
         """
         with self._lock:
             paid = observation.cost_usd + observation.tool_cost_usd if paid_usd is None else paid_usd
             with self._locked():
-                # Row, checkpoint and price together: after a kill there is either all of it or an open reservation, never a
-                # row that was not paid or a price without its row.
+                # Row, checkpoint and price together: a kill leaves either all of them or an open reservation, never an unpaid
+                # row or a price without its row.
                 self._store.add(observation, checkpoint)
                 self._store.settle(reservation.entry, paid)
                 if self._batches is not None:
@@ -223,15 +224,15 @@ class Ledger:
             self._close(reservation, paid, observation.calls)
 
     def settle_without_row(self, reservation: Reservation, paid_usd: float, calls: int = 0) -> None:
-        """Settle a unit that adds no row: it was refused half-way, or its cell has a row already."""
+        """Settle a unit that adds no row: it was refused half-way, or its cell already has a row."""
         with self.settling(reservation, paid_usd, calls):
             pass
 
     @contextmanager
     def settling(self, reservation: Reservation, paid_usd: float, calls: int = 0, *, name: str | None = None) -> Iterator[None]:
-        """Settle a unit in one transaction with what the block writes instead of a row.
+        """Settle a unit in one transaction with whatever the block writes in place of a row.
 
-        ``name`` is the request of an entry that was reserved before it was known whose it would be.
+        ``name`` is the request of an entry that was reserved before its request was known.
         """
         with self._lock:
             with self._locked():
@@ -244,7 +245,7 @@ class Ledger:
         """One transaction, rolled back if the block raises.
 
         Raises:
-            StoreError: the run does not hold the store any more, so that another may buy the same.
+            StoreError: the run no longer holds the store, so another run may be buying the same cells.
         """
         self._store.database.require_held()
         with self._store.together():
@@ -256,6 +257,6 @@ class Ledger:
 
     def _close(self, reservation: Reservation, paid_usd: float, calls: int) -> None:
         self.reserved_usd -= reservation.upper_usd
-        # `committed` holds settled prices and open bounds alike, so closing replaces the bound by the price.
+        # `committed` holds both settled prices and open bounds, so closing replaces the bound by the price.
         self.committed_usd += paid_usd - reservation.upper_usd
         self.calls += calls - reservation.upper_calls

@@ -35,7 +35,7 @@ def checked_score(verdict: object, *, is_oracle: bool) -> tuple[bool | float, st
 
     Args:
         verdict: what ``score(request, state)`` returned.
-        is_oracle: the template stops by oracle, which needs a bool: it stops where the answer is right.
+        is_oracle: the template stops by the oracle, which needs a bool: it stops if the answer is right.
     """
     if isinstance(verdict, (bool, np.bool_)):
         return bool(verdict), None
@@ -57,9 +57,9 @@ def failed_row(policy: UnitPolicy, error: BaseException) -> Observation:
     if isinstance(error, MemoryError):
         return policy.observation("crash", "MemoryError: the unit needs more memory than its limit")
     if isinstance(error, VineLMError) and not isinstance(error, CallError):
-        return policy.observation("tool", str(error))  # our own text, e.g. a call that reported a cost that is not finite
+        return policy.observation("tool", str(error))  # our own text, e.g. a call reported a cost that is not finite
     if last is not None and last.failure is not None:
-        is_own = last.detail == type(error).__name__  # of the application, not of a call
+        is_own = last.detail == type(error).__name__  # raised by the application, not by a call
         return policy.observation(last.failure, with_place(last.detail or "", error) if is_own else last.detail)
     kind: FailureKind = error.kind if isinstance(error, CallError) else "tool"
     return policy.observation(kind, with_place(type(error).__name__, error))  # its text may hold a prompt
@@ -69,10 +69,10 @@ class Scored(NamedTuple):
     """The score of an answer.
 
     Attributes:
-        success: None where no state can be seen yet, where a judge gave no verdict or is not asked, and where what runs today
-            is the reference, which is compared later. False without an answer.
+        success: None if no state can be seen yet, if a judge gave no verdict or is not asked, or if the current setup is the
+            reference (compared later). False without an answer.
         problem: What is wrong with the scorer, if it raised or did not return a score.
-        answer: What is compared with the answer of what runs today, as canonical JSON; None where nothing is.
+        answer: What is compared with the current setup's answer, as canonical JSON; None if nothing is compared.
     """
 
     success: bool | float | None
@@ -109,19 +109,19 @@ def with_shown(
     stage: Stage,
     answer: str | None = None,
 ) -> Observation:
-    """Return the row with the label of its state and its answer.
+    """Return the row with its state's label and answer.
 
     Args:
-        row: of an invocation that succeeded.
-        signals: what the workflow declares.
-        values: the state's own keys; None where no state can be seen yet, so that only ``"status"`` says something.
-        stage: of the invocation. The workflow's own check passes or fails only what is answerable, and
-            after any other stage some keys of the answer may still be to come.
-        answer: what is compared with what runs today, in place of the answer that signals have.
+        row: the row of an invocation that succeeded.
+        signals: the workflow's declared signals.
+        values: the state's own keys; None if no state can be seen yet, so that only ``"status"`` gives a label.
+        stage: the invocation's stage. The workflow's own check passes or fails only answerable stages; after any other stage
+            some keys of the answer may still be missing.
+        answer: the answer to compare with the current setup's, replacing the one that the signals extract.
 
     Raises:
-        WorkflowError: the signal function raised or returned what is no label, or the answer's keys are wrong. Names the
-            request and the invocation.
+        WorkflowError: the signal function raised or did not return a label, or the answer's keys are wrong. The message names
+            the request and the invocation.
     """
     if answer is not None:
         row = replace(row, answer=answer, answer_digest=digest_of_text(answer))
@@ -147,26 +147,26 @@ def with_error(row: Observation, signals: Signals) -> Observation:
 
 
 BEYOND_TURNS = "is a turn more than its loop's times="
-"""Stands in what :func:`arm_after` says where a loop goes on after the last turn of the template."""
+"""The stage that :func:`arm_after` returns if a loop continues beyond the template's last turn."""
 
 
 def stages_in(values: Any) -> tuple[str, ...]:
-    """Return the stages that have run so far, as the path in the graph's state has them."""
+    """Return the stages that have run so far, from the path in the graph's state."""
     path = (values or {}).get(PATH_KEY) if isinstance(values, Mapping) else getattr(values, PATH_KEY, None)
     return () if not path else tuple(entry["stage"] for entry in path["path"])
 
 
 def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str]) -> tuple[str | None, str | None]:
-    """Return the row's next stage, and what is wrong if the template lacks it there.
+    """Return the row's next stage, and what is wrong if the template does not have it there.
 
     Args:
-        template: of the workflow.
-        stages: those that have run, the unit's own last.
-        reached: the stages that the graph is about to run; none where it has ended.
+        template: the workflow's template.
+        stages: the stages that have run, the unit's own last.
+        reached: the stages that the graph is about to run; none if it has ended.
 
     Returns:
-        (arm, None), where the arm is None if the template alone tells it; (None, None) where the graph or the template ends;
-        (None, problem) where they disagree.
+        (arm, None), where the arm is None if the template alone determines it; (None, None) if the graph or the template ends;
+        (None, problem) if they disagree.
     """
     names = list(dict.fromkeys(reached))
     try:
@@ -190,12 +190,12 @@ def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str])
 
 
 def cut_off(template: Template, stages: Sequence[str], reached: Iterable[str]) -> str | None:
-    """Return in one line that the graph goes on where the template ends; None where it does not.
+    """Return a line saying that the graph continues beyond the template's end; None if it does not.
 
     Args:
-        template: of the workflow.
-        stages: those that have run, the unit's own last.
-        reached: the stages that the graph is about to run; none where it has ended.
+        template: the workflow's template.
+        stages: the stages that have run, the unit's own last.
+        reached: the stages that the graph is about to run; none if it has ended.
     """
     names = list(dict.fromkeys(reached))
     if not names or template.stop == "oracle" or template.arms_after(stages):
@@ -205,7 +205,7 @@ def cut_off(template: Template, stages: Sequence[str], reached: Iterable[str]) -
 
 
 def refuse_other(workflow: Workflow, template: Template, depth: int, reached: Collection[str], what: str = "graph") -> None:
-    """Raise if the graph goes elsewhere than a template without alternatives says."""
+    """Raise if the graph goes to another stage than a template without alternatives says."""
     follower = template.stage_after(depth)
     if follower is not None and not set(reached) <= {follower.name}:
         before = template.stages_along(depth, ())

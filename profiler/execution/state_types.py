@@ -1,7 +1,7 @@
 """Reads workflow states from stores as data only, never calling a function that a store names.
 
-A store may be anybody's. LangGraph's serializer calls what a serialized object names as its type: any function of any module,
-which it imports first. Here a state is rebuilt only from types of data, of the packages that this process uses anyway.
+A store may come from anyone. LangGraph's serializer imports and calls whatever a serialized object names as its type, which can
+be any function of any module. Here a state is rebuilt only from data types of the packages that this process already uses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from vinelm.errors import StoreError
 
 _CONSTRUCTORS = range(6)
-"""Codes of the extensions that name a type; see ``EXT_CONSTRUCTOR_SINGLE_ARG`` and those after it in LangGraph's module."""
+"""Codes of the extensions that name a type; see ``EXT_CONSTRUCTOR_SINGLE_ARG`` and the following in LangGraph's module."""
 _SNAPSHOT = 7
 _NAMED = frozenset({("re", "compile"), ("langgraph.types", "Send"), ("langgraph.store.base", "Item")})
 _VALUES = (
@@ -35,22 +35,22 @@ _VALUES = (
     IPv4Address, IPv6Address, IPv4Network, IPv6Network,
 )  # fmt: skip
 _MARKS = ("model_fields", "__fields__", "_asdict", "get_secret_value")
-"""What types of data have by which the serializer knows their objects: pydantic's, named tuples, secrets."""
+"""Attributes that tell the serializer that a type is a data type: pydantic's, named tuples', secrets'."""
 
 
 class StateSerializer(JsonPlusSerializer):
-    """LangGraph's serializer, in its default mode without pickle, that rebuilds types of data only."""
+    """LangGraph's serializer, in its default mode without pickle, that rebuilds data types only."""
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """Return what was serialized.
+        """Return the deserialized object.
 
         Raises:
-            StoreError: it names a type that does not hold data; such content may have been written to run code.
+            StoreError: it names a type that is not a data type; such content may have been written to run code.
         """
         kind, content = data
         if kind == "msgpack":
             wrong: list[object] = []
-            with suppress(ormsgpack.MsgpackDecodeError):  # of what cannot be read nothing is made
+            with suppress(ormsgpack.MsgpackDecodeError):  # unreadable data creates no objects
                 _look(content, wrong)
             if wrong:
                 raise StoreError(
@@ -68,7 +68,7 @@ def _look(content: bytes, wrong: list[object]) -> Any:
             return
         try:
             named = _look(data, wrong)
-        except ormsgpack.MsgpackDecodeError:  # LangGraph goes on behind what it cannot read
+        except ormsgpack.MsgpackDecodeError:  # LangGraph continues after what it cannot read
             return
         if code in _CONSTRUCTORS and not (isinstance(named, list | tuple) and len(named) > 1 and _is_data(named[0], named[1])):
             wrong.append(named[:2] if isinstance(named, list | tuple) else named)
@@ -77,16 +77,16 @@ def _look(content: bytes, wrong: list[object]) -> Any:
 
 
 def _is_data(module: Any, name: Any) -> bool:
-    """Whether a name is a data type of a package used by this process, or does not exist at all."""
+    """Return whether a name is a data type of a package used by this process, or does not exist at all."""
     if (module, name) in _NAMED:
         return True
     if not isinstance(module, str) or not isinstance(name, str) or module.partition(".")[0] not in sys.modules:
         return False
-    if module.rpartition(".")[2] == "__main__" and module not in sys.modules:  # a program, which runs as it is imported
+    if module.rpartition(".")[2] == "__main__" and module not in sys.modules:  # a program, which would run on import
         return False
     try:
         found = getattr(import_module(module), name)
-    except Exception:  # a type inside a function, or one that is gone: its values come back without it
+    except Exception:  # a local or deleted type: its values are restored without it
         return True
     if not isclass(found):
         return False

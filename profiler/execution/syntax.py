@@ -1,8 +1,8 @@
-"""The syntax tree of a function or class as plain JSON, the same under every supported version of Python.
+"""The syntax tree of a function or class as plain JSON, identical under every supported version of Python.
 
-Text that Python makes of a tree (``ast.unparse``), its dump and its bytecode differ between versions: a digest of them says
-after an upgrade that the code changed. Here fields that a version has added are left out while they are empty, and f-strings,
-which each version cuts into other pieces, are put together.
+The text that Python generates from a tree (``ast.unparse``), its dump and its bytecode differ between versions, so a digest of
+them would report a code change after an upgrade. Here fields that a version has added are left out while they are empty, and
+the pieces of f-strings, which differ between versions, are joined.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 def tree_of(target: FunctionType | type) -> Any:
     """Return the tree of a definition without layout, comments and docstrings; None without source.
 
-    Of lambdas that begin in one line, nothing tells which is meant: each of them has the trees of all.
+    Lambdas that begin on the same line cannot be told apart: each has the trees of all of them.
     """
     inner = inspect.unwrap(target) if isinstance(target, FunctionType) else target
     target = inner if isinstance(inner, (FunctionType, type)) else target
@@ -34,7 +34,7 @@ def tree_of(target: FunctionType | type) -> Any:
 
 
 def _found(target: FunctionType | type, text: str) -> Iterator[ast.AST]:
-    """The definitions in a file that are the target's."""
+    """Yield the definitions in a file that match the target."""
     if isinstance(target, FunctionType):
         code = target.__code__
         yield from (
@@ -47,7 +47,7 @@ def _found(target: FunctionType | type, text: str) -> Iterator[ast.AST]:
 
 
 def _alone(target: FunctionType | type) -> Iterator[ast.AST]:
-    """The lines of a single function, if the file does not parse or has changed since its import."""
+    """Yield the lines of a single function, if the file does not parse or has changed since its import."""
     if isinstance(target, FunctionType):
         try:
             yield ast.parse(textwrap.dedent(inspect.getsource(target)))
@@ -57,7 +57,7 @@ def _alone(target: FunctionType | type) -> Iterator[ast.AST]:
 
 @lru_cache(maxsize=64)
 def _definitions(text: str) -> tuple[tuple[str, _Definition], ...]:
-    """Every definition of a file, with its qualified name; empty if the file does not parse."""
+    """Return every definition of a file, with its qualified name; empty if the file does not parse."""
 
     def inside(node: ast.AST, path: str) -> Iterator[tuple[str, _Definition]]:
         for child in ast.iter_child_nodes(node):
@@ -75,7 +75,7 @@ def _definitions(text: str) -> tuple[tuple[str, _Definition], ...]:
 
 
 def _first_line(node: _Definition) -> int:
-    """The line where the code of a definition begins: its first decorator's."""
+    """Return the line where a definition's code begins: that of its first decorator, if any."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(one.lineno for one in decorators)])
 
@@ -91,7 +91,7 @@ def plain(node: Any) -> Any:
     if not isinstance(node, ast.AST):
         return node if isinstance(node, (str, int, type(None))) else repr(node)
     fields = [[name, plain(value)] for name, value in ast.iter_fields(_without_docstring(node)) if value not in (None, [])]
-    if isinstance(node, ast.FormattedValue):  # an empty format is none
+    if isinstance(node, ast.FormattedValue):  # an empty format is omitted
         fields = [field for field in fields if field != ["format_spec", ["JoinedStr", []]]]
     return [type(node).__name__, *fields]
 
@@ -99,11 +99,11 @@ def plain(node: Any) -> Any:
 def _constant(value: Any) -> Any:
     if isinstance(value, str):
         return ["str", value]
-    return [type(value).__name__, format(value, "x") if type(value) is int else repr(value)]  # decimals have a limit of digits
+    return [type(value).__name__, format(value, "x") if type(value) is int else repr(value)]  # decimal digits are limited
 
 
 def _joined(values: list[ast.expr]) -> list[Any]:
-    """The parts of an f-string, with adjacent texts joined."""
+    """Return the parts of an f-string, with adjacent texts joined."""
     parts: list[Any] = []
     for value in values:
         part = plain(value)

@@ -51,11 +51,11 @@ class NeedsReplayError(WorkflowError):
 
 
 class UnitRunner:
-    """Runs units of one workflow in this process. The graph is built once; each unit has its own LangGraph thread.
+    """Runs units of one workflow in this process. The graph is built once; each unit has a separate LangGraph thread.
 
     Under the oracle stop rule a unit continues *past* the workflow's own stop: the check's verdict is recorded and does not end
-    the request. Under the workflow's, a unit below an answer that the check passed resumes from where the workflow stopped.
-    Calls the models, which spends money. May be shared by threads as far as the workflow's own code allows.
+    the request. Under the workflow's stop rule, a unit after an answer that the check passed resumes from where the workflow
+    stopped. Calls the models, which spends money. May be shared by threads as far as the workflow's own code allows.
     """
 
     def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
@@ -93,11 +93,11 @@ class UnitRunner:
 
     @property
     def is_virtual_time(self) -> bool:
-        """True if latencies do not pass on the wall."""
+        """True if latencies do not pass in real time."""
         return self.control.models.is_virtual_time
 
     def knows(self, stage: str) -> bool:
-        """True if a node is known to run the stage, so that the graph can be sent there."""
+        """Return whether a node is known to run the stage, so that the graph can be sent there."""
         return stage in self._nodes
 
     def values_after(self, checkpoint: bytes | None) -> dict[str, Any]:
@@ -127,9 +127,9 @@ class UnitRunner:
             request: the request.
             prefix: the models of the invocations up to and including this one.
             parent: the checkpoint after ``prefix[:-1]``; None for the first invocation.
-            budget: authorizes each call of a model; None to allow every call.
+            budget: authorizes each model call; None to allow every call.
             stages: see :class:`~vinelm.profiler.execution.job.Job`.
-            passed: not needed: a checkpoint says where the workflow stopped.
+            passed: ignored, because a checkpoint says where the workflow stopped.
 
         Returns:
             The row and the checkpoint. A stage or tool that raises gives a row with its failure and the cost so far; a call
@@ -149,7 +149,7 @@ class UnitRunner:
             if budget is not None and budget.was_refused:  # even if the application caught the exception
                 return UnitOutcome(None, paid_usd=budget.spent_usd)
             outcome = self._outcome(chat, policy, request, thread_id, problem)
-            if budget is not None and policy.answered:  # a stage that waits for a person runs again, and what it paid is paid
+            if budget is not None and policy.answered:  # a stage that waits for a person runs again; it is already paid
                 return replace(outcome, paid_usd=budget.spent_usd)
             return outcome
         finally:
@@ -177,7 +177,7 @@ class UnitRunner:
         except BaseException as error:
             if not is_of_code(error):
                 raise
-            if chat.problem is not None:  # the application wrapped it in an error of its own
+            if chat.problem is not None:  # the application wrapped it in its own error
                 raise chat.problem from error
             return error
         if chat.problem is not None:
@@ -213,7 +213,7 @@ class UnitRunner:
             )
 
     def _kept_ending(self, policy: UnitPolicy) -> tuple[str, ...]:
-        """The node after the loop before which the unit's state is also stored, so that a request can continue there."""
+        """Return the node after the loop before which the unit's state is also stored, so that a request can continue there."""
         if not self.can_go_on or not self.signals:
             return ()
         ending = self._endings[policy.stage]
@@ -238,7 +238,7 @@ class UnitRunner:
             "config": {"configurable": {**stated, "checkpoint_ns": "", UNIT_KEY: thread_id}},
             "context": stated_context(self.workflow, policy.request, run, self.graph),
             "interrupt_before": boundaries,
-            # The saver keeps the last checkpoint only: one for each superstep would be serialized for nothing.
+            # The saver keeps only the last checkpoint: serializing one for each superstep would be wasted.
             "durability": "exit",
         }
         try:
@@ -267,7 +267,7 @@ class UnitRunner:
         stopped = self.template.has_stopped(not waiting, policy.verdicts.get(depth))
         stage, ending = self.template.stage(policy.stage), self._endings[policy.stage]
         values, problem = _values(snapshot.values), None
-        # The request goes on, and its answer so far is what the nodes behind the loop would make of this state.
+        # The request continues, and its answer so far is what the nodes after the loop would make of this state.
         if waiting and ending is not None and stage.answerable:
             values, problem = self._ended(chat, policy, thread_id, ending)
         found = Scored(False, problem) if problem is not None else scored(self.workflow, request, values, stage)
@@ -276,7 +276,7 @@ class UnitRunner:
         cut = cut_off(self.template, stages, reached)
         observation = policy.observation(detail=cut, success=found.success, stopped=stopped, arm=arm)
         observation = with_shown(observation, self.signals, values, stage, found.answer)
-        # The state from before the nodes behind the loop is what a request that goes on below a passed check resumes from.
+        # A request that continues after a passed check resumes from the state before the nodes after the loop.
         if policy.before_ending is not None and not waiting:
             return UnitOutcome(observation, _PASSED + policy.before_ending)
         is_extended = self.template.stage_after(depth) is not None and self.template.stop == "oracle"
@@ -289,8 +289,8 @@ class UnitRunner:
         """Score the state after ``prefix`` again, as if the request ended there.
 
         Returns:
-            A row that holds the success, or a failure with what is wrong, and what the state shows (but ``"status"``). No
-            row if a node after the loop asked for a call that the budget does not allow.
+            A row that holds the success, or a failure with what is wrong, and what the state shows (except ``"status"``). No
+            row if a node after the loop made a call that the budget does not allow.
         """
         thread_id = f"u{next(self._threads)}"
         policy = UnitPolicy(self.template, prefix, self.control.models.new_clock(), request)
@@ -317,7 +317,7 @@ class UnitRunner:
         return UnitOutcome(row, shown=beside_label(self.workflow, request, values or {}))
 
     def _ended(self, chat: UnitChat, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
-        """The state if the loop ended here (the nodes after it run on a copy), and what went wrong, if anything."""
+        """Return the state if the loop ended here (the nodes after it run on a copy), and what went wrong, if anything."""
         # On a copy, because the unit's own checkpoint has to stay where the run waits for the next stage.
         fork = f"{thread_id}-ended"
         self.saver.load(fork, self.saver.dump(thread_id))
@@ -330,7 +330,7 @@ class UnitRunner:
         except BaseException as error:
             if not is_of_code(error):
                 raise
-            return {}, with_place(f"after the loop, {type(error).__name__}", error)  # its text may hold the answer
+            return {}, with_place(f"after the loop, {type(error).__name__}", error)  # its text may contain the answer
         finally:
             self.saver.forget(fork)
 
@@ -338,12 +338,11 @@ class UnitRunner:
 def _first_boundaries(template: Template, opening: Collection[str], boundaries: Sequence[str]) -> list[str]:
     """Return the stages before which a first invocation pauses.
 
-    The first stage is not among them if nothing precedes it and it is not visited again: one step less, which saves a third of
-    the overhead.
+    The first stage is left out if nothing precedes it and it is not visited again: one step less saves a third of the overhead.
 
     Args:
         template: the workflow's shape.
-        opening: the nodes that an edge from the start leads to.
+        opening: the nodes that the start has an edge to.
         boundaries: the stages before which every other invocation pauses.
     """
     first, *others = (stage.name for stage in template.first_stages)
@@ -364,13 +363,13 @@ def _config(thread_id: str) -> RunnableConfig:
 
 
 def _values(state: Any) -> dict[str, Any]:
-    """The state's own keys, as a checkpoint returns them."""
+    """Return the state's own keys, in the form that a checkpoint returns."""
     values = state if isinstance(state, Mapping) else vars(state)
     return {key: value for key, value in values.items() if key != PATH_KEY}
 
 
 class RunsUnits(Protocol):
-    """The runner of a workflow's units, as a worker needs it."""
+    """The interface of a workflow's unit runner that a worker needs."""
 
     template: Template
     control: UnitAdapter
@@ -395,7 +394,7 @@ class RunsUnits(Protocol):
 
 
 def run_unit(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
-    """Run a job: execute the unit, after the invocations whose state is lost; or score a state.
+    """Run a job: execute the unit after re-executing any invocations whose state is lost, or score a state.
 
     Invocations that are executed again are paid for and leave no row. The recorded rows say whether the workflow's own check
     passed them, so an execution that differs in that is repeated, up to :data:`_ATTEMPTS` times.
@@ -424,7 +423,7 @@ def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | 
         if outcome.observation is None:
             return outcome
         has_passed = length <= len(job.passed) and job.passed[length - 1]
-        # Another course than the recorded one: what follows it would not belong below the rows that the store has.
+        # This run deviated from the recorded one: what follows would not belong after the rows in the store.
         if outcome.observation.failure is not None or outcome.observation.ended(units.template.stop) != has_passed:
             return None
         if outcome.observation.arm is not None and outcome.observation.arm not in job.stages[length : length + 1]:
@@ -448,7 +447,7 @@ def _last(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -
 
 
 def _judged(units: RunsUnits, job: Job, budget: UnitBudget, run: Callable[[], UnitOutcome]) -> UnitOutcome:
-    """Run the unit with the workflow's judge, if any: its dollars belong to the unit, but to no column of the row."""
+    """Run the unit with the workflow's judge, if any: the judge's dollars belong to the unit, but to no column of the row."""
     if units.judging is None or job.judged is None:
         return run()
     with judged(JudgedUnit(units.judging, job.judged, budget)) as unit:
@@ -473,14 +472,14 @@ class LocalWorker:
 
 
 _WAITS, _ENDED, _FINAL, _PASSED = b"w", b"e", b"f", b"p"
-"""First byte of a checkpoint: the run waits before the next stage, has ended by the workflow's own stop, has ended behind the
-nodes that follow the loop (it can be scored, and not extended), or has left the loop and waits before these nodes."""
+"""First byte of a checkpoint: the run waits before the next stage, has ended by the workflow's own stop, has ended after the
+nodes that follow the loop (it can be scored but not extended), or has left the loop and waits before these nodes."""
 _ATTEMPTS = 3
 
 
 def is_extendable(checkpoint: bytes | None) -> bool:
     """Return whether an invocation can resume from the checkpoint."""
-    return checkpoint is not None and checkpoint[:1] != _FINAL  # the record of a replayed request always is
+    return checkpoint is not None and checkpoint[:1] != _FINAL  # the record of a replayed request is always extendable
 
 
 def warm_up() -> None:

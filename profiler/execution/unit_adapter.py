@@ -1,4 +1,4 @@
-"""The adapter of a profiled graph: every call of a model is charged to the unit's budget and waits for the rate limits."""
+"""The adapter of a profiled graph: every model call is charged to the unit's budget and waits for the rate limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vinelm.rows.observation import Usage
 from vinelm.template import Template
 
 UNIT_BUDGET: ContextVar[UnitBudget | None] = ContextVar("vinelm_unit_budget", default=None)
-"""The budget of the unit that runs in this context; None where money is not counted."""
+"""The budget of the unit that runs in this context; None if money is not counted."""
 
 
 class ReplayedCalls(Protocol):
@@ -38,7 +38,7 @@ class UnitPrompts:
     """The shapes of the prompts of a unit's calls, in order. Threads of one unit may share it.
 
     Args:
-        key: of the store.
+        key: the store's key.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -54,7 +54,7 @@ class UnitPrompts:
 
 
 UNIT_PROMPTS: ContextVar[UnitPrompts | None] = ContextVar("vinelm_unit_prompts", default=None)
-"""Takes the prompts of the unit that runs in this context; None where no row is made."""
+"""Collects the prompts of the unit that runs in this context; None if no row is made."""
 
 UNIT_CALLS: ContextVar[ReplayedCalls | None] = ContextVar("vinelm_unit_calls", default=None)
 """The recorded and the real calls of the replayed unit that runs in this context."""
@@ -63,7 +63,7 @@ UNIT_CALLS: ContextVar[ReplayedCalls | None] = ContextVar("vinelm_unit_calls", d
 class UnitModels(ModelResolver):
     """The chat models of profiled units.
 
-    A backend that can price a call asks the unit's budget before it; the calls of others are charged when they end.
+    If a backend can price a call, the unit's budget is checked before it; calls of other backends are charged when they end.
     """
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
@@ -93,18 +93,18 @@ class UnitAdapter(VineInterface):
 
     @property
     def ends(self) -> frozenset[str]:
-        """Where the graph's routes lead after their loop."""
+        """The nodes that the graph's routes lead to after their loop."""
         return frozenset(self.adapter.ends)
 
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        """See :class:`VineInterface`. The template alone bounds the loop of a route with ``again``."""
+        """See :class:`VineInterface`. Only the template bounds the loop of a route with ``again``."""
         if settings.get("to") is None:
             settings.pop("times", None)
         return super().route(fn, **settings)
 
 
 def _refuse(context: RunContext) -> None:
-    """Refuse a call outside of a unit, which could not be booked."""
+    """Refuse a call outside of a unit, which could not be charged to one."""
     raise WorkflowError(
         "a model was asked for outside of the profiled run (in a graph or thread of the application's own): "
         "its calls would be in no row, so make them in a node of the workflow's graph"

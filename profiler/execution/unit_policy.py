@@ -97,7 +97,7 @@ def answered(workflow: Workflow, policy: UnitPolicy, interrupts: Sequence[Interr
 
     Raises:
         WorkflowError: no node answers, or several nodes ask at once.
-        VineLMError: the unit asks too often.
+        VineLMError: the unit has asked too often.
     """
     where = f"workflow {workflow.name!r} waits for a person (interrupt) in request {policy.request_id!r}"
     if workflow.answer_interrupt is None:
@@ -114,21 +114,21 @@ def answered(workflow: Workflow, policy: UnitPolicy, interrupts: Sequence[Interr
 class StageReachedError(BaseException):
     """The next stage was called: the unit is over, and the node that called it will be run again by the next unit.
 
-    Not an ``Exception``, so that an application which handles the errors of its models lets it through.
+    Not an ``Exception``, so that an application that handles its models' errors lets it pass.
     """
 
 
 class UnitChat:
-    """Asked before each call of a chat model in one unit; see :class:`vinelm.adapters.langgraph.runs.run_context.ChatHost`.
+    """Called before each chat model call in one unit; see :class:`vinelm.adapters.langgraph.runs.run_context.ChatHost`.
 
     Attributes:
         reached: the stage that was called when the unit ended; None if it was not ended by a call.
-        halted: what was raised to end it.
+        halted: the exception that was raised to end it.
         nodes: the nodes in which stages were called, by stage.
         problem: what is wrong with the graph, even if the application caught the exception.
 
     Args:
-        wrapped: the nodes of wrapped stages, in which a refused call that the application handles does no harm.
+        wrapped: the nodes of wrapped stages, where a refused call that the application handles is harmless.
     """
 
     def __init__(self, policy: UnitPolicy, wrapped: frozenset[str]) -> None:
@@ -157,7 +157,7 @@ class UnitChat:
             self.nodes.setdefault(stage, node)
             self.reached, self.halted = stage, StageReachedError()
             raise self.halted
-        if stage not in policy.possible and self.has_failed:  # the application goes on without the answer: a failure
+        if stage not in policy.possible and self.has_failed:  # the application continues without the answer: a failure
             self.halted = StageReachedError()
             raise self.halted
         if stage not in policy.possible:

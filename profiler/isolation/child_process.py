@@ -20,7 +20,7 @@ from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
 from vinelm.profiler.isolation.framing import receive, row_of, send
 
 _LINES, _CHARS = 3, 300
-_LATE = 8  # messages of a unit that are still read when its time is over
+_LATE = 8  # messages of a unit that are still read after its time is up
 _POLL_S = 1.0  # how often the clock of a unit that waits for the parent is checked
 
 
@@ -30,7 +30,7 @@ class Child:
     Attributes:
         cost_usd: dollars of the calls that it has reported.
         calls: how many calls it has reported.
-        under_way_usd: upper bound of the calls under way; None until the unit reports one.
+        under_way_usd: upper bound of the calls in flight; None until the unit reports one.
         upper_usd: dollars reserved for the unit.
         code: its exit code, once it has exited; negative for a signal.
     """
@@ -52,7 +52,7 @@ class Child:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Stop the unit's clock inside the block. May be entered by several threads at once."""
+        """Stop the unit's clock inside the block. Several threads may enter it at once."""
         with self._lock:
             if not self._waits:
                 self._waits_since = time.monotonic()
@@ -137,11 +137,11 @@ class Child:
         while True:
             left_s = self._left_s()
             if left_s <= 0:
-                self._late += 1  # a result may have arrived while this process was stopped
+                self._late += 1  # a result may have arrived while this process was suspended
                 if self._late > _LATE or not poll.poll(0):
                     raise TimeoutError
             if poll.poll(1000 * max(left_s, 0.0)):
-                self.channel.settimeout(max(self._left_s(), _POLL_S))  # within a frame it cannot be waiting
+                self.channel.settimeout(max(self._left_s(), _POLL_S))  # within a frame the child cannot be waiting
                 return receive(self.channel)
 
     def _left_s(self) -> float:
@@ -150,7 +150,7 @@ class Child:
 
 
 def error_of(message: Mapping[str, Any]) -> Exception:
-    """Return the exception that another process reported by its class (``error``), ``text`` and ``code``."""
+    """Return the exception that another process reported as its class (``error``), ``text`` and ``code``."""
     kind = getattr(errors, message["error"], None)
     if isinstance(kind, type) and issubclass(kind, InputError):
         return kind(message["text"], code=message["code"])
@@ -173,12 +173,12 @@ def last_lines(log: IO[bytes], job: Job) -> str:
     size = log.seek(0, os.SEEK_END)
     log.seek(max(size - 8192, 0))
     lines = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
-    # faulthandler says first what happened; the traceback below it may be long.
+    # faulthandler says first what happened; the traceback after it may be long.
     first = next((i for i, line in enumerate(lines) if line.startswith("Fatal Python error")), len(lines) - _LINES)
     text = " | ".join(lines[max(first, 0) :][:_LINES])
     text = redacted(text)
     for key, value in job.request.data.items():
-        # Shorter values would be replaced inside words that have nothing to do with them.
+        # Shorter values would also be replaced inside unrelated words.
         if isinstance(value, str) and len(value) >= 4:
             text = text.replace(value, f"[{key}]")
     return text[:_CHARS]

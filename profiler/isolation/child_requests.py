@@ -1,7 +1,7 @@
 """Children's requests to the parent outside of their channel: each has its own socket, so that any may wait.
 
-A child makes a socket pair and sends one end to the parent with a line of JSON. The kernel closes the other end if the child
-dies, so that the parent learns of it wherever it waits.
+A child creates a socket pair and sends one end to the parent with a line of JSON. If the child dies, the kernel closes the
+other end, so the parent notices wherever it is waiting.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-_LONGEST = 8192  # bytes of a request, which may hold a model's name and the shape of a prompt
+_LONGEST = 8192  # bytes of a request, which may contain a model's name and the shape of a prompt
 
 
 class ChildRequests:
     """The parent's side; children inherit the socket ``theirs``. One daemon thread per open request.
 
     Args:
-        answer: is given the socket of a request, which it closes, and the request.
-        name: of the threads.
+        answer: called with the socket of a request, which it closes, and the request.
+        name: the name of the threads.
     """
 
     def __init__(self, answer: Callable[[socket.socket, Mapping[str, Any]], None], name: str) -> None:
@@ -30,7 +30,7 @@ class ChildRequests:
         threading.Thread(target=self._serve, daemon=True, name=f"vinelm {name}s").start()
 
     def close(self) -> None:
-        """Take no further request."""
+        """Accept no further requests."""
         with suppress(OSError):
             self._mine.shutdown(socket.SHUT_RDWR)
         self._mine.close()
@@ -49,7 +49,7 @@ class ChildRequests:
 
 
 def requested(theirs: socket.socket, request: Mapping[str, Any]) -> socket.socket:
-    """Send a request to the parent, and return the socket of its answer.
+    """Send a request to the parent, and return the socket on which the answer arrives.
 
     Raises:
         OSError: the parent is gone.

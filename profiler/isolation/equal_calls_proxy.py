@@ -1,7 +1,7 @@
 """Equal calls across all children: the parent process knows the stored answers, and who is making a call.
 
-A child asks for a digest and gets the kept answer, or none. If it is to make the call, it sends what was answered on the same
-socket; a child that dies meanwhile leaves the call to the next one.
+A child asks for a digest and gets the stored answer, or none. If the child has to make the call, it sends the answer on the
+same socket; if it dies meanwhile, the next child makes the call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class EqualCallsProxy(ChildRequests):
     """The parent's side.
 
     Args:
-        equal: what is kept and under way.
+        equal: the stored answers and the calls in flight.
         waiting: a context manager, given the unit's number, that is entered while one of its calls waits for another.
     """
 
@@ -45,7 +45,7 @@ class EqualCallsProxy(ChildRequests):
             try:
                 send(channel, {"said": None})
                 told = receive(channel)
-            finally:  # also where the child is gone, or has sent a part of it
+            finally:  # also if the child is gone, or has sent part of it
                 self._equal.end(digest, None if told is None else told[0]["said"])
             send(channel, {})  # it is durable
 
@@ -55,9 +55,9 @@ class ProxiedEqualCalls(EqualCalls):
 
     Args:
         theirs: the parent's socket for requests.
-        unit: its number.
-        deterministic: as of :class:`EqualCalls`.
-        has_recorded: as of :class:`EqualCalls`.
+        unit: the unit's number.
+        deterministic: see :class:`EqualCalls`.
+        has_recorded: see :class:`EqualCalls`.
     """
 
     def __init__(self, theirs: socket.socket, unit: int, deterministic: Collection[str], *, has_recorded: bool) -> None:

@@ -29,7 +29,7 @@ from vinelm.requests.workflow import Request
 
 
 def main(descriptor: int, limits: int, equal: int | None = None) -> None:
-    """Load the workflow, report ready, fork on request until the parent is gone."""
+    """Load the workflow, report ready, and fork on request until the parent is gone."""
     die_with_parent()
     control = socket.socket(fileno=descriptor)
     frame = receive(control)
@@ -53,9 +53,10 @@ def main(descriptor: int, limits: int, equal: int | None = None) -> None:
 
 
 def preload(backends: Iterable[Backend]) -> None:
-    """Run a trivial graph, and let each backend do its first call's setup, so that units do not repeat it. Calls no model.
+    """Run a trivial graph, and let each backend do the setup of its first call, so that units do not repeat it. Calls no model.
 
-    Tracing is off meanwhile: a tracer would start threads, which do not survive a fork, and send what is no request.
+    Tracing is off meanwhile: a tracer would start threads, which do not survive a fork, and would send this run as if it were a
+    request.
     """
     from langsmith import tracing_context
 
@@ -84,12 +85,12 @@ class _ForkServer:
         self.has_recorded = False
         self.children: dict[int, int] = {}  # process id to unit number
         self._wake, self._woken = socket.socketpair()
-        # What a signal writes to may not block, and one byte in it is enough to wake the loop below.
+        # The pipe that a signal writes to must not block, and one byte in it is enough to wake the loop below.
         self._wake.setblocking(False)
         self._woken.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in ENDING:  # the parent handles them: this process lives as long as that one
+        for number in ENDING:  # the parent handles them: this process lives as long as the parent
             signal.signal(number, signal.SIG_IGN)
         gc.collect()
         gc.freeze()  # forks share the memory allocated so far
@@ -154,7 +155,7 @@ class _ForkServer:
     def _child(self, command: dict[str, Any], channel: int, log: int) -> NoReturn:
         try:
             os.setpgid(0, 0)
-            # The socket is the fork server's: a signal to this child must not wake that process.
+            # The socket belongs to the fork server: a signal to this child must not wake that process.
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, *ENDING):
                 if number != signal.SIGINT:
@@ -165,7 +166,7 @@ class _ForkServer:
             self._wake.close()
             self._woken.close()
             self._run(socket.socket(fileno=channel))
-            # os._exit runs no exit handlers, which belong to the fork server. It flushes nothing either.
+            # os._exit runs no exit handlers, which belong to the fork server, and flushes nothing.
             sys.stdout.flush()
             os._exit(0)
         except BaseException as error:
@@ -173,7 +174,7 @@ class _ForkServer:
             os._exit(70)
 
     def _request(self, request_id: str, digest: str | None) -> Request:
-        """The request of a unit; if a run on another machine gives a digest, the request here must match it."""
+        """Return the request of a unit; if a run on another machine gives a digest, the request here must match it."""
         request = self.requests.get(request_id)
         if digest is not None and (request is None or request.digest() != digest):
             what = "is missing" if request is None else "is another one"

@@ -28,7 +28,7 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any], bytes] | None:
     """Return the next frame; None if the other side is gone, even in the middle of a frame.
 
     Raises:
-        TimeoutError: the socket has a timeout, and it has passed.
+        TimeoutError: the socket's timeout has passed.
     """
     head = _exactly(channel, _HEAD.size)
     if head is None:
@@ -58,5 +58,5 @@ def plain_row(observation: Observation) -> dict[str, Any]:
 
 
 def row_of(plain: Mapping[str, Any]) -> Observation:
-    """Return the observation that :func:`plain_row` made plain."""
+    """Return the observation that :func:`plain_row` converted."""
     return Observation(**{**plain, "prefix": tuple(plain["prefix"])})

@@ -1,8 +1,7 @@
-"""Units in fresh processes: whatever the workflow's code does becomes a row, without effect on other units.
+"""Units in fresh processes: whatever the workflow's code does becomes a row and does not affect other units.
 
-One fork server (:mod:`vinelm.profiler.isolation.fork_server`) imports everything and builds the graph once; each unit is a
-fork of it, with a process group, a memory limit and an output file of its own. A unit that takes too long is sent SIGTERM,
-then SIGKILL.
+One fork server (:mod:`vinelm.profiler.isolation.fork_server`) imports everything and builds the graph once; each unit is a fork
+of it with a separate process group, memory limit and output file. A unit that takes too long is sent SIGTERM, then SIGKILL.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from vinelm.rows.observation import Observation
 _GRACE_S = 2.0
 _ATTEMPTS = 2
 _FOREIGN = frozenset(-number for number in (signal.SIGKILL, *ENDING))
-"""Exit codes of a process that somebody else ended; one that crashes dies of another signal."""
+"""Exit codes of a process that something else killed; a crash ends with other signals."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Killed:
-    """The result that a unit killed from outside would leave."""
+    """The result of a unit that was killed from outside."""
 
     row: UnitOutcome
 
@@ -49,14 +48,14 @@ class ProcessWorker:
     """A :class:`~vinelm.profiler.execution.job.Worker`. Starts a process at once; :meth:`close` ends it and its children.
 
     Args:
-        setup: how the process builds the workflow, and what one unit may use.
+        setup: how the process builds the workflow, and the limits of one unit.
         rate_limiters: the rate limits by model. A child does not see other children's calls, so each of its calls waits in
             this process (:mod:`vinelm.profiler.isolation.rate_limit_proxy`).
-        equal: answers equal calls of all children once (:mod:`vinelm.profiler.isolation.equal_calls_proxy`); None: each is
-            made.
+        equal: answers equal calls of all children once (:mod:`vinelm.profiler.isolation.equal_calls_proxy`); None: every call
+            is made.
 
     Raises:
-        WorkflowError: the workflow does not load in a fresh process, or is another one there.
+        WorkflowError: the workflow does not load in a fresh process, or differs there.
     """
 
     def __init__(self, setup: UnitSetup, rate_limiters: Mapping[str, AdmitsAttempts], equal: EqualCalls | None = None) -> None:
@@ -77,7 +76,7 @@ class ProcessWorker:
             nothing = subprocess.DEVNULL
             # Threads do not survive a fork, and the units share the cores anyway.
             one_thread = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-            # In a session of its own: Ctrl-C reaches this process alone, which decides what becomes of the units.
+            # In a separate session, so that Ctrl-C reaches only this process, which decides what happens to the units.
             self._process = subprocess.Popen(
                 command, pass_fds=descriptors, stdin=nothing, stdout=nothing, start_new_session=True, env=one_thread
             )
@@ -119,8 +118,9 @@ class ProcessWorker:
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
         """See :meth:`vinelm.profiler.execution.job.Worker.run`.
 
-        A unit whose process somebody else killed (the kernel for want of memory, a person) is run once more before that is a
-        row: it may be no property of the workflow or the model. What its calls may have cost is settled besides.
+        A unit whose process was killed from outside (by a person, or by the kernel for lack of memory) runs once more before
+        this becomes a row, since the workflow and the model may not be the cause. What its calls may have cost is settled as
+        well.
         """
         lost_usd, attempt = 0.0, 0
         while True:
@@ -141,7 +141,7 @@ class ProcessWorker:
             unit = self._start(log)
             try:
                 outcome = unit.execute(job, top_up)
-                if outcome is None:  # it died: wait for its exit code and its output
+                if outcome is None:  # it died: wait for its exit code and output
                     unit.has_exited.wait(_GRACE_S)
             except TimeoutError:
                 self._end(unit)
@@ -164,7 +164,7 @@ class ProcessWorker:
         with theirs:
             command = {"unit": unit.number, "memory": self._setup.memory_mb}
             with self._lock:
-                # Before the command is sent: the exit may be reported at once, and has to find its unit.
+                # Registered before the command is sent: the exit may be reported at once, and has to find its unit.
                 self._units[unit.number] = unit
                 try:
                     self._send(command, [theirs.fileno(), log.fileno()])
@@ -174,7 +174,7 @@ class ProcessWorker:
 
     @contextmanager
     def _waiting(self, number: int) -> Iterator[None]:
-        """One of the unit's calls waits for a rate limit."""
+        """Wait for a rate limit inside the block, for one of the unit's calls."""
         with self._lock:
             unit = self._units.get(number)
         with unit.waiting() if unit is not None else nullcontext():
@@ -182,7 +182,7 @@ class ProcessWorker:
 
     def _send(self, command: Mapping[str, Any], descriptors: list[int]) -> None:
         data = json.dumps(command).encode() + b"\n"
-        # The descriptors go with the first bytes; what is left of the text needs none.
+        # The descriptors are sent with the first bytes; the rest of the text needs none.
         sent = socket.send_fds(self._control, [data], descriptors)
         self._control.sendall(data[sent:])
 
@@ -195,7 +195,7 @@ class ProcessWorker:
                 return
 
     def _dead(self, job: Job, unit: Child, kind: FailureKind, detail: str) -> UnitOutcome:
-        """The row of a unit that died: its cost so far, and for the ledger also the call that it died in."""
+        """Return the row of a unit that died: its cost so far, and for the ledger also the call during which it died."""
         latency_s = 0.0 if self._setup.is_virtual_time else unit.ran_s
         stage = job.stage(self._setup.template)
         row = Observation(
@@ -203,7 +203,7 @@ class ProcessWorker:
             latency_s=latency_s, calls=unit.calls, failure=kind, detail=detail,
         )  # fmt: skip
         open_usd = unit.under_way_usd
-        if open_usd is None and not unit.calls:  # its backend reports no bounds: it may have died in its first call
+        if open_usd is None and not unit.calls:  # its backend reports no bounds: it may have died during its first call
             open_usd = max(unit.upper_usd - unit.cost_usd, 0.0)
         return UnitOutcome(row, None, unit.cost_usd + (open_usd or 0.0))
 
@@ -225,7 +225,7 @@ class ProcessWorker:
                     unit = self._units.get(message["unit"])
                 if unit is not None:
                     unit.exited(message["code"])
-        # Before the units are woken: each asks whether it has died with the fork server.
+        # Before the units are woken: each checks whether it died with the fork server.
         self._is_server_gone = True
         with self._lock:
             orphans = list(self._units.values())
@@ -246,14 +246,14 @@ class ProcessWorker:
             self._process.wait()
         for proxy in self._proxies:
             proxy.close()
-        # A workflow that does not load is closed before there is a reader.
+        # If the workflow does not load, the worker is closed before there is a reader.
         if hasattr(self, "_reader"):
             self._reader.join(_GRACE_S)
         self._control.close()
 
 
 def _beyond(lost_usd: float, top_up: TopUp) -> TopUp:
-    """Reservations of a restarted unit: what it lost stays reserved."""
+    """Return a function that tops up a restarted unit's reservation, where the dollars of its first execution stay reserved."""
     return top_up if not lost_usd else lambda upper_usd: top_up(lost_usd + upper_usd)
 
 

@@ -1,10 +1,10 @@
 """Rate limits across all children: a call in a child waits for the rate limiter of the parent process.
 
 Each attempt is a request to the parent (:mod:`vinelm.profiler.isolation.child_requests`) with its unit, its model and the
-tokens. When it is admitted, the parent answers with one byte: the place of the replica that serves it, 0 without a group. When
-it is over, the parent receives the tokens it used. The kernel closes the end of a child that dies, which frees its place.
+tokens. When it is admitted, the parent answers with one byte: the number of the replica that serves it, 0 without a group. When
+it is over, the parent receives the tokens it used. If a child dies, the kernel closes its end, which frees its place.
 
-Of a model with cache points, the attempt carries the shape of its prompt as well, a byte for each mark follows in the answer,
+For a model with cache points, the attempt also carries the shape of its prompt, the answer has a further byte for each mark,
 and the child sends :data:`_BEGUN` when the model begins to answer.
 """
 
@@ -40,7 +40,7 @@ class RateLimitProxy(ChildRequests):
 
     Args:
         rate_limiters: the rate limits by model.
-        waiting: a context manager, given the unit's number, that is entered while one of its attempts waits.
+        waiting: a context manager, called with the unit's number and entered while one of its attempts waits.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ def _sleep(channel: socket.socket, seconds: float) -> None:
     """Sleep that long; raises ``ConnectionError`` as soon as the other side is gone."""
     channel.settimeout(seconds)
     try:
-        # The child sends nothing while it waits, so that whatever ends this read, but time, is its end.
+        # The child sends nothing while it waits, so if this read ends before the timeout, the child is gone.
         channel.recv(1)
     except TimeoutError:
         channel.settimeout(None)
@@ -87,7 +87,7 @@ class _ProxiedPermit:
 
     channel: socket.socket
     tokens: int | None = field(default=None)
-    replica: int = 0  # of a replica group: the parent has chosen it
+    replica: int = 0  # of a replica group; chosen by the parent
     prompt: PromptCall | None = None
 
     def settle(self, tokens: int) -> None:
@@ -95,7 +95,7 @@ class _ProxiedPermit:
         self.tokens = tokens
 
     def take(self, answer: bytes) -> None:
-        """Record the parent's answer; ``ConnectionError`` if it is gone."""
+        """Record the parent's answer. Raises ``ConnectionError`` if the parent is gone."""
         if not answer:
             raise ConnectionError("the process that holds the rate limits is gone")
         self.replica = answer[0]
@@ -129,9 +129,7 @@ class ProxiedRateLimiter:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[_ProxiedPermit]:
-        """See :class:`vinelm.requests.protocols.RateLimiter`; only ``tokens`` is used: the parent waits, and units are all
-        equal.
-        """
+        """See :class:`vinelm.requests.protocols.RateLimiter`; only ``tokens`` is used, since the parent waits."""
         permit = self._request(tokens)
         try:
             permit.take(permit.channel.recv(_LONGEST))

@@ -20,26 +20,26 @@ from vinelm.rows.observation import Observation
 from vinelm.template import SKIP, Template
 
 Candidates = Callable[[Sequence[Observation]], Sequence[Run]]
-"""The plans whose whole runs decide, by rows: those that would replace what runs today, the most important one first; or where
-that is not known those that are recommended under some budgets. A pure function."""
+"""Returns, from rows, the plans to buy whole runs of: those that would replace the current setup, the most important first, or
+if that is unknown, those recommended under some budgets. A pure function."""
 GROWTH, FEW_ROUNDS_GROWTH = 0.2, 1.0
-"""Dollars of a round after the race, by those of all rounds before it: about eight rounds from a quarter of the dollars on; and
-the same where a round takes hours."""
+"""Dollars of a round after the race as a share of all earlier rounds' dollars: about eight rounds from a quarter of the dollars
+on; the second value is for rounds that take hours."""
 LEAST_PATHS = 4
-"""Paths of such a round, at least: the workers wait for its end."""
+"""The fewest paths of such a round, since the workers wait for its end."""
 WHOLE_SHARE = 0.5
-"""Share of the dollars after the race, where requests take several calls, that are whole runs of the plans recommended."""
+"""If requests take several calls, the share of the dollars after the race for whole runs of the recommended plans."""
 PROVING_SHARE = 0.75
-"""Share of them that are whole runs of what runs today and of the plans that would replace it, once there are some."""
+"""The share of those dollars for whole runs of the current setup and of the plans that would replace it, once there are any."""
 SWAPPED_SHARE = 0.5
-"""Share of what is left then that differs from today's run in its first model, or in those that follow."""
+"""The share of the remaining dollars for runs that differ from the current setup in the first model, or in the later ones."""
 
 
 class DecidingSampler:
     """Buys the rows that decide which plan is served (:class:`~vinelm.requests.protocols.Sampler`).
 
-    First a race (:class:`~vinelm.profiler.sampling.race.ModelRace`): all single models and what runs today answer the same
-    first requests. Then dollars by what they are expected to change:
+    First comes a race (:class:`~vinelm.profiler.sampling.race.ModelRace`): all single models and the current setup answer the
+    same first requests. Then dollars go to what they are expected to change:
 
     - Where a request is one call, answers of the model whose next answers change the best mixtures most per dollar
       (:mod:`~vinelm.profiler.sampling.mixtures`).
@@ -50,19 +50,19 @@ class DecidingSampler:
     - Where the template says what runs today, three quarters are whole runs of that and of the candidates on the same requests,
       one plan after the other. Of the rest some differ from today's run in one place.
 
-    Every share is one of dollars. A round after the race has a fifth of the dollars before it. Once nothing of this is left the
-    priced paths go on until every reached cell has a row.
+    Every share is a share of dollars. A round after the race has a fifth of the dollars before it. Once none of this is left,
+    the priced paths continue until every reached cell has a row.
 
     Args:
         template: A bound template.
-        catalog: Models and list prices; None: unknown.
+        catalog: Models and list prices; None if unknown.
         request_ids: The requests to sample from.
-        seed: Of the order of the requests and of the priced paths.
-        limits: Where the profile stops, which says how many dollars the race may take.
-        continued_share: As of the priced paths, and of their dollars.
-        candidates: Whose whole runs decide; None buys none.
-        kinds: As of the priced paths.
-        few_rounds: A round takes hours, as where calls go in batches: fewer and larger ones.
+        seed: The seed for the order of the requests and of the priced paths.
+        limits: Where the profile stops, which determines how many dollars the race may take.
+        continued_share: See :class:`PricedSampler`; here a share of the priced paths' dollars as well.
+        candidates: The plans to buy whole runs of; None buys none.
+        kinds: See :class:`PricedSampler`.
+        few_rounds: Plan fewer and larger rounds, because a round takes hours (as with batches).
 
     Raises:
         ConfigError: A setting is out of its range, or the stages that may come first allow different models.
@@ -106,31 +106,31 @@ class DecidingSampler:
             yield from self._deciding(round_, observations)
 
     def is_racing(self, round_: int, observations: Sequence[Observation]) -> bool:
-        """Return whether a round belongs to the race; the rows are those of all earlier rounds."""
+        """Return whether a round belongs to the race, given the rows of all earlier rounds."""
         return bool(self._racing(round_, observations))
 
     def _racing(self, round_: int, observations: Sequence[Observation]) -> list[RequestPath]:
-        """The paths of a race round. Cached for the last rows, since they are requested twice."""
+        """Return the paths of a race round. Cached for the last rows, since they are requested twice."""
         if self._last is None or self._last[0] != round_ or self._last[1] is not observations:
             self._last = round_, observations, self._race.paths(round_, observations)
         return self._last[2]
 
     def asking(self, round_: int, request_id: str, run: Run) -> str:
-        """Return a path of the race in a few words: the model, and which of how many requests."""
+        """Describe a path of the race briefly: the model, and which of how many requests."""
         return self._race.asking(round_, request_id, run)
 
     def single_models(self, observations: Sequence[Observation], counted: str = "right") -> SingleModels:
-        """Return what rows show of each single model and of the current setup. ``counted`` names what counts, such as right."""
+        """Return what rows show of each single model and of the current setup; ``counted`` names what counts, such as right."""
         return replace(self._race.table(observations), counted=counted)
 
     def race_alone(self) -> Self:
-        """Return a sampler of the race alone."""
+        """Return a sampler that runs only the race."""
         alone = copy(self)
         alone._ends_after_race = True
         return alone
 
     def _deciding(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """A round after the race: each path is for the purpose furthest behind its share of the dollars."""
+        """Yield a round after the race: each path is for the purpose furthest behind its share of the dollars."""
         rows = rows_by_cell(observations)
         prices = Prices.of(self.template, self.catalog, observations)
         spent_usd = prices.spent(observations, self.catalog)
@@ -157,7 +157,7 @@ class DecidingSampler:
     def _uses(
         self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices, round_usd: float, left_usd: float
     ) -> list[_Use]:
-        """The purposes of a round's dollars."""
+        """Return the purposes of a round's dollars."""
         whole = self._whole_runs(observations, paths)
         has_today = self.template.today is not None
         if self._is_one_call:
@@ -186,14 +186,14 @@ class DecidingSampler:
 
     @property
     def _begins_alike(self) -> bool:
-        """True if every request begins with a call of one of the same models."""
+        """True if every request begins with a call to one of the same models."""
         first = self._choices[0]
         return isinstance(first, tuple) and SKIP not in first
 
     def _ended_by_first(self, observations: Sequence[Observation]) -> float:
-        """The share of first answers that end every plan, by the rows: the workflow's check passes them.
+        """Return, by the rows, the share of first answers that end every plan because the workflow's check passes them.
 
-        0 where rows show a signal or whether answers agree: plans may continue below a passed answer then.
+        The share is 0 if rows show a signal or whether answers agree, since plans may then continue after a passed answer.
         """
         if self.template.stop != "workflow" or not self._begins_alike:
             return 0.0
@@ -203,14 +203,14 @@ class DecidingSampler:
         return sum(passed) / len(passed) if passed else 0.0
 
     def _whole_runs(self, observations: Sequence[Observation], paths: RoundPaths) -> Iterator[RequestPath]:
-        """Missing whole runs of the candidates and of the current setup, on the same requests."""
+        """Yield missing whole runs of the candidates and of the current setup, on the same requests."""
         today = self.template.today
         if self._candidates is None or (self._is_one_call and today is None):
             return
         plans, rows = list(self._candidates(observations)), rows_by_cell(observations)
         if not plans:
             return
-        # Beside what runs today one plan after the other: whole runs prove something once enough requests have both.
+        # With the current setup known, one plan after the other: whole runs prove something once enough requests have both.
         groups: list[Sequence[Run]] = [plans]
         if today is not None:
             groups = [distinct((whole_path(self.template, today), plans[0])), *([one] for one in plans[1:])]
@@ -225,11 +225,11 @@ class DecidingSampler:
     def _gradient(
         self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices, round_usd: float, left_usd: float
     ) -> Iterator[RequestPath]:
-        """First answers of the models whose answers are expected to change the best mixtures most per dollar."""
+        """Yield first answers of the models whose answers are expected to change the best mixtures most per dollar."""
         names = [name for name in self._choices[0] if isinstance(name, str)]
         answers = {name: [float(row.success or 0.0) for row in observations if row.prefix == (name,)] for name in names}
         floor = min((usd for usd in prices.usd.values() if usd > 0.0), default=1.0) / 1000.0
-        usd = [max(prices.usd[name], floor) for name in names]  # one that is free is asked first, and not without end
+        usd = [max(prices.usd[name], floor) for name in names]  # a free model is asked first, but not endlessly
         gains = Gains(Mixtures(usd), [sum(answers[name]) for name in names], [len(answers[name]) for name in names])
         unanswered = [paths.n_unanswered(name) for name in names]
         for model in purchases(gains, usd, unanswered, round_usd, left_usd):
@@ -243,9 +243,9 @@ class _Use:
     """The purpose of some of a round's dollars.
 
     Attributes:
-        share: Of the dollars, > 0.
-        take: Gives the next path; None once there is none.
-        used_usd: Expected dollars of those taken.
+        share: Its share of the dollars, > 0.
+        take: Returns the next path; None once there is none.
+        used_usd: The expected dollars of the paths taken.
     """
 
     share: float

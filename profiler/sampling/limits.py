@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileLimits:
-    """Where a profile stops, whichever limit comes first. None: no such limit.
+    """Where a profile stops: at whichever limit comes first. None means no such limit.
 
     Attributes:
         coverage: the fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
@@ -47,8 +47,8 @@ class ProfileLimits:
         """Return the total dollars that a profile may spend, on the scale of the prices.
 
         Args:
-            prices: By these rows.
-            everything: Dollars of every reached cell once.
+            prices: The prices estimated from these rows.
+            everything: The dollars of executing every reached cell once.
             rows: The rows so far.
         """
         found = [everything if self.coverage is None else self.coverage * everything]

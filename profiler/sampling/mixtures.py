@@ -10,24 +10,24 @@ import numpy as np
 from vinelm.trie.arrays import FloatArray
 
 BUDGETS = 9
-"""Budgets that the value of mixtures is the mean over, from the cheapest model's dollars to the dearest one's."""
+"""How many budgets the value of mixtures is averaged over, from the cheapest model's dollars to the most expensive one's."""
 BATCHES = (1, 2, 4, 8, 16)
-"""How many further answers of a model are considered at a time: one alone can rarely change what is best."""
+"""How many further answers of a model are considered at a time; a single one can rarely change what is best."""
 PRIOR = 2.0
-"""Weight, in answers, of the mean accuracy of all models."""
+"""The weight, in answers, of the mean accuracy of all models."""
 STEPS = 500
-"""Of an accuracy, for the chance that a model is the most accurate."""
+"""The number of steps of an accuracy, for computing the chance that a model is the most accurate."""
 MOST_PENDING = 64
-"""Most answers of one model in a round: all of them are chosen before any is seen."""
+"""The most answers of one model in a round, since all of them are chosen before any is seen."""
 LEAST_GAIN = 1e-9
-"""Accuracy per mean price: where no answer is expected to change more, the rest is for others to decide."""
+"""The least expected gain in accuracy per mean price; if no answer is expected to gain more, other purposes get the dollars."""
 
 
 class Mixtures:
     """The value of the best mixture of two models under each of several budgets, by the models' accuracies.
 
     Args:
-        usd: Dollars of an answer of each model, > 0; (models,).
+        usd: The dollars of an answer of each model, > 0; (models,).
     """
 
     def __init__(self, usd: Sequence[float]) -> None:
@@ -64,8 +64,8 @@ def posterior(right: Sequence[float], asked: Sequence[int]) -> tuple[FloatArray,
 
 
 def chances_to_be_strongest(right: Sequence[float], asked: Sequence[int]) -> FloatArray:
-    """Return P(each model is the most accurate) by their posteriors; the arguments are those of :func:`posterior`."""
-    from scipy.special import betainc  # a tenth of a second, which few commands need
+    """Return P(each model is the most accurate) by their posteriors; for the arguments see :func:`posterior`."""
+    from scipy.special import betainc  # the import takes a tenth of a second, and few commands need it
 
     a, b = posterior(right, asked)
     edges = np.linspace(0.0, 1.0, STEPS + 1)
@@ -78,10 +78,10 @@ def chances_to_be_strongest(right: Sequence[float], asked: Sequence[int]) -> Flo
 
 
 class Gains:
-    """The expected change of the best mixtures by further answers: the knowledge gradient of independent Beta posteriors.
+    """The expected gain of the best mixtures from further answers: the knowledge gradient of independent Beta posteriors.
 
     Args:
-        mixtures: Their value.
+        mixtures: The value of the mixtures.
         right: How many answers of each model are right, or the sum of their scores; (models,).
         asked: How many answers of each there are; (models,).
     """
@@ -98,26 +98,26 @@ class Gains:
         return self._of(model, answers) if answers else 0.0
 
     def _expected(self, model: int, n: int) -> float:
-        from scipy.special import betaln, gammaln  # a tenth of a second, which few commands need
+        from scipy.special import betaln, gammaln  # the import takes a tenth of a second, and few commands need it
 
         a, b, k = self._a[model], self._b[model], np.arange(n + 1)
         chance = np.exp(
             gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) + betaln(k + a, n - k + b) - betaln(a, b)
-        )  # of k right ones (beta-binomial)
+        )  # of k right answers (beta-binomial)
         after = np.tile(self._mean, (n + 1, 1))
         after[:, model] = (a + k) / (a + b + n)
         return float((chance * self._mixtures.value(after)).sum() / chance.sum()) - self._value
 
 
 def purchases(gains: Gains, usd: Sequence[float], open_: Sequence[int], round_usd: float, left_usd: float) -> list[int]:
-    """Return the models to buy an answer of, in order: batch after batch that changes most per dollar, until a round is full.
+    """Return the models to buy answers of, in order: the batch that gains most per dollar comes next, until the round is full.
 
     Args:
-        gains: The expected changes.
-        usd: Dollars of an answer of each model, > 0.
+        gains: The expected gains.
+        usd: The dollars of an answer of each model, > 0.
         open_: How many requests each model has not answered.
-        round_usd: Dollars of the round; the last batch may exceed them.
-        left_usd: Dollars left in all, which no batch exceeds.
+        round_usd: The dollars of the round; the last batch may exceed them.
+        left_usd: The total dollars left, which no batch exceeds.
     """
     pending, found, spent = [0] * len(usd), list[int](), 0.0
     scale = min(usd)

@@ -26,15 +26,17 @@ from vinelm.template.template import learnt_kind
 Prefix = tuple[str, ...]
 Models = tuple[str, ...]
 ALPHA = 1.0
-"""Default exponent of the price: about the same dollars for each model."""
+"""The default exponent of the price: about the same dollars for each model."""
 CONTINUED_SHARE = 0.15
-"""Default share of the paths that go on below a passed check, where a workflow declares signals."""
+"""The default share of the paths that continue after a passed check, if a workflow declares signals."""
 LOWEST_PRICE = 0.01
-"""The share of the median price that a model counts with at least."""
+"""The lowest price that a model counts with, as a share of the median price."""
 FIRST_SWAPPED = 4
-"""Every fourth of these differs in the first model: what follows it is paid anew, where the others go on from what is paid."""
+"""One in this many of these paths differs in the first model: what follows it is paid again, where the others continue from
+paid calls."""
 OF_EACH_KIND = 8
-"""Requests of each kind that come before all others; with fewer answers of a model nothing is known of it on the kind."""
+"""How many requests of each kind come before all others; with fewer answers of a model nothing is known about it for the kind.
+"""
 PILOT = 2
 """Paths per model in round 0."""
 
@@ -43,11 +45,11 @@ class PricedSampler:
     """Asks each model in proportion to price ** -alpha (:class:`~vinelm.requests.protocols.Sampler`).
 
     The requests have one random order, and the first answers of a model are those of the first requests in it: a request that
-    a dear model answered was answered by the cheaper ones too, which shows where they agree. Once a model has answered every
-    request, its paths go on where its first answers did not end the request, and its weight is multiplied by the share of the
-    requests that go on. Below the first answer a model is drawn for each invocation.
+    an expensive model answered was answered by the cheaper ones too, which shows where they agree. Once a model has answered
+    every request, its paths continue after first answers that did not end the request, and its weight is multiplied by the
+    share of requests that continue. Below the first answer a model is drawn for each invocation.
 
-    A draw takes one of the models that were drawn less often than their weights ask for, in proportion to what each lacks, so
+    A draw takes one of the models that were drawn less often than their weights require, in proportion to what each lacks, so
     that any prefix of the order is close to the weights. Each path has at least one cell without a row.
 
     Prices are mean dollars of the rows of earlier rounds, tools included; for a model without rows its list price, on the scale
@@ -55,19 +57,19 @@ class PricedSampler:
     a run off.
 
     The ``probability`` of a path is that of its models from the first invocation without a row on: the product of the chances
-    that each had in its draw, given all earlier draws. The request follows from the order. Where stages with different models
-    may come it is None.
+    that each had in its draw, given all earlier draws. The request follows from the order. If stages with different models may
+    come, it is None.
 
     Args:
         template: A bound template.
-        catalog: Models and list prices; None: unknown, so that round 0 asks all models equally often.
+        catalog: Models and list prices; None if unknown: round 0 then asks all models equally often.
         request_ids: The requests to sample from.
         seed: Seed of the random choices.
         alpha: Exponent of the price, >= 0; 0 asks all models equally often.
-        continued_share: Share of the paths, in [0, 1), that go on below an answer which the workflow's own check passed, by one
-            invocation each. Without effect under the oracle's stop, and where several stages may follow each other.
-        kinds: The kind of each request. The first answers that are drawn are then about some requests of each kind that an
-            estimate can learn, before all others; None: kinds are not told apart.
+        continued_share: Share of the paths, in [0, 1), that continue by one invocation after an answer that the workflow's own
+            check passed. Without effect under the oracle's stop rule, and if several stages may follow each other.
+        kinds: The kind of each request. The first drawn answers then cover some requests of each kind that an estimate can
+            learn, before all others; None: kinds are not distinguished.
 
     Raises:
         ConfigError: A setting is out of its range, or the stages that may come first allow different models.
@@ -129,7 +131,7 @@ def kinds_first(order: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]
 
     Args:
         order: The requests.
-        kinds: The kind of each; those that an estimate would not learn are one kind together. None given: nothing changes.
+        kinds: The kind of each; the kinds that an estimate would not learn count as one. Empty: the order stays.
     """
     learnt = learnt_kinds(kinds[name] for name in order if name in kinds)
     of_kind: dict[str, list[str]] = {kind: [] for kind in learnt}
@@ -155,7 +157,7 @@ def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
     """Return the possible models of each invocation; by stage if several stages with different models may come.
 
     Raises:
-        ConfigError: several stages may come first, with different models: which one comes is only known once it runs.
+        ConfigError: several stages may come first, with different models; which one comes is known only once it runs.
     """
     first, *others = template.first_stages
     for other in others:
@@ -176,11 +178,12 @@ class OpenCells:
     """Cells without a row that their request is known to reach. Claimed cells are no longer open.
 
     Args:
-        rows: The rows so far. Those below a passed check (``is_continued``) are kept apart.
+        rows: The rows so far. Those after a passed check (``is_continued``) are kept separately.
 
     Attributes:
         n_going_on: By first model, the number of requests that have its first answer and an open cell below it.
-        continuable: The cells of rows that can go on although the workflow's own check passed their answer, or one before it.
+        continuable: The cells of rows that can continue although the workflow's own check passed their answer or an earlier
+            one.
     """
 
     def __init__(self, template: Template, request_ids: Sequence[str], rows: Sequence[Observation]) -> None:
@@ -228,7 +231,7 @@ class OpenCells:
         return [name for name in models if (request, (*prefix, name)) not in self._every]
 
     def of_today(self, request: str) -> Iterator[Cell]:
-        """The cells reached with today's models from which other models can continue."""
+        """Yield the cells reached with the current models from which other models can continue."""
         today = self._template.today or {}
         prefix: Prefix = ()
         models = dict.fromkeys(today.values())
@@ -246,7 +249,7 @@ class OpenCells:
         return passed and row.failure is None and row.depth < self._template.depth
 
     def _allowed(self, cell: Cell) -> tuple[str, ...]:
-        """The models with which a row's request may continue."""
+        """Return the models with which a row's request may continue."""
         row, template = self._rows[cell], self._template
         if row.ended(template.stop):
             return ()
@@ -266,14 +269,14 @@ class _Drawn(NamedTuple):
 
 
 class _Draws:
-    """Draws of models that stay close to their weights."""
+    """Draws models so that their frequencies stay close to their weights."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._counts: Counter[str] = Counter()
 
     def draw(self, weights: Mapping[str, float]) -> _Drawn:
-        """Draw one of these models, in proportion to what each is short of its share."""
+        """Draw one of these models, in proportion to how far each is below its share."""
         n, total = 1 + sum(self._counts[name] for name in weights), sum(weights.values())
         lacks = {name: max(n * weight / total - self._counts[name], 0.0) for name, weight in weights.items()}
         (model,) = self._rng.choices(tuple(lacks), tuple(lacks.values()))
@@ -347,9 +350,9 @@ class RoundPaths:
         return None
 
     def swapped(self) -> RequestPath | None:
-        """Return a path that differs from today's run in its first model or in the later ones; None if none is left.
+        """Return a path that differs from the current setup in its first model or in the later ones; None if none is left.
 
-        Most continue from where today's models have brought a request, as only what follows is paid there.
+        Most continue from a cell that today's models have reached, since only what follows is paid for there.
         """
         self._n_swapped += 1
         found = self._other_first() if self._n_swapped % FIRST_SWAPPED == 0 else None
@@ -365,7 +368,7 @@ class RoundPaths:
         return found
 
     def _other_first(self) -> RequestPath | None:
-        """A new first answer by a model that is not today's, followed by today's models."""
+        """Return a new first answer by a model that is not today's, followed by today's models."""
         today, *others = self._today or (None,)
         models = [name for name in self._first if name != today and self._unanswered(name) is not None]
         if not models or not others:
@@ -377,7 +380,7 @@ class RoundPaths:
         return RequestPath(request, (model, *others), probability=chance)
 
     def _unanswered(self, model: str) -> str | None:
-        """The first request of the order without a first answer by the model."""
+        """Return the first request, in order, without a first answer by the model."""
         at = self._at[model]
         while at.next < len(self._order):
             request = self._order[at.next]
@@ -387,7 +390,7 @@ class RoundPaths:
         return None
 
     def _going_on(self, model: str) -> str:
-        """The next request, in turn, with an open cell below the model's first answer; there must be one."""
+        """Return the next request, in turn, with an open cell below the model's first answer; there must be one."""
         at = self._at[model]
         while True:
             request = self._order[at.turn % len(self._order)]
@@ -396,7 +399,7 @@ class RoundPaths:
                 return request
 
     def _completed(self, request: str, prefix: tuple[str, ...], chance: float | None) -> RequestPath:
-        """A path that begins with the prefix, with a model for each possible later invocation."""
+        """Return a path that begins with the prefix, with a model for each possible later invocation."""
         path: list[Choice] = [*prefix]
         probability: float | None = chance
         for depth, models in enumerate(self._choices[len(prefix) :], len(prefix)):
@@ -411,7 +414,7 @@ class RoundPaths:
 
     def _drawn(self, depth: int, models: Iterable[str], of: str = "") -> _Drawn:
         weights = {name: self._weights[name] for name in models}
-        if SKIP in weights and len(weights) > 1:  # it is free: by its price no other would ever be drawn
+        if SKIP in weights and len(weights) > 1:  # it is free: by price, no other model would ever be drawn
             weights[SKIP] = sum(weight for name, weight in weights.items() if name != SKIP)
         return self._draws_at(depth, of).draw(weights)
 
@@ -422,7 +425,7 @@ class RoundPaths:
 
 
 class _FirstAnswer:
-    """How far in the order of requests a model has given first answers, and the position for what follows them."""
+    """How far in the order of requests a model has given first answers, and its position for later invocations."""
 
     def __init__(self, turn: int) -> None:
         self.next = 0

@@ -13,17 +13,17 @@ from vinelm.template import Template
 NOMINAL_TOKENS = (1000, 250)
 """Prompt and completion tokens of the call by which list prices are compared."""
 _RATE_PRIOR = 4.0
-"""Weight, in rows, of the rate at which requests go on after all models."""
+"""The weight, in rows, of the rate at which requests continue over all models."""
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Expected dollars of invocations and runs, by some rows.
+    """Expected dollars of invocations and runs, estimated from some rows.
 
     Attributes:
-        usd: Dollars of an invocation on each model, >= 0; 1 each where all are free, so that shares are of invocations then.
-        goes_on: P(a request goes on after an invocation on the model), in (0, 1).
-        is_free: Every model is free.
+        usd: The dollars of an invocation on each model, >= 0; 1 each if all are free, so that shares are of invocations.
+        goes_on: P(a request continues after an invocation on the model), in (0, 1).
+        is_free: Whether every model is free.
     """
 
     usd: Mapping[str, float]
@@ -32,12 +32,12 @@ class Prices:
 
     @classmethod
     def of(cls, template: Template, catalog: Catalog | None, rows: Sequence[Observation]) -> Prices:
-        """Learn them from rows; models without any have their list price, on the scale of the others' rows."""
+        """Estimate the prices from rows; a model without rows has its list price, on the scale of the others' rows."""
         usd = prices_usd(template, catalog, rows)
         is_free = not any(price > 0.0 for price in usd.values())
         counts = {name: [0, 0] for name in usd}
         for row in rows:
-            # What lies below an answer that passed, or at the last invocation, does not say how often requests go on.
+            # Rows after an answer that passed, and rows of the last invocation, do not show how often requests continue.
             if row.model in counts and not row.is_continued and row.depth < template.depth:
                 counts[row.model][0] += 1
                 counts[row.model][1] += not row.ended(template.stop)
@@ -50,9 +50,9 @@ class Prices:
         """Return the expected dollars after the first ``n_paid`` invocations of a path, if the request gets there.
 
         Args:
-            path: The models of the whole path; of several that may run an invocation the mean counts.
+            path: The models of the whole path; if several may run an invocation, their mean counts.
             n_paid: How many of them have rows.
-            goes_on: The path is executed to its end whatever passes.
+            goes_on: Whether the path is executed to its end whatever passes.
         """
         total, chance = 0.0, 1.0
         for choice in path[n_paid:]:
@@ -62,7 +62,7 @@ class Prices:
         return total
 
     def everything(self, choices: Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]], n_requests: int) -> float:
-        """Return about the dollars of every reached cell once; ``choices`` are the models of each invocation."""
+        """Return the approximate dollars of every reached cell once; ``choices`` are the models of each invocation."""
         below = 0.0
         for models in reversed(choices):
             stages = (models,) if isinstance(models, tuple) else tuple(models.values())
@@ -83,7 +83,7 @@ def prices_usd(template: Template, catalog: Catalog | None, observations: Iterab
     """Return the dollars of a call of each model: the mean of its rows; without rows, its list price times a common scale.
 
     The scale is the ratio of the dollars of all rows to the list prices of their models. Without rows these are list prices.
-    Dollars are those without a prompt cache, so that a profile buys the same rows however its prompts are kept.
+    Dollars are those without a prompt cache, so that a profile buys the same rows whatever its prompt caches hold.
     """
     paid: dict[str, list[float]] = {name: [] for name in template.models}
     for row in observations:

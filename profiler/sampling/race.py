@@ -1,4 +1,4 @@
-"""The race of single models: all answer the same first requests, twice as many each time, and losers drop out."""
+"""The race of single models: all answer the same first requests, twice as many in each round, and losers drop out."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from vinelm.rows.observation import Cell, Observation
 from vinelm.template import SKIP, Template
 
 REQUESTS = (1, 2, 4, 8, 16, 30)
-"""How many requests the models that are left have answered after each round. One comes first: where dollars have a tail, two
-hard requests may cost more than the race."""
+"""How many requests the remaining models have answered after each round. The first round has one: if dollars have a heavy tail,
+two hard requests may cost more than the race."""
 FEW_REQUESTS = (8, 30)
-"""The same where a round takes hours."""
+"""The same if a round takes hours."""
 PILOT = 2
-"""Requests that one racer answers alone before all others: they say on what scale list prices are."""
+"""How many requests one racer answers alone before all others, to find the scale of the list prices."""
 SHARE = 0.25
-"""Of the dollars of a profile, at most, that the race takes."""
+"""The largest share of a profile's dollars that the race takes."""
 TIMES_TODAY = 2.0
-"""Where a coverage ends the profile and it is known what runs today, the race may cost at least so many times what the runs of
-that on all its requests cost, which come first: the comparison with today must not be cut off by a small coverage."""
+"""If a coverage ends the profile and the current setup is known, the race may cost at least this many times the dollars of the
+current setup's runs on all its requests, which come first: a small coverage must not cut off the comparison with the current
+setup."""
 
 Rows = Mapping[Cell, Observation]
 Choices = Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]]
@@ -48,15 +49,15 @@ class Racer(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelRace:
-    """Plans the race. Every method is a pure function of the rows, so that an interrupted run is planned again alike.
+    """Plans the race. Every method is a pure function of the rows, so that an interrupted run is planned the same again.
 
     Args:
-        template: Bound.
-        catalog: Models and list prices; None: unknown.
+        template: A bound template.
+        catalog: Models and list prices; None if unknown.
         order: The requests, in the order in which they are asked.
         choices: The models of each invocation.
-        limits: Those of the profile.
-        requests: How many requests the models that are left have answered after each round, increasing.
+        limits: The profile's limits.
+        requests: How many requests the remaining models have answered after each round, increasing.
     """
 
     template: Template
@@ -67,9 +68,9 @@ class ModelRace:
     requests: Sequence[int] = REQUESTS
 
     def racers(self) -> list[Racer]:
-        """Return the current setup and every single model, by list price after the former.
+        """Return the current setup, then every single model by list price.
 
-        Where a stage does not allow a model it runs what runs today, or the cheapest model that it allows.
+        A stage that does not allow a model runs its current model, or the cheapest one that it allows.
         """
         template, today = self.template, self.template.today
         names = sorted((name for name in template.models if name != SKIP), key=lambda name: listed_usd(self.catalog, name))
@@ -94,8 +95,7 @@ class ModelRace:
     def paths(self, round_: int, observations: Sequence[Observation]) -> list[RequestPath]:
         """Return the paths of a race round; empty once it is over.
 
-        The earlier rounds are gone through once more, each with the rows that there were: whatever was bought after the race
-        changes nothing about it.
+        Plans the earlier rounds again, each with the rows of that time, so that rows bought after the race do not change it.
 
         Args:
             round_: The number of the round, from 0.
@@ -112,14 +112,14 @@ class ModelRace:
         return self._next(round_, known)
 
     def asking(self, round_: int, request_id: str, run: Run) -> str:
-        """Return a path of a round in a few words: the model, and which of how many requests."""
+        """Describe a path of a round briefly: the model, and which of how many requests."""
         name = next((racer.name for racer in self.racers() if racer.run == run), "")
         asked = self.requests[min(round_, len(self.requests)) - 1] if round_ else PILOT
         return f"{name} {self.order.index(request_id) + 1} of {min(asked, len(self.order))}"
 
     def table(self, observations: Sequence[Observation]) -> SingleModels:
-        """Return the single models by all rows."""
-        # Sums in one order, whatever the order in which the rows were written.
+        """Return the results of the single models in all rows."""
+        # Sums in one fixed order, whatever the order in which the rows were written.
         rows = sorted(observations, key=lambda row: (row.request_id, row.prefix))
         prices = Prices.of(self.template, self.catalog, rows)
         models = self._models(rows_by_cell(rows), prices, self.order)
@@ -128,7 +128,7 @@ class ModelRace:
         return SingleModels(models=told, spent_usd=sum(row.served_usd for row in rows))
 
     def _next(self, round_: int, known: Rows) -> list[RequestPath]:
-        """The runs of a round that the dollars of the race allow, request by request, the cheap models first."""
+        """Return the runs of a round that the race's dollars allow, request by request, the cheap models first."""
         if round_ > len(self.requests):
             return []
         rows = list(known.values())
@@ -136,9 +136,9 @@ class ModelRace:
         models = self._models(known, prices, self.order[: self.requests[-1]])
         if len(models) < 2 or (round_ and is_apart(models)):
             return []
-        left_in = sorted(without_losers(models), key=lambda one: not one.is_current)  # what runs today, then the cheap ones
+        left_in = sorted(without_losers(models), key=lambda one: not one.is_current)  # the current setup, then the cheap ones
         racing = [one.run for one in left_in]
-        if round_ == 0:  # alone: its rows say on what scale the list prices are
+        if round_ == 0:  # alone: its rows show the scale of the list prices
             racing = racing[:1]
         left = self._usd(prices, rows) - prices.spent(rows, self.catalog)
         kept = self._kept_for_today(known, prices)
@@ -148,7 +148,7 @@ class ModelRace:
                 paid, is_whole = run_of(known, self.template, request, run)
                 usd = 0.0 if is_whole else prices.of_run(run, len(paid))
                 is_today = run is racing[0] and left_in[0].is_current
-                # The first runs of all are bought in any case: without them no price is known.
+                # The first runs of all models are always bought: without them no price is known.
                 if is_whole or (usd > left - (0.0 if is_today else kept) and round_):
                     continue
                 left -= usd
@@ -157,7 +157,7 @@ class ModelRace:
         return found
 
     def _usd(self, prices: Prices, rows: Sequence[Observation]) -> float:
-        """The dollars of the race."""
+        """Return the dollars of the race."""
         usd = SHARE * self.limits.usd(prices, prices.everything(self.choices, len(self.order)), rows)
         if self.template.today is None or self.limits.coverage is None:
             return usd
@@ -166,7 +166,7 @@ class ModelRace:
         return max(usd, min(least, SHARE * without.usd(prices, prices.everything(self.choices, len(self.order)), rows)))
 
     def _kept_for_today(self, known: Rows, prices: Prices) -> float:
-        """Dollars reserved for the current setup if a coverage ends the profile, so that it is compared before."""
+        """Return the dollars reserved for the current setup if a coverage ends the profile, so that it is compared before."""
         if self.template.today is None or self.limits.coverage is None or self.limits.budget_usd is not None:
             return 0.0
         run = whole_path(self.template, self.template.today)
@@ -177,7 +177,7 @@ class ModelRace:
         return prices.of_run(whole_path(self.template, self.template.today or {}))
 
     def _models(self, rows: Rows, prices: Prices, requests: Sequence[str]) -> list[SingleModel]:
-        """Each racer's results on these requests, cheapest first."""
+        """Return each racer's results on these requests, cheapest first."""
         found = []
         for racer in self.racers():
             runs = [run_of(rows, self.template, request, racer.run) for request in requests]

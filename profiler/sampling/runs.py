@@ -17,7 +17,7 @@ Run = tuple[Choice, ...]
 
 
 def distinct(paths: Iterable[Run]) -> tuple[Run, ...]:
-    """Return each path once, in order: a path with a model for each stage has no hash."""
+    """Return each path once, in order; paths with a model for each stage cannot be hashed."""
     found: list[Run] = []
     for path in paths:
         if path not in found:
@@ -34,9 +34,10 @@ def as_run(reached: FloatArray, trie: Trie, template: Template) -> Run:
     """Return the models of a whole run along a plan: the most frequent model at each stage of each invocation.
 
     Args:
-        reached: P(a request of the plan runs the invocation of each node), shape (n + 1,). Beyond its end the path ends, too.
-        trie: The plan's.
-        template: Bound. Stages that the plan does not come to run what runs today; where that is not known a run ends there.
+        reached: P(a request of the plan runs the invocation of each node), shape (n + 1,). The path ends where it ends.
+        trie: The plan's trie.
+        template: A bound template. Stages that the plan does not reach run their current model; if that is unknown, a run ends
+            there.
     """
     path: list[Choice] = []
     for stages, nodes in zip(template.flow.stages_at, trie.levels[1:], strict=True):

@@ -1,4 +1,4 @@
-"""Samplers: which requests to run along which paths. Pure functions of their settings, seed and paid observations."""
+"""Samplers decide which requests to run along which paths. They are pure functions of their settings, seed and paid rows."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from vinelm.template import Template
 class CascadeSampler:
     """A random request and a random model at each depth (VineLM paper §4.2 and appendix A).
 
-    Requests and paths are drawn uniformly with replacement, in one endless round. Where several stages may come, one draw
-    decides the model of each of them, so that it is uniform whichever comes.
+    Requests and paths are drawn uniformly with replacement, in one endless round. If several stages may come next, one draw
+    decides the model of each, so that it is uniform whichever comes.
     """
 
     def __init__(self, template: Template, request_ids: Sequence[str], seed: int) -> None:
@@ -54,14 +54,14 @@ class ExhaustiveSampler:
                 yield RequestPath(request_id, path)
 
     def _united(self, models: Models | Mapping[str, Models]) -> Models:
-        """Every model allowed by some stage there; a path ends if the next stage does not allow its model."""
+        """Return every model allowed by some stage there; a path ends if the next stage does not allow its model."""
         if isinstance(models, tuple):
             return models
         return tuple(name for name in self.template.models if any(name in allowed for allowed in models.values()))
 
 
 def _drawn(models: Models | Mapping[str, Models], share: float) -> Choice:
-    """The model at this share of the list, of each stage's list if they differ."""
+    """Return the model at this share of the list, of each stage's list if they differ."""
     if isinstance(models, tuple):
         return models[int(share * len(models))]
     return {stage: allowed[int(share * len(allowed))] for stage, allowed in models.items()}
@@ -91,12 +91,12 @@ def make_sampler(
         template: The template.
         request_ids: The requests to sample from.
         seed: Seed of the random choices.
-        catalog: List prices for ``"deciding"`` and ``"priced"``; None: the first rounds ask all models alike.
-        limits: Where the whole profile stops, by which ``"deciding"`` takes its shares of dollars.
-        continued_share: Share of the priced paths of these two, in [0, 1), that go on below a passed check.
+        catalog: List prices for ``"deciding"`` and ``"priced"``; None: the first rounds ask all models equally often.
+        limits: Where the whole profile stops, from which ``"deciding"`` computes its shares of dollars.
+        continued_share: Share of these two samplers' priced paths, in [0, 1), that continue after a passed check.
         candidates: The plans whose whole runs ``"deciding"`` buys.
-        kinds: The kind of each request, each of which these two ask about; None: kinds are not told apart.
-        few_rounds: A round takes hours: ``"deciding"`` takes fewer and larger ones.
+        kinds: The kind of each request, so that these two samplers cover each kind; None: kinds are not distinguished.
+        few_rounds: A round takes hours, so ``"deciding"`` plans fewer and larger ones.
 
     Raises:
         ConfigError: no sampler has that name, or ``continued_share`` is out of its range.

@@ -1,4 +1,4 @@
-"""The table of single models: each one's accuracy and cost on every call, by a profile's rows."""
+"""The table of single models: the accuracy and cost of using each one for every call, by a profile's rows."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from vinelm.profiler.sampling.mixtures import chances_to_be_strongest
 from vinelm.profiler.sampling.runs import Run
 
 LEVEL = 0.9
-"""Of the intervals."""
+"""The level of the intervals."""
 LEAST_REQUESTS = 10
-"""With fewer requests a model is not taken for as good as another one."""
+"""A model with fewer requests is not considered as good as another one."""
 LEAST_NAMED = 4
-"""With fewer requests a model is not named the strongest."""
+"""A model with fewer requests is not named the strongest."""
 NEAR = 0.03
-"""A model is good if it is by no more than this below the strongest one, a fraction."""
+"""A model is good if it is at most this far below the strongest one; a fraction."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,14 +23,14 @@ class SingleModel:
     """The rows' figures for one model on every call.
 
     Attributes:
-        name: The model's; where several run today, the models of its stages, with `` > `` between them.
+        name: The model's name; if several run today, the models of the stages, joined by `` > ``.
         run: The models of a whole run.
-        is_current: It is what runs today.
+        is_current: Whether it is the current setup.
         requests: How many requests have its whole run.
-        right: How many of them it is right in; of scores their sum.
+        right: How many of them it answered right; for scores, their sum.
         low, high: 90 % interval of its accuracy (Beta, Jeffreys' prior), fractions.
-        usd_per_1000: Dollars of 1,000 requests: by its runs, or expected by list prices on the scale of the others' rows.
-        is_out: A cheaper model is surely better: its lower end is above this one's upper end.
+        usd_per_1000: The dollars of 1,000 requests, by its runs, or else by list prices on the scale of the others' rows.
+        is_out: Whether a cheaper model is surely better: its interval's lower end is above this one's upper end.
     """
 
     name: str
@@ -45,7 +45,7 @@ class SingleModel:
 
     @property
     def accuracy(self) -> float | None:
-        """Share of its requests that the model answers right; None without any."""
+        """The share of its requests that the model answers right; None without any."""
         return self.right / self.requests if self.requests else None
 
 
@@ -54,9 +54,9 @@ class SingleModels:
     """The single models of a profile, and the current setup, cheapest first.
 
     Attributes:
-        models: Each of them.
-        spent_usd: Dollars of the rows so far.
-        counted: What counts of an answer, in a word or two.
+        models: The models.
+        spent_usd: The dollars of the rows so far.
+        counted: What counts as a good answer, in a word or two.
     """
 
     models: tuple[SingleModel, ...]
@@ -67,9 +67,9 @@ class SingleModels:
     def strongest(self) -> SingleModel | None:
         """The model that is most probably the most accurate, by the posteriors used for buying; None without rows.
 
-        Expensive models, often the strongest, have few rows in a small profile: their mean, pulled towards that of all models,
-        names them too rarely. Never a model with fewer than four requests if another has more: three right answers of three say
-        little.
+        Expensive models, often the strongest, have few rows in a small profile, so their mean, shrunk towards that of all
+        models, would name them too rarely. A model with fewer than four requests is never named if another has more: three
+        right answers out of three prove little.
         """
         least = min(LEAST_NAMED, max((one.requests for one in self.models), default=0))
         known = [one for one in self.models if one.requests and one.requests >= least]
@@ -89,7 +89,7 @@ class SingleModels:
 
     @property
     def without_rows(self) -> tuple[SingleModel, ...]:
-        """The models that were not asked, because one run of them costs more than was left for the comparison."""
+        """The models without runs, because one run of them costs more than was left for the comparison."""
         return tuple(one for one in self.models if not one.requests)
 
     def lines(self) -> Iterator[str]:

@@ -18,17 +18,17 @@ MARGIN = 8.0
 
 
 class Admission:
-    """Reserves money for units to start, and answers units in flight that ask for a higher reservation.
+    """Reserves money for units to start, and answers requests by units in flight for a higher reservation.
 
     There are never more units in flight than the run has workers. A unit that waits for an answer keeps its worker: the first
-    unit in order is always in flight and always gets an answer, so that no unit waits for ever.
+    unit in order is always in flight and always gets an answer, so no unit waits for ever.
 
     Args:
         workers: the largest number of units in flight.
 
     Attributes:
-        waiting: the top-up requests that have no answer yet.
-        decided: those that have one, which :meth:`answer` gives them.
+        waiting: the top-up requests without an answer.
+        decided: those with an answer, which :meth:`answer` sends.
     """
 
     def __init__(self, state: RunState, paths: ActivePaths, workers: int) -> None:
@@ -41,19 +41,19 @@ class Admission:
         if self._state.stopped_by is None:
             free = self._workers - len(self._state.running)
             return _Scan(self._state, self._paths, self, free).jobs()
-        # The units in flight wait for these answers, and nothing is started any more that could need the money first.
+        # The units in flight wait for these answers, and no further unit starts that could need the money first.
         self.decided += [(one, self._state.top_up(one.cell, one.upper_usd)) for one in self.waiting]
         self.waiting.clear()
         return []
 
     def answer(self) -> None:
-        """Send the answers once their grants are durable, since calls follow at once."""
+        """Send the answers once their grants are durable, since the calls follow at once."""
         for request, is_granted in self.decided:
             request.answer(is_granted)
         self.decided.clear()
 
     def refuse_all(self) -> None:
-        """Refuse every top-up request without an answer: the run is abandoned."""
+        """Refuse every top-up request without an answer, because the run is abandoned."""
         for request in (*self.waiting, *(one for one, _ in self.decided)):
             request.answer(False)
         self.waiting.clear()
@@ -71,22 +71,22 @@ class _Scan:
         self._waiting = {request.cell: request for request in requests.waiting}
         self._free = free
         self._earlier: set[Cell] = set()  # uncommitted cells that may come before the one considered
-        self._earlier_usd = 0.0  # what they may cost beyond what is reserved
+        self._earlier_usd = 0.0  # what they may cost beyond their reservations
         self._earlier_calls = 0
         self._coverage_bound = CoverageUpperBound(self._cells.coverage) if self._target is not None else None
-        self._may_reach_target = False  # the earlier cells may reach the coverage: no later cell is certain
+        self._may_reach_target = False  # whether the earlier cells may reach the coverage: then no later cell is certain
         self._possibly_broken = PossiblyBroken(state.cells.first_rows, state.cells.first_answers)
 
     def jobs(self) -> list[Job]:
         """Reserve and return the units to start. Decides top-up requests whose answer is certain."""
         jobs: list[Job] = []
         index = 0
-        # Requests for more are looked at even where no worker is free: the units that wait for an answer hold them.
+        # Top-up requests are considered even if no worker is free: the units that wait for an answer hold the workers.
         while (self._free > 0 or self._waiting) and (index < len(self._paths.active) or self._paths.take()):
             path = self._paths.active[index]
             index += 1
-            # Paths are walked in canonical order. Everything before the path at hand is either known, in flight, or counted
-            # at its most below; so a unit that starts here would also start in a run of one worker.
+            # Paths are walked in canonical order. Everything before the current path is either known, in flight, or counted at
+            # its maximum below, so a unit that starts here would also start in a run of one worker.
             length = path.next_length(self._cells.rows, self._rule)
             self._pass_executed(path)
             if length is None:
@@ -96,7 +96,7 @@ class _Scan:
                 self._answer(cell)
             elif self._is_free(cell) and self._free > 0:
                 job = self._start(path, length)
-                # No later unit goes before this one: the cells would no longer be those that a run with one worker executes.
+                # No later unit may go before this one: the executed cells would differ from those of a run with one worker.
                 if job is None:
                     self._free = 0
                     if not self._waiting:
@@ -116,24 +116,24 @@ class _Scan:
         cell, is_timed = path.cell(length), path.is_timed
         replaced_usd = ledger.replaceable.get(cell, 0.0) if self._state.is_batched(cell, is_timed=is_timed) else 0.0
         extra_usd = upper_usd - replaced_usd
-        if replaced_usd and extra_usd <= 0:  # it is reserved or paid since an earlier run
+        if replaced_usd and extra_usd <= 0:  # an earlier run has reserved or paid for it
             extra_usd = -math.inf
-        # The ledger counts what is reserved. On top come the earlier cells that have not started, at their bounds: they are
-        # first in order, and this unit must not take their money.
+        # The ledger counts what is reserved. Earlier cells that have not started are added at their bounds: they are first in
+        # order, and this unit must not take their money.
         refusal = ledger.refusal(self._earlier_usd + extra_usd, self._earlier_calls + upper_calls)
         if refusal is not None:
-            # Final only where no earlier cell is open: a unit before this one may settle below its bound and leave enough.
+            # Final only if no earlier cell is open: an earlier unit may settle below its bound and leave enough.
             if not self._earlier:
                 self._state.stop("budget", ledger.refusal(extra_usd, upper_calls) or refusal)
             return None
         # Money is not the only thing that may end the run before this unit: an earlier cell may reach the coverage, or show
-        # that a stage is broken. Then it waits until these cells are known.
+        # that a stage is broken. The unit then waits until these cells are known.
         if self._earlier and self._may_stop_before():
             return None
         return self._state.start(cell, upper_usd, upper_calls, Purchase(path.round, path.probability, is_timed))
 
     def _may_stop_before(self) -> bool:
-        """True if the earlier cells may reach the coverage at which the run stops, or show that a stage is broken."""
+        """Return whether the earlier cells may reach the coverage at which the run stops, or show that a stage is broken."""
         if self._possibly_broken.may_stop:
             return True
         if self._coverage_bound is not None and self._target is not None and not self._may_reach_target:
@@ -141,21 +141,21 @@ class _Scan:
         return self._may_reach_target
 
     def _answer(self, cell: Cell) -> None:
-        """Decide on a top-up request if the answer is certain; otherwise the units before it must be settled first."""
+        """Decide a top-up request if the answer is certain; otherwise the units before it must be settled first."""
         request = self._waiting.pop(cell)
         extra_usd = max(request.upper_usd - self._state.running[cell].upper_usd, 0.0)
-        # No answer yet, and no refusal either: once earlier units settle below their bounds there may be room.
+        # Neither granted nor refused yet: once earlier units settle below their bounds there may be room.
         if self._earlier and self._state.ledger.refusal(self._earlier_usd + extra_usd) is not None:
             return
         self._requests.waiting.remove(request)
         self._requests.decided.append((request, self._state.top_up(cell, request.upper_usd)))
 
     def _upper(self, path: ActivePath, length: int) -> tuple[float, int]:
-        """The most that the unit may cost, whatever its stage turns out to be."""
+        """Return the most that the unit may cost, whatever its stage turns out to be."""
         bound, usd, calls = self._cells.price_bounds.of(path.number), 0.0, 0
         for k in range(length, 0, -1):
             if k < length and (k > len(path.models) or path.cell(k) not in self._cells.without_state):
-                break  # the unit resumes here; what comes before is not executed again
+                break  # the unit resumes here; earlier invocations are not executed again
             possible = path.possible(k)
             usd += max(bound.usd(stage, model) for stage, model in possible)
             calls += max(bound.calls(stage) for stage, _ in possible)
@@ -185,13 +185,13 @@ class _Scan:
                 return
 
     def _pass_remaining(self, path: ActivePath, first: int) -> None:
-        """Add the rest of the path, from its first cell without a row; the cells that are not known yet at their most."""
+        """Add the rest of the path from its first cell without a row, counting unknown cells at their maximum."""
         is_continued = path.goes_on and self._cells.is_continued(path.cell(first))
         if self._coverage_bound is not None:
             self._coverage_bound.may_go_on |= path.goes_on
         for length in range(first, path.longest + 1):
             cell = path.cell(length) if length <= len(path.models) else None
-            # Paths share prefixes: a cell that an earlier path has counts once.
+            # Paths share prefixes: a cell that an earlier path has is counted once.
             if cell in self._earlier:
                 continue
             if cell is not None:
@@ -204,10 +204,10 @@ class _Scan:
             if reservation is None:
                 self._earlier_usd += upper_usd
                 self._earlier_calls += upper_calls
-            # The ledger has the reservation of a unit in flight; what may come on top is its margin, less the raises
-            # that it has had.
+            # The ledger has the reservation of a unit in flight; the rest of its margin, less the raises so far, may come on
+            # top.
             raised_usd = 0.0 if reservation is None else reservation.upper_usd - upper_usd
-            # In batches the margin is left out: with it, few units would be certain near a budget, and each wave takes hours.
+            # The margin is left out for batches: with it, few units would be certain near a budget, and each wave takes hours.
             margin = MARGIN if path.is_timed or not self._state.batched else 1.0
             self._earlier_usd += max((margin - 1) * upper_usd - raised_usd, 0.0)
             if self._coverage_bound is not None:
@@ -230,7 +230,7 @@ class PossiblyBroken:
         self.may_stop = False
 
     def pass_cell(self, stage: str, row: Observation | None, request_id: str) -> None:
-        """Add the next cell in order; with its ``row`` if it is executed."""
+        """Add the next cell in order, with its ``row`` if it is executed."""
         self._is_read = self._is_read or (row is not None and bool(row.success))
         if not self._is_read and request_id not in self._answers.wrong:
             self._asked.add(request_id)
@@ -240,8 +240,7 @@ class PossiblyBroken:
         if row is not None and row.failure is None:
             del self._failed[stage]
             return
-        # A cell without a row, and a failure of whatever kind, counts as one that is alike: at worst a unit starts
-        # later than it could.
+        # A cell without a row, and any failure, counts as failing alike: at worst a unit starts later than it could.
         self._failed[stage] += 1
         self.may_stop = self.may_stop or self._failed[stage] >= self._after
 
@@ -249,16 +248,16 @@ class PossiblyBroken:
 class CoverageUpperBound:
     """Upper bound on the coverage, over all outcomes of cells that are in flight or may be executed earlier.
 
-    Never too low, whichever of these cells are executed: the dollars paid take their upper bound, and the dollars remaining
-    their lower bound, with every such cell free and its request ended there, so that means, rates and open cells only decrease.
-    A cell whose stage is not known counts for every stage that it may be of.
+    The bound is never too low, whichever of these cells are executed: the dollars paid take their upper bound, and the dollars
+    remaining their lower bound, with every such cell free and its request ended there, so that means, rates and open cells only
+    decrease. A cell whose stage is unknown counts for every stage that it may have.
 
     Args:
-        coverage: of the executed cells.
+        coverage: the coverage of the executed cells.
 
     Attributes:
-        may_go_on: whether some of the cells may lie below an answer that the workflow's own check passes. Then none of them
-            counts in the denominator, where it may turn out not to belong.
+        may_go_on: whether some of the cells may lie after an answer that the workflow's own check passes. Then none of them
+            counts in the denominator, since it may turn out not to belong there.
     """
 
     def __init__(self, coverage: Coverage) -> None:
@@ -283,9 +282,9 @@ class CoverageUpperBound:
         """Add a cell that may be executed, at a cost of at most ``upper_usd``.
 
         Args:
-            request_id: of the cell.
+            request_id: the cell's request.
             length: the number of its invocations.
-            visits: the stages and models of which the last of them may be.
+            visits: the stages and models that its last invocation may have.
             upper_usd: upper bound on its dollars.
             is_open: whether the executed cells show that its request reaches it.
             is_continued: whether they show that its request does not reach it.
@@ -298,17 +297,18 @@ class CoverageUpperBound:
         for slot in slots:
             self._totals.add(length - 1, slot, 0, 0.0)
         if is_open and length == 1 and not self._coverage.is_known(request_id):
-            self._begun.add(request_id)  # what else is open of the request has a price of at least nothing
+            self._begun.add(request_id)  # the request's other open cells have a price of at least zero
         elif is_open:
             self._unopened[length - 1, slots[0]] -= 1
         self._upper_usd += upper_usd
 
     @property
     def most(self) -> float:
-        """The bound; 1.0 if unknown."""
+        """The upper bound; 1.0 if unknown."""
         extra, continued, certain = self._upper_usd, self._continued_usd, float(self._totals.paid.sum())
         is_free = self._coverage.is_free
-        # An upper bound of a fraction: the numerator takes all that may be paid, the denominator the least that may remain.
+        # An upper bound of a fraction: the numerator takes the most that may be paid, the denominator the least that may
+        # remain.
         if is_free and (extra > 0 or continued > 0):
             return 1.0  # the first dollar decides whether coverage is measured in dollars or cells
         if is_free:

@@ -1,12 +1,12 @@
-"""Coverage: the share of an exhaustive profile's dollars that has been spent, while its total is still an estimate.
+"""Coverage: the share of an exhaustive profile's dollars that has been spent, while the total is still an estimate.
 
 ``coverage`` is the dollars of executed (request, node) cells over the dollars of running every request on every *reached* node
 once, with stops respected and prefixes checkpointed. The denominator is estimated: the dollars spent, plus for each open cell
 (reached, not executed) the expected price of its subtree from mean costs and continuation rates. It is exact once everything is
-executed. Where every cell was free so far, cells are counted instead of dollars.
+executed. If every cell was free so far, cells are counted instead of dollars.
 
-Cells below an answer that the workflow's own check passed are not reached: they are no part of the denominator. What they cost
-is spent all the same and counts in the numerator, so that a run which stops at a coverage has spent no more than that fraction.
+Cells after an answer that the workflow's own check passed are not reached and are not part of the denominator. Their cost still
+counts in the numerator, so that a run that stops at a coverage has spent no more than that fraction.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vinelm.template import Template
 from vinelm.trie.arrays import FloatArray
 
 N_DRAWS = 200
-"""Resamples of the requests behind :meth:`Coverage.interval`."""
+"""The number of resamples of the requests for :meth:`Coverage.interval`."""
 _COST_PRIOR = 4.0  # weight, in observations, of the mean over all depths
 _RATE_PRIOR = 4.0  # weight, in observations, of the stage's rates over all models, and of the overall rate
 _ENDED, _UNKNOWN, _WENT_ON = 0, 1, 2
@@ -35,12 +35,11 @@ class CellKinds:
     """The kinds of cells of a template: a *slot* is a stage with one of its models, a *kind* is a slot at a depth.
 
     Attributes:
-        slots: number of each (stage, model).
-        stage, model: of each slot, as numbers.
-        stages: number of each stage.
+        slots: the number of each (stage, model). stage, model: the stage and model of each slot, as numbers.
+        stages: the number of each stage.
         allowed: whether the stage of the last axis may follow the stage at that depth; (depth, stages, stages).
-        first: numbers of the stages that may come first.
-        template: whose cells they are.
+        first: the numbers of the stages that may come first.
+        template: the template whose cells they are.
     """
 
     slots: dict[tuple[str, str], int]
@@ -84,12 +83,12 @@ class CellKinds:
 
     @cached_property
     def of_stage(self) -> FloatArray:
-        """1 where a slot is of a stage; (slots, stages)."""
+        """A matrix with 1 if a slot is of a stage; (slots, stages)."""
         return np.asarray(np.eye(len(self.stages))[self.stage])
 
     @cached_property
     def of_model(self) -> FloatArray:
-        """1 where a slot is of a model; (slots, models)."""
+        """A matrix with 1 if a slot is of a model; (slots, models)."""
         return np.asarray(np.eye(int(self.model.max()) + 1)[self.model])
 
     @cached_property
@@ -119,8 +118,8 @@ class CellCounts:
     """Executed cells by kind. Arrays may have further axes in front.
 
     Attributes:
-        outcomes: how many ended by the stop rule, how many did not and have no known stage after them, and how many went on to
-            each stage; (depth, slots, 2 + stages).
+        outcomes: how many ended by the stop rule, how many continued to an unknown stage, and how many continued to each stage;
+            (depth, slots, 2 + stages).
         paid: their total dollars; (depth, slots).
     """
 
@@ -148,7 +147,7 @@ class CellCounts:
         return CellCounts(self.kinds, self.outcomes.copy(), self.paid.copy())
 
     def priced(self, *, is_free: bool) -> CellCounts:
-        """Return these counts, or if every cell was free the same cells at a price of one each."""
+        """Return these counts; if every cell was free, the same cells at a price of one each."""
         return replace(self, paid=self.counts) if is_free else self
 
     def means(self) -> FloatArray:
@@ -185,9 +184,9 @@ class CellCounts:
 
         Args:
             unopened: the number of open cells of each kind.
-            unknown: how many requests have not begun.
-            weight: how often a cell of each kind counts; None: once.
-            is_least: those requests begin with the cheapest stage, instead of as others did.
+            unknown: how many requests have not started.
+            weight: how many times a cell of each kind counts; None: once.
+            is_least: assume that the requests not started begin with the cheapest stage, instead of as others did.
         """
         kinds, rates = self.kinds, self.rates()
         cost = self.means() if weight is None else self.means() * weight
@@ -209,8 +208,8 @@ class CellCounts:
     def leaves(self) -> FloatArray:
         """Return the expected number of paths of the template below a cell of each kind; (depth, slots).
 
-        A request that ends early ends on each of the paths below. Where stages share a depth nobody knows which of them it
-        would have taken: there it counts once.
+        A request that ends early ends on each of the paths below. If stages share a depth, it is unknown which path it would
+        have taken, so it counts once.
         """
         kinds, rates = self.kinds, self.rates()
         found, below = np.zeros(kinds.shape), np.zeros(len(kinds.stages))
@@ -231,7 +230,7 @@ class Coverage:
 
     Attributes:
         totals: the executed cells that are reached.
-        unopened: the number of open cells of each kind: reached, not executed. Without those of :attr:`unknown`.
+        unopened: the number of open cells of each kind (reached, not executed), without those of :attr:`unknown`.
         unknown: how many requests have no row yet, so that it is not known which of several stages comes first.
         continued_usd: the dollars of executed cells that their requests do not reach by the stop rule.
         n_continued: the number of these cells.
@@ -249,7 +248,7 @@ class Coverage:
         self.n_continued = 0
         self._requests: dict[str, int] = {}
         self._events: list[tuple[int, int, int, int, float]] = []
-        self._fraction: float | None = None  # since the last cell
+        self._fraction: float | None = None  # None since the last cell was added
 
     def add(self, observation: Observation) -> None:
         """Add one executed cell."""
@@ -274,7 +273,7 @@ class Coverage:
             self.unopened[depth + 1, kinds.stage == arm] += 1
 
     def is_known(self, request_id: str) -> bool:
-        """True if the template, or a row, tells which stage comes first in the request."""
+        """Return whether the template or a row determines which stage comes first in the request."""
         return self._is_first_known or request_id in self._requests
 
     @property
@@ -294,7 +293,7 @@ class Coverage:
 
     @property
     def spent_usd(self) -> float:
-        """The dollars of the executed cells, tools included, without calls answered by equal ones."""
+        """The dollars of the executed cells, including tools, without calls answered by equal ones."""
         return float(self.totals.paid.sum()) + self.continued_usd - self.equal_usd
 
     @property
@@ -325,7 +324,8 @@ class Coverage:
     def interval(self, level: float = 0.9) -> tuple[float, float]:
         """Return bounds that contain :attr:`fraction` with probability ``level``, by a bootstrap over requests (fixed seed).
 
-        Requests are resampled whole, because the cells of one request are correlated. (0, 1) with fewer than two requests.
+        Requests are resampled whole, because the cells of one request are correlated. Returns (0, 1) for fewer than two
+        requests.
         """
         if self.is_complete:
             return 1.0, 1.0
@@ -339,8 +339,8 @@ class Coverage:
         return min(float(low), self.fraction), max(float(high), self.fraction)
 
     def _drawn(self) -> CellCounts:
-        """The totals of resampled requests, with the draws as the first axis."""
-        order = np.argsort([number for _, number in sorted(self._requests.items())])  # whatever the order of the rows
+        """Return the totals of resampled requests, with the draws as the first axis."""
+        order = np.argsort([number for _, number in sorted(self._requests.items())])  # independent of the order of the rows
         n, cells, shape = len(order), self.unopened.size, self.totals.outcomes.shape
         weights = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=N_DRAWS).astype(float)[:, order]
         of_request, *places = np.array([event[:4] for event in self._events]).T
@@ -363,7 +363,7 @@ class Coverage:
     def naive_usd(self) -> float:
         """Return the estimated dollars of every request on every path, each from its start: nothing shared, stops respected.
 
-        Where stages share a depth, on every history that it reaches. 0.0 before the first cell.
+        If stages share a depth, every request runs on every history that it reaches. Returns 0.0 before the first cell.
         """
         if not self.counts.any():
             return 0.0

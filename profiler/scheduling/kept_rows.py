@@ -1,4 +1,4 @@
-"""Decisions about the rows of a store before a run: from the states after them, without running a stage again."""
+"""Evaluates a store's rows before a run, from the states after them, without running a stage again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class KeptRows:
     """The rows of a store at a run's start, and the evaluation of the states after them.
 
     Attributes:
-        store: held by the caller.
+        store: the store, held by the caller.
         worker: evaluates states, as many at a time as the settings say.
     """
 
@@ -50,9 +50,9 @@ class KeptRows:
         """Return the unit that evaluates a state.
 
         Args:
-            cell: whose state it is.
+            cell: the cell whose state it is.
             state: the state after it.
-            stopped: whether the workflow's own check passed an answer, by cell, where the row lies below one; else None.
+            stopped: whether the workflow's own check passed an answer, by cell, if the row lies after one; otherwise None.
             judged: see :class:`~vinelm.profiler.execution.job.Job`.
         """
         request_id, prefix = cell
@@ -69,7 +69,7 @@ class KeptRows:
         return finished.outcome
 
     def stopped(self) -> dict[Cell, bool]:
-        """Whether the workflow's own check passed the answer, by cell."""
+        """Return whether the workflow's own check passed the answer, by cell."""
         return {(row.request_id, row.prefix): row.stopped is True for row in self.store.observations()}
 
     def pool(self) -> ThreadPoolExecutor:
@@ -87,7 +87,7 @@ def verdicts_of(found: Mapping[Cell, Judgement]) -> dict[str, dict[str, bool]]:
 
 
 class PendingRows:
-    """Judges the store's rows that the judge, as declared now, has not judged.
+    """Judges the store's rows that the currently declared judge has not judged.
 
     Args:
         ledger: reserves and settles what the judge costs.
@@ -100,20 +100,20 @@ class PendingRows:
         self._known = verdicts_of(self._found)
 
     def judge(self) -> str | None:
-        """Judge them, some at a time, until all are or the budget is reached. Spends money, and writes to the store.
+        """Judge the rows, several at a time, until all are judged or the budget is reached, which spends money.
 
         Returns:
-            One line if there were any.
+            One line if there were any rows to judge.
         """
         waiting, is_over, workers = list(self._waiting()), False, self._rows.settings.execution.workers
         n_asked = n_judged = 0
         with self._rows.pool() as pool:
             for start in range(0, len(waiting), workers):
-                # No more at a time than there are workers: those that follow then know these verdicts, and equal
-                # answers are not asked twice.
+                # At most as many at a time as there are workers: later rows then know these verdicts, and equal answers are
+                # judged once.
                 jobs = [reserved for job in waiting[start : start + workers] if (reserved := self._reserved(job)) is not None]
                 is_over = len(jobs) < len(waiting[start : start + workers])
-                # In the order of the rows, whichever answer comes first: the store is written in one order.
+                # In the order of the rows, whichever answer comes first, so that the store is written in a fixed order.
                 for done in pool.map(self._run, jobs):
                     judgement = self._settle(*done)
                     n_asked += judgement is not None
@@ -142,14 +142,14 @@ class PendingRows:
                 yield self._rows.job(cell, state, stopped if row.is_continued else None, judged={})
 
     def _holds(self, found: Judgement, row: Observation, request: Request) -> bool:
-        """True if a verdict is the row's, and of the judge as declared now."""
+        """Return whether a verdict is for this row and by the currently declared judge."""
         is_verdict = found.correct is not None and found.correct is row.success and found.judge == self._judging.digest
         return is_verdict and found.label == self._judging.label_digest(request)
 
     def _reserved(self, job: Job) -> tuple[Job, Reservation] | None:
-        """The job with its initial reservation of zero; None if the budget allows none."""
+        """Return the job with its initial reservation of zero; None if the budget allows none."""
         try:
-            # An answer that equals a judged one costs nothing. The judge's first call raises the reservation.
+            # An answer equal to a judged one costs nothing. The judge's first call raises the reservation.
             reservation = self._ledger.reserve(*job.cell, 0.0, 0)
         except BudgetExhausted:
             return None
@@ -160,9 +160,9 @@ class PendingRows:
         return job, reservation, self._rows.evaluated(job, partial(self._ledger.top_up, reservation))
 
     def _settle(self, job: Job, reservation: Reservation, outcome: UnitOutcome) -> Judgement | None:
-        """Settle the cost and write the judgement; None if there is no visible answer yet."""
+        """Settle the cost and write the judgement; return None if there is no visible answer yet."""
         judgement = outcome.judgement
-        # Together: a price without its judgement would be paid for once more by the next run.
+        # Written together: the next run would pay again for a price without its judgement.
         with self._rows.store.database.transaction():
             if judgement is not None:
                 self._records.add(*job.cell, judgement)

@@ -14,21 +14,21 @@ from vinelm.rows.observation import Cell, Observation
 from vinelm.template import Template
 
 BROKEN_AFTER = 8
-"""How many first rows of a stage must fail alike."""
+"""How many first rows of a stage must fail in the same way."""
 CUT_OFF_AFTER = 4
-"""How many requests must go on where the template ends."""
+"""How many requests must continue beyond the template's end."""
 NONE_RIGHT_AFTER = 10
-"""How many requests what runs today must have answered, none of them right."""
-_REFIT = 1.05  # the interval is computed anew each time the committed cells have grown by this factor
+"""How many requests the current setup must have answered, none of them right."""
+_REFIT = 1.05  # the interval is recomputed each time the committed cells have grown by this factor
 
 
 class ObservedCells:
     """Rows by cell. Coverage and price bounds follow only committed ones, so that they do not depend on timing.
 
     Args:
-        rows: the store's, in the order they were written.
-        n_older: how many of them were there when the run began; those are committed at once. The others are the run's own,
-            executed before it was killed: each is committed when the run comes to it again.
+        rows: the store's rows, in the order in which they were written.
+        n_older: how many of them were there when the run began; those are committed at once. The run itself executed the others
+            before it was killed: each is committed when the run comes to it again.
         request_ids: the requests of the run; rows of others are ignored by coverage.
         broken_after: see :class:`FirstRows`.
         stops_cut_off: see :class:`CutOff`.
@@ -36,8 +36,8 @@ class ObservedCells:
         doublings: see :class:`PriceBounds`.
 
     Attributes:
-        without_state: the cells that cannot be extended before they are executed again: an older version did not keep their
-            state, or their row was imported.
+        without_state: the cells that cannot be extended before they are executed again, because an older version did not keep
+            their state, or their row was imported.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ObservedCells:
         self.rows[row.request_id, row.prefix] = row
 
     def commit(self, cell: Cell) -> bool:
-        """Commit the row of a cell; returns False if it is committed already."""
+        """Commit the row of a cell; return False if it is already committed."""
         if cell in self.committed:
             return False
         self.committed.add(cell)
@@ -101,23 +101,23 @@ class ObservedCells:
 
     @property
     def has_gap(self) -> bool:
-        """True if some rows are not committed, because rows before them are missing."""
+        """True if some rows are not committed because rows before them are missing."""
         return any(cell not in self.committed for cell in self.rows if cell[0] in self._request_ids)
 
     def is_reached(self, cell: Cell) -> bool:
-        """True if the committed rows show that the cell's request reaches it by the stop rule."""
+        """Return whether the committed rows show that the cell's request reaches it by the stop rule."""
         request_id, prefix = cell
         parent = (request_id, prefix[:-1])
         return len(prefix) == 1 or (parent in self.committed and not self.is_continued(cell))
 
     def is_continued(self, cell: Cell) -> bool:
-        """True if the rows show that the cell's request has ended before it."""
+        """Return whether the rows show that the cell's request has ended before it."""
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:
-        """Return for each earlier invocation whether the stop rule ended its request; empty if nowhere.
+        """Return for each earlier invocation whether the stop rule ended its request; empty if it never did.
 
-        Without failures, below which there is no cell.
+        Failures are left out, since no cell follows one.
         """
         request_id, prefix = cell
         rows = [self.rows.get((request_id, prefix[:length])) for length in range(1, len(prefix))]
@@ -135,25 +135,25 @@ class ObservedCells:
 class FirstRows:
     """The first rows of each stage in commit order, which show whether it is broken.
 
-    With a stage that works, even one whose invocations fail half of the time and always for one reason, eight such rows in a
-    row come up in 1 of 256 runs. A model that always fails is no reason to stop: that is what a profile finds out.
+    If a stage works, even one whose invocations fail half of the time and always for the same reason, eight such rows in
+    sequence occur in 1 of 256 runs. A model that always fails is no reason to stop: finding that out is what a profile is for.
 
     Args:
-        after: how many rows must fail alike; None to notice nothing.
+        after: how many rows must fail in the same way; None disables the check.
     """
 
     def __init__(self, template: Template, after: int | None = BROKEN_AFTER) -> None:
         self.after = math.inf if after is None else after
         self._models = {stage.name: len(stage.models or ()) for stage in template.stages}
-        self._failed: dict[str, list[Observation] | None] = {}  # None: some row succeeded, or failed in another way
+        self._failed: dict[str, list[Observation] | None] = {}  # None: a row succeeded, or failed in another way
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed row; returns in one line what is broken, once a stage's rows show it."""
+        """Add a committed row; return in one line what is broken, once a stage's rows show it."""
         self._note(row)
         return self._broken(row.stage)
 
     def broken_cells(self) -> list[Cell]:
-        """The rows of stages that are broken."""
+        """Return the rows of stages that are broken."""
         stages = [stage for stage in self._failed if self._broken(stage) is not None]
         return [(row.request_id, row.prefix) for stage in stages for row in self._rows(stage)]
 
@@ -178,7 +178,7 @@ class FirstRows:
         )
 
     def failing(self) -> dict[str, int]:
-        """Number of rows of each stage that may still turn out broken: all of them failed alike so far."""
+        """Return how many rows each stage has that may still turn out broken: all of them failed in the same way so far."""
         may_break = (
             [stage for stage in self._models if self._failed.get(stage, []) is not None] if self.after < math.inf else []
         )
@@ -191,12 +191,12 @@ class FirstRows:
 class AnswersOfToday:
     """The first answers of the current setup, or of any model if it is unknown, which show whether answers are read at all.
 
-    An application that works today is right now and then. One that never is has its answer read in the wrong place, or is
-    scored by another label, and every row that is bought says nothing. One right answer, of whatever model, settles it.
+    An application that works today is right now and then. If it never is, its answer is read from the wrong place or scored
+    against the wrong label, and every row bought is useless. One right answer of any model settles it.
 
     Args:
-        template: bound.
-        after: how many requests must have been answered wrong; None to notice nothing.
+        template: a bound template.
+        after: how many requests must have been answered wrong; None disables the check.
 
     Attributes:
         wrong: the cells of these answers, by request.
@@ -209,7 +209,7 @@ class AnswersOfToday:
         self.is_settled = after is None
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed row; returns one line if no answer is right, once there are enough."""
+        """Add a committed row; return one line if no answer is right, once there are enough."""
         if self.is_settled or row.failure is not None or row.success is None:
             return None
         if row.success:
@@ -220,14 +220,14 @@ class AnswersOfToday:
 
     @property
     def message(self) -> str | None:
-        """One line that no answer is right; None if unknown."""
+        """A line saying that no answer is right; None if unknown."""
         if self.is_settled or self.may_be_all(0):
             return None
         whose = "of what runs today, and none of another model either" if self._today else "of any model"
         return f"none of the first {len(self.wrong)} answers is right {whose}"
 
     def may_be_all(self, more: int) -> bool:
-        """Return whether fewer are known than are needed, also if ``more`` requests turn out to be wrong."""
+        """Return whether enough answers may turn out wrong if ``more`` further requests are answered wrong."""
         return self._after is None or len(self.wrong) + more < self._after
 
     def _is_answer(self, row: Observation) -> bool:
@@ -239,13 +239,13 @@ class AnswersOfToday:
 
 
 class CutOff:
-    """The first requests that go on where the template ends: their answers are unfinished, whoever wrote them.
+    """The first requests that continue beyond the template's end: their answers are unfinished, whichever model wrote them.
 
     Args:
-        after: how many requests must be cut off, and at least a quarter of all that came to an end; None to notice nothing.
+        after: how many requests must be cut off, in addition to a quarter of all that came to an end; None disables the check.
 
     Attributes:
-        cells: the rows after which requests go on.
+        cells: the rows after which requests continue.
     """
 
     def __init__(self, after: int | None = CUT_OFF_AFTER) -> None:
@@ -255,7 +255,7 @@ class CutOff:
         self.message: str | None = None
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed row; returns in one line that requests are cut off once there are enough."""
+        """Add a committed row; return in one line that requests are cut off once there are enough."""
         if row.failure is not None:
             return self.message
         if row.stopped:
@@ -268,7 +268,7 @@ class CutOff:
         return self.message
 
     def outgrown(self, template: Template, rows: Mapping[Cell, Observation]) -> list[Cell]:
-        """Return those of the rows behind which another template goes on."""
+        """Return those of the rows after which another template continues."""
         found = []
         for request_id, prefix in self.cells:
             before = [rows.get((request_id, prefix[:length])) for length in range(1, len(prefix) + 1)]
@@ -279,7 +279,7 @@ class CutOff:
 
 
 def only_failures(rows: Sequence[Observation]) -> str | None:
-    """Return in one line that every row failed, and the most frequent kind; None if some row did not, or there is none."""
+    """Return in one line that every row failed, and the most frequent kind; None if some row did not fail, or there is none."""
     if not rows or any(row.failure is None for row in rows):
         return None
     (kind, _), *others = Counter(map(_kind, rows)).most_common()
@@ -290,8 +290,8 @@ def only_failures(rows: Sequence[Observation]) -> str | None:
 
 
 def _kind(row: Observation) -> str:
-    """The key that equal failures share: of the application's code the exception and its place, of a call its kind."""
+    """Return the key that equal failures share: for the application's code the exception and its place, for a call its kind."""
     if row.failure not in ("tool", "state", "crash", "unexpected_arm"):
-        return str(row.failure)  # the text names the model
-    detail = (row.detail or "").partition(":")[0] if row.failure == "crash" else row.detail or ""  # not what it printed last
+        return str(row.failure)  # the text contains the model's name
+    detail = (row.detail or "").partition(":")[0] if row.failure == "crash" else row.detail or ""  # not its last output
     return f"{row.failure}: {detail}" if detail else row.failure

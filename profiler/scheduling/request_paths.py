@@ -1,7 +1,7 @@
 """The sampler's request paths in canonical order, and the price bounds that apply to each (docs/architecture.md#invariants).
 
 Units run in parallel and finish in any order. The cells that are *admitted* are nevertheless those that a run of one unit at a
-time would admit: cells are committed in the order of the paths, the limits are checked there, and a later cell is started early
+time would admit: cells are committed in the order of the paths, the limits are checked there, and a later cell starts early
 only if it would be admitted whatever the outcome of the cells before it.
 """
 
@@ -19,8 +19,8 @@ LARGEST_BLOCK = 256
 DOUBLINGS = LARGEST_BLOCK.bit_length() - 1
 """How many blocks are smaller than the largest ones."""
 FEW_DOUBLINGS = 5
-"""The same where calls go in batches: a block that waits for another waits for hours. What is learned of bounds at first, the
-first 31 paths tell, most of which are timed."""
+"""The same if calls go in batches, where a block that waits for another waits for hours: the bounds then learn mainly from the
+first 31 paths, most of which are timed."""
 
 
 Visit = tuple[str, str]
@@ -30,22 +30,22 @@ Visit = tuple[str, str]
 class ActivePath:
     """A request path in progress: each cell's row determines the next stage, and with it the model.
 
-    What it resolves to depends on the rows of its own cells alone, whenever they came. Where one stage follows each prefix, all
-    of it is known from the beginning. The stage of the first invocation may not be known before it runs; all stages that may
-    come first have the same model then.
+    What it resolves to depends only on the rows of its own cells, whenever they came. If one stage follows each prefix, all of
+    it is known from the beginning. The stage of the first invocation may be unknown before it runs; all stages that may come
+    first then have the same model.
 
     Args:
         request_path: what the sampler proposed.
         number: the position among all paths of the run.
         round_: the sampler's round that proposed it.
-        may_go_on: whether the workflow can go on below a passed check; otherwise a path that asks for it is an ordinary one. On
-            a template that branches every path is: no edge says which stage comes after the end.
+        may_go_on: whether the workflow can continue after a passed check; otherwise a path that asks for it is treated as an
+            ordinary one. On a branching template every path is: no edge determines the stage after the end.
 
     Attributes:
-        choices: what the sampler proposed, which says the model of each invocation.
-        models: those of its invocations, as far as they are known.
+        choices: what the sampler proposed, which determines the model of each invocation.
+        models: the models of its invocations, as far as they are known.
         probability: see :class:`~vinelm.requests.protocols.RequestPath`.
-        goes_on: whether it is executed to its end although the workflow's own check passes an answer before.
+        goes_on: whether it is executed to its end although the workflow's own check passes an earlier answer.
         committed: how many of its cells are committed.
         is_timed: see :class:`TimedPaths`.
     """
@@ -68,12 +68,12 @@ class ActivePath:
         self._executed = 0
         self._template = template
         self.choices = request_path.path
-        self._stages: list[str] = []  # of the cells that have a row, after which the path goes on
-        self._position = 0  # of the template's flow, after them
-        self._coming: str | None = None  # the stage after them, once it is known
+        self._stages: list[str] = []  # the stages of the cells that have a row, after which the path continues
+        self._position = 0  # the position in the template's flow after them
+        self._coming: str | None = None  # the next stage after them, once it is known
         self._is_over = False
         self._ahead: list[tuple[Visit, ...]] | None = None
-        self._certain = 0  # how many of these can be of one stage only
+        self._certain = 0  # how many of the cells have a certain stage
 
     @property
     def longest(self) -> int:
@@ -92,7 +92,7 @@ class ActivePath:
         return self._foreseen()[length - done - 1]
 
     def resolve(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int:
-        """Return the number of cells that are known once the rows are taken into account."""
+        """Return how many cells are known once the rows are taken into account."""
         while not self._is_over:
             self._extend()
             length = len(self._stages) + 1
@@ -130,7 +130,7 @@ class ActivePath:
             self.models += (visits[0][1],)
 
     def _follow(self, row: Observation) -> bool:
-        """Continue to the stage after the row; False if it is unknown, or the template ends."""
+        """Continue to the stage after the row; return False if it is unknown, or the template ends."""
         positions = self._template.flow.positions
         after = positions[self._position].arms.get(row.stage)
         if after is None:
@@ -143,7 +143,7 @@ class ActivePath:
         return True
 
     def _foreseen(self) -> list[tuple[Visit, ...]]:
-        """The possible models of each invocation from the first without a row."""
+        """Return the possible models of each invocation from the first without a row."""
         if self._ahead is None:
             self._ahead, self._certain = [], 0
             positions, flow = {self._position}, self._template.flow.positions
@@ -161,19 +161,19 @@ class ActivePath:
         return self._ahead
 
     def _model(self, k: int, stage: str) -> str | None:
-        """The path's model for a stage as invocation ``k``, if the stage allows it."""
+        """Return the path's model for a stage as invocation ``k``, if the stage allows it."""
         choice = self.choices[k]
         model = choice if isinstance(choice, str) else choice.get(stage)
         return model if model in (self._template.stage(stage).models or ()) else None
 
 
 class TimedPaths:
-    """Chooses the paths whose calls bypass batches, so that each stage and model has seconds.
+    """Chooses the paths whose calls bypass batches, so that each stage and model has latencies.
 
-    They are the first ones in canonical order, whatever their rows show: a run that is killed and started again has the same.
+    These are the first ones in canonical order, whatever their rows show, so that a killed and restarted run chooses the same.
 
     Args:
-        most: on how many paths each stage and model is timed; 0 for none.
+        most: how many paths each stage and model is timed on; 0 for none.
     """
 
     def __init__(self, most: int) -> None:
@@ -181,7 +181,7 @@ class TimedPaths:
         self._timed: Counter[Visit] = Counter()
 
     def add(self, path: ActivePath) -> None:
-        """Decide on the next path in order."""
+        """Decide whether the next path in order is timed."""
         visits = {visit for length in range(1, path.longest + 1) for visit in path.possible(length)}
         path.is_timed = any(self._timed[visit] < self._most for visit in visits)
         if path.is_timed:
@@ -192,11 +192,11 @@ class ActivePaths:
     """The request paths in progress, in the sampler's order; the first is the oldest that is not fully committed.
 
     Args:
-        may_go_on: whether the workflow can go on below an answer that its own check passed.
-        timed: where calls go in batches, chooses those that do not; None: nothing goes in batches.
+        may_go_on: whether the workflow can continue after an answer that its own check passed.
+        timed: chooses the paths whose calls bypass batches; None: no calls go in batches.
 
     Attributes:
-        round: the number of the sampler's round under way; -1 before the first.
+        round: the number of the sampler's current round; -1 before the first.
     """
 
     def __init__(
@@ -222,9 +222,9 @@ class ActivePaths:
         return True
 
     def take(self) -> bool:
-        """Activate one more path, if the round has one that is not too far ahead of the first. Returns whether it did."""
-        # A path further ahead has no price bound yet: that of a block is learned when the first path of the block
-        # before it is reached.
+        """Activate one more path, if the round has one that is not too far ahead of the first; return whether it did."""
+        # A path further ahead has no price bound yet: a block's bound is learned when the first path of the previous block is
+        # reached.
         if self._is_exhausted or (self.active and self._taken >= self._end()):
             return False
         request_path = next(self._proposed, None)
@@ -240,7 +240,7 @@ class ActivePaths:
         return True
 
     def _end(self) -> int:
-        """The first path after the block that follows the oldest path's block."""
+        """Return the first path after the block that follows the oldest path's block."""
         return block_end(block_of(self.active[0].number, self._doublings) + 1, self._doublings)
 
 
@@ -249,8 +249,8 @@ class PriceBounds:
     paths' progress. Blocks double in size from one path up to :data:`LARGEST_BLOCK`.
 
     Args:
-        bound: before the first path.
-        doublings: how many blocks there are before the largest ones: :data:`FEW_DOUBLINGS` where calls go in batches.
+        bound: the bound before the first path.
+        doublings: how many blocks come before the largest ones: :data:`FEW_DOUBLINGS` if calls go in batches.
     """
 
     def __init__(self, bound: PriceBound, doublings: int = DOUBLINGS) -> None:
@@ -265,7 +265,7 @@ class PriceBounds:
         """Record that all paths before that one are committed."""
         block = block_of(number, self._doublings)
         if block + 1 not in self._of_block:
-            # What comes before is committed, and nobody asks for its bounds again.
+            # All earlier paths are committed, so their bounds are no longer needed.
             self._of_block = {k: bound for k, bound in self._of_block.items() if k >= block}
             self._of_block[block + 1] = self._bound.copy()
             self._of_block.setdefault(block, self._of_block[block + 1])

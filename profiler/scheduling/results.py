@@ -23,13 +23,11 @@ StoppedBy = Literal[
     "hopeless",
     "dry-run",
 ]
-"""``complete``: every reached cell is executed; ``sampler``: it proposes nothing more; ``interrupted``: Ctrl-C or SIGTERM;
-``broken``: all first rows of a stage failed alike, whatever the model;
-``cut-off``: requests go on where the template ends;
-``none-right``: no answer was right, in the first requests that what runs today has answered;
-``certain``: an estimate is as certain as was asked for;
-``hopeless``: no plan can be proven on these requests, whatever is bought;
-``dry-run``: nothing was to be bought."""
+"""Why a run stopped. ``complete``: every reached cell is executed; ``sampler``: it proposes nothing more; ``interrupted``:
+Ctrl-C or SIGTERM; ``broken``: all first rows of a stage failed alike, whatever the model; ``cut-off``: requests go on where the
+template ends; ``none-right``: no answer was right, in the first requests that what runs today has answered; ``certain``: an
+estimate is as certain as was asked for; ``hopeless``: no plan can be proven on these requests, whatever is bought; ``dry-run``:
+nothing was to be bought."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +37,18 @@ class Progress:
     Attributes:
         executed: units that this run has executed.
         failures: rows of this run that failed, by kind.
-        coverage: of the store over the requests of this run, earlier runs included.
+        coverage: the store's coverage over this run's requests, earlier runs included.
         target: the coverage at which the run stops; None without one.
         spent_usd: dollars of the executed cells, earlier runs included.
         budget_usd: the budget; None without one.
         committed_usd: dollars that count against the budget: settled and reserved.
         reserved_usd: the part of them that is reserved for units in flight.
         calls: model calls of this run.
-        in_flight: units under way.
+        in_flight: units in flight.
         interval: bounds that contain the coverage with a probability of 0.9; refitted whenever the rows have grown by 5 %.
-        is_draining: no further unit is started; those in flight are being waited for.
-        asking: what runs now: while single models are compared ``"gpt-5-mini 12 of 30"``, a model and which of how many
-            requests; then the models of the path.
+        is_draining: whether the run starts no further unit and waits for those in flight.
+        asking: what runs now: during the race, ``"gpt-5-mini 12 of 30"`` (a model, and which of how many requests); then the
+            models of the path.
     """
 
     executed: int
@@ -77,7 +75,7 @@ class ProfileResult:
         executed: units that this run has executed.
         failures: rows of this run that failed, by kind.
         counts: executed cells at each depth, from 1.
-        coverage: fraction, in [0, 1], of ``exhaustive_usd`` that is executed.
+        coverage: the fraction, in [0, 1], of ``exhaustive_usd`` that is executed.
         spent_usd: dollars of the executed cells.
         exhaustive_usd: dollars of every reached cell once; an estimate until ``stopped_by`` is ``"complete"``.
         naive_usd: dollars of every leaf path from the root, nothing shared; an estimate as well.
@@ -85,12 +83,12 @@ class ProfileResult:
         abandoned: units that an earlier run left open when it died.
         message: why the budget, a broken stage, answers that were all wrong or too few requests ended the run, in one line.
         coverage_interval: bounds that contain the coverage with a probability of 0.9.
-        single_models: what the rows show of each single model and of what runs today; None with a sampler that does not race
+        single_models: what the rows show about each single model and the current setup; None with a sampler that does not race
             them.
-        forecast: what would be bought, a ``RunForecast`` of ``vinelm.profiler.dry_run``; of a dry run only, whose other figures
-            are 0.
-        store: what :func:`vinelm.profile` wrote to.
-        verdict: whether to switch by the rows that there are now, where the run has judged them; else None.
+        forecast: what would be bought, a ``RunForecast`` of ``vinelm.profiler.dry_run``; only for a dry run, whose other
+            figures are 0.
+        store: the store that :func:`vinelm.profile` wrote to.
+        verdict: whether to switch, by the current rows, if the run has judged them; otherwise None.
     """
 
     stopped_by: StoppedBy

@@ -28,12 +28,12 @@ from vinelm.traces.store.run_state import RunRecords
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """The terms of a row's purchase.
+    """The round, probability and timing of a row's purchase.
 
     Attributes:
         round: the sampler's round that proposed the path.
-        probability: of proposing it; None if it is not known.
-        is_timed: its calls are made at once, and so have seconds, where others go in batches.
+        probability: the probability of proposing it; None if unknown.
+        is_timed: whether its calls are made at once, and so have latencies, while others go in batches.
     """
 
     round: int = 0
@@ -45,13 +45,13 @@ class RunState:
     """Everything that a run knows and changes. Not thread-safe: used by one thread, or under a lock.
 
     Args:
-        store: held exclusively by the caller.
-        ledger: the store's; its limits are those of the run.
+        store: the store, held exclusively by the caller.
+        ledger: the store's ledger, with the run's limits.
         n_older: how many of the store's rows are older than the run.
-        keep_going: continue even if all first rows of a stage fail alike.
+        keep_going: continue even if all first rows of a stage fail in the same way.
         stops_cut_off: see :class:`ProfileSettings`.
-        sampler: name of the run's sampler.
-        batched: names of the models whose calls go in batches.
+        sampler: the name of the run's sampler.
+        batched: the names of the models whose calls go in batches.
 
     Attributes:
         running: the reservations of the units in flight.
@@ -109,12 +109,12 @@ class RunState:
     # -- stopping ----------------------------------------------------------------------------------------------
 
     def stop(self, by: StoppedBy, message: str = "") -> None:
-        """Start no further unit. The first reason is kept."""
+        """Start no further unit. If called again, the first reason stays."""
         if self.stopped_by is None:
             self.stopped_by, self.message = by, message
 
     def fail(self, problem: BaseException | None) -> None:
-        """Stop and end the run with this exception. The first one is kept."""
+        """Stop and end the run with this exception. If called again, the first one stays."""
         self.problem = self.problem or problem
         self.stop("interrupted")
 
@@ -125,7 +125,7 @@ class RunState:
 
     def conclude(self) -> None:
         """Bring the store's run records up to date at the end of a run."""
-        if self.stopped_by == "interrupted":  # perhaps between a row and its commit: read the store again
+        if self.stopped_by == "interrupted":  # it may have happened between a row and its commit: read the store again
             self.cells = self._read_cells()
             self.cells.commit_all()
             return
@@ -137,13 +137,13 @@ class RunState:
     def start(self, cell: Cell, upper_usd: float, upper_calls: int, purchase: Purchase | None = None) -> Job:
         """Reserve the unit's money and return the unit, with the checkpoint that it resumes from.
 
-        Where a state is not kept (of an imported row), the unit executes the invocation again.
+        If a state is not stored (for an imported row), the unit executes the invocation again.
 
         Raises:
             BudgetExhausted: a budget would be exceeded.
         """
         request_id, prefix = cell
-        # First of all: where the budget does not allow it, there is nothing to undo.
+        # First, so that there is nothing to undo if the budget does not allow it.
         is_batched = purchase is not None and self.is_batched(cell, is_timed=purchase.is_timed)
         reservation = self.ledger.reserve(request_id, prefix, upper_usd, upper_calls, is_batched=is_batched)
         parent, n_again = None, 0
@@ -173,11 +173,11 @@ class RunState:
         return not is_timed and not is_again and prefix[-1] in self.batched
 
     def verdicts(self, request_id: str) -> dict[str, bool] | None:
-        """The judge's verdicts on the request's answers so far, by what it was asked; None without a judge."""
+        """Return the judge's verdicts on the request's answers so far, by what it was asked; None without a judge."""
         return None if self._verdicts is None else dict(self._verdicts.get(request_id, {}))
 
     def _stages(self, cell: Cell) -> tuple[str, ...]:
-        """The stages of the cell's invocations, as far as known."""
+        """Return the stages of the cell's invocations, as far as known."""
         request_id, prefix = cell
         rows = [self.cells.rows[request_id, prefix[:length]] for length in range(1, len(prefix))]
         stages = [row.stage for row in rows]
@@ -186,7 +186,7 @@ class RunState:
         return tuple(stages) if coming is None else (*stages, coming)
 
     def top_up(self, cell: Cell, upper_usd: float) -> bool:
-        """Raise the reservation of a unit in flight; returns whether the budget allows it."""
+        """Raise the reservation of a unit in flight; return whether the budget allows it."""
         return self.ledger.top_up(self.running[cell], upper_usd)
 
     def finish(self, message: UnitFinished) -> None:
@@ -205,8 +205,8 @@ class RunState:
     def settle(self, reservation: Reservation, outcome: UnitOutcome) -> None:
         """Settle a unit and write its row, if it has one that the store lacks.
 
-        A refused unit stops the run by its budget; a refused API key ends it with an error, because every further call would
-        fail alike and the failure is no property of the model.
+        A unit that the budget refused stops the run. A refused API key ends it with an error, because every further call would
+        fail the same way and the failure says nothing about the model.
         """
         row = outcome.observation
         if row is None:
@@ -219,11 +219,11 @@ class RunState:
             self._write(reservation, row, outcome)
 
     def _write(self, reservation: Reservation, row: Observation, outcome: UnitOutcome) -> None:
-        if (row.request_id, row.prefix) in self.cells.rows:  # executed again, without checkpoints
+        if (row.request_id, row.prefix) in self.cells.rows:  # executed again, since there was no checkpoint
             self.ledger.settle_without_row(reservation, outcome.settled_usd, row.calls)
         else:
             row = self._marked(row)
-            # The store first: a row that it refuses must not count as executed here.
+            # The store comes first: a row that it refuses must not count as executed here.
             paid_usd, judgement, shapes = outcome.paid_usd, outcome.judgement, outcome.shapes
             self.ledger.settle(reservation, row, outcome.checkpoint, paid_usd=paid_usd, judgement=judgement, shapes=shapes)
             self._note_verdict(row.request_id, outcome.judgement)
@@ -235,7 +235,7 @@ class RunState:
             self.failures[row.failure] += 1
 
     def _marked(self, row: Observation) -> Observation:
-        """The row with its buyer and method."""
+        """Return the row with the sampler that bought it and how it was bought."""
         cell = row.request_id, row.prefix
         purchase = self._purchases.pop(cell, Purchase())
         is_continued = any(self.cells.passed_before(cell))
@@ -245,7 +245,7 @@ class RunState:
         )  # fmt: skip
 
     def _note_verdict(self, request_id: str, judgement: Judgement | None) -> None:
-        """Store a verdict for equal answers. If the budget refuses the judge, the run stops, and the next one asks it first."""
+        """Store a verdict for equal answers. If the budget refuses the judge, the run stops, and the next run asks it first."""
         if judgement is None or self._verdicts is None:
             return
         if judgement.correct is not None:
@@ -268,7 +268,7 @@ class RunState:
     # -- reporting ---------------------------------------------------------------------------------------------
 
     def progress(self) -> Progress:
-        """Return the state of the run as a progress report."""
+        """Return a progress report of the run."""
         coverage, limits = self.cells.coverage, self.ledger.limits
         return Progress(
             executed=self.executed,

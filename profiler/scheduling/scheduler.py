@@ -1,6 +1,6 @@
 """The loop of a profile: write finished units, commit them in order, start units that are sure to be admitted, wait.
 
-The first signal that ends it lets the units in flight finish, the second does not wait.
+The first signal to end lets the units in flight finish; the second does not wait for them.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from vinelm.requests.protocols import Sampler
 from vinelm.rows.observation import Cell, Observation
 from vinelm.signals.classes import answer_classes
 
-_WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed
+_WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed, in seconds
 
 
 class Scheduler:
     """Runs a sampler's request paths from the calling thread. After :meth:`run` the state says how the run ended.
 
     Args:
-        settings: how many units run at a time and where, and who is told of each row, on the calling thread.
-        may_go_on: whether the workflow can go on below an answer that its own check passed.
+        settings: how many units run at a time and where, and who is notified of each row, on the calling thread.
+        may_go_on: whether the workflow can continue after an answer that its own check passed.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Scheduler:
     def run(self) -> None:
         """Run until the state is stopped. Raises a unit's exception after the units in flight are written."""
         state = self.state
-        # Before anything is paid for: the rows that are there may be enough.
+        # Checked before anything is paid for: the existing rows may be enough.
         if not self._commit.stop_if_done():
             if (known := state.cells.cut_off.message) is not None:
                 state.stop("cut-off", known)
@@ -76,7 +76,7 @@ class Scheduler:
                     if interrupts.count and state.stopped_by is None:
                         state.stop("interrupted")
                         self._reporter.report()
-                    # An exception inside would undo the transaction and leave what this process has noted about it.
+                    # An exception inside would undo the transaction but not what this process has recorded about it.
                     with interrupts.deferred():
                         with state.store.together():
                             jobs = self._write_and_admit(finished)
@@ -92,14 +92,14 @@ class Scheduler:
             raise state.problem
 
     def _write_and_admit(self, finished: list[UnitFinished]) -> list[Job]:
-        """One transaction: the rows of finished units, and the reservations of those to start."""
+        """Write the rows of finished units and the reservations of those to start, in one transaction."""
         for message in finished:
             self.state.finish(message)
         self._commit.advance()
         return self._admission.jobs()
 
     def _dispatch(self, jobs: list[Job], interrupts: Interrupts) -> list[UnitFinished]:
-        """Run the units, whose reservations are durable; returns those that ran inline and are done."""
+        """Run the units, whose reservations are durable; return those that ran inline and are done."""
         if self._threads is not None:
             for job in jobs:
                 self._threads.start(job)
@@ -118,8 +118,8 @@ class Scheduler:
                 if finished or (interrupts.count and self.state.stopped_by is None):
                     break
                 continue
-            # Back to the loop at once: this unit holds its worker until it has an answer.
-            # A unit that asks for money is still running; one that has finished frees its worker.
+            # Back to the loop at once: this unit holds its worker until it has an answer. A unit that asks for money is still
+            # running; one that has finished frees its worker.
             if isinstance(message, TopUpRequest):
                 self._admission.waiting.append(message)
                 break
@@ -128,8 +128,8 @@ class Scheduler:
         return finished
 
     def _abandon(self) -> None:
-        """A second Ctrl-C: do not wait for the units in flight."""
-        self.state.stopped_by = "interrupted"  # in place of any other reason
+        """Handle a second Ctrl-C: do not wait for the units in flight."""
+        self.state.stopped_by = "interrupted"  # replaces any other reason
         self._worker.close()
         self._admission.refuse_all()
         self.state.abandon()
@@ -141,7 +141,7 @@ class CanonicalCommit:
     The run stops where a run of one unit at a time would stop.
 
     Args:
-        racing: the sampler, if it begins with a race of single models. Where it is known what runs today, the coverage does not
+        racing: the sampler, if it begins with a race of single models. If the current setup is known, the coverage does not
             stop the run before the race is over.
         settings: who is notified of the single models after the race.
     """
@@ -151,13 +151,13 @@ class CanonicalCommit:
         self._racing, self._tell, self._compared = racing, settings.on_single_models, settings.compared
         self._counted = settings.counted
         self._is_held = racing is not None and state.template.today is not None
-        self._observations: dict[Cell, Observation] = {}  # what the sampler is shown, in order
+        self._observations: dict[Cell, Observation] = {}  # the observations that the sampler receives, in order
         self._classes: dict[Cell, int | None] = {}
-        self._sizes: Counter[str] = Counter()  # rows by request when its classes were computed
+        self._sizes: Counter[str] = Counter()  # rows of each request when its classes were computed
 
     @property
     def asking(self) -> str:
-        """The current work of the first path in progress, in a few words; empty without one."""
+        """The current work of the first path in progress, described briefly; empty if there is none."""
         if not self._paths.active:
             return ""
         first = self._paths.active[0]
@@ -177,36 +177,36 @@ class CanonicalCommit:
                 self._state.stop("sampler")
 
     def _next_round(self) -> bool:
-        """Begin the sampler's next round; False if there is nothing more to propose."""
+        """Begin the sampler's next round; return False if there is nothing more to propose."""
         try:
             rows = self._classified()
             rows = rows if self._compared is None else tuple(self._compared(rows))
             racing = self._racing
             if racing is not None and not racing.is_racing(self._paths.round + 1, rows):
                 self._racing, self._is_held = None, False
-                if self._tell is not None and self._state.executed:  # else an earlier run has told them
+                if self._tell is not None and self._state.executed:  # otherwise an earlier run has reported them
                     self._tell(racing.single_models(rows, self._counted))
                 if self.stop_if_done():
                     return True
             return self._paths.next_round(rows)
-        except WorkflowError as error:  # of agree: the rows of the units that just ended are kept
+        except WorkflowError as error:  # from agree: the rows of the units that just ended are kept
             self._state.fail(error)
             return True
 
     def _classified(self) -> tuple[Observation, ...]:
-        """The sampler's view: the committed rows in order, with classes among these rows alone."""
+        """Return the sampler's view: the committed rows in order, with classes computed among these rows only."""
         signals, rows = self._state.signals, self._observations
         if not signals.answer:
             return tuple(rows.values())
         sizes = Counter(request_id for request_id, _ in rows)
-        # Only requests with new rows are compared again: the comparison is code of the workflow and may take long.
+        # Only requests with new rows are compared again: the comparison is workflow code and may take long.
         grown = {request_id for request_id, size in sizes.items() if self._sizes.get(request_id) != size}
         self._classes |= answer_classes((row for row in rows.values() if row.request_id in grown), signals).of
         self._sizes = sizes
         return tuple(replace(row, answer_class=self._classes.get(cell)) for cell, row in rows.items())
 
     def stop_if_done(self) -> bool:
-        """Stop the run if its coverage is reached or every reached cell is executed; returns whether it did."""
+        """Stop the run if its coverage is reached or every reached cell is executed; return whether it did."""
         coverage, target = self._state.cells.coverage, self._state.ledger.limits.coverage
         is_complete = coverage.is_complete
         is_done = is_complete or (target is not None and not self._is_held and coverage.fraction >= target)
@@ -215,7 +215,7 @@ class CanonicalCommit:
         return is_done
 
     def _stop_if_broken(self, row: Observation) -> bool:
-        """Stop the run if its rows show that a stage is broken, the template too short or no answer right; returns whether."""
+        """Stop the run if rows show a broken stage, a template that is too short or no right answer; return whether it did."""
         cells = self._state.cells
         cut = cells.cut_off.add(row)
         broken, none_right = cells.first_rows.add(row), cells.first_answers.add(row)
@@ -228,16 +228,17 @@ class CanonicalCommit:
         return broken is not None or cut is not None or none_right is not None
 
     def _commit_path(self, path: ActivePath) -> bool:
-        """Commit the path's cells; returns False at a cell without a row, and when the run stops."""
+        """Commit the path's cells; return False at a cell without a row, and when the run stops."""
         cells, rule = self._state.cells, self._state.template.stop
-        # Before the path's own cells: the bound of the next block is copied here, and may have learned from whole paths alone.
+        # Done before the path's own cells: the bound of the next block is copied here, and may have learned only from whole
+        # paths.
         cells.price_bounds.reached(path.number)
-        # Committed means: shown to the sampler and counted towards coverage and stops. It was written long before.
+        # Committed means shown to the sampler and counted towards coverage and stops. The row was written long before.
         while path.committed < path.resolve(cells.rows, rule):
             cell = path.cell(path.committed + 1)
             row = cells.rows.get(cell)
             # The first cell without a row stops the commit, even if later cells have rows: they count when their turn comes.
-            # This is what makes a resumed run, and one with more workers, stop at the same row.
+            # Because of this, a resumed run, and one with more workers, stops at the same row.
             if row is None:
                 return False
             self._observations[cell] = row
@@ -250,7 +251,7 @@ class CanonicalCommit:
 
 
 class ProgressReporter:
-    """Calls ``on_progress`` once for each row; does nothing without one."""
+    """Calls ``on_progress`` once for each row; does nothing if there is none."""
 
     def __init__(self, state: RunState, commit: CanonicalCommit, on_progress: Callable[[Progress], None] | None) -> None:
         self._state, self._commit, self._on_progress = state, commit, on_progress
@@ -276,7 +277,7 @@ class Interrupts:
     thread. Never inside :meth:`deferred`, where a transaction is written.
 
     Args:
-        is_inline: units run on this thread.
+        is_inline: whether units run on this thread.
     """
 
     def __init__(self, *, is_inline: bool) -> None:
@@ -301,7 +302,7 @@ class Interrupts:
             yield
         finally:
             self._is_deferred = False
-        self.check()  # only now: the transaction is written as a whole, or undone as a whole
+        self.check()  # only now, so that the transaction is written or undone as a whole
 
     def check(self) -> None:
         """Raise the second signal, even if it arrived inside a finalizer, which loses exceptions."""
@@ -310,7 +311,7 @@ class Interrupts:
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """Units run inside the block and may be interrupted."""
+        """Allow interrupts inside the block, where units run."""
         self._is_allowed = self._is_inline
         try:
             yield
@@ -325,7 +326,7 @@ class Interrupts:
 
 @contextmanager
 def interrupts_raised() -> Iterator[None]:
-    """Every :data:`~vinelm.io.ENDING` signal inside the block is a ``KeyboardInterrupt``, as Ctrl-C is."""
+    """Raise ``KeyboardInterrupt`` for every :data:`~vinelm.io.ENDING` signal inside the block, as for Ctrl-C."""
     previous = _installed(_raise)
     try:
         yield
@@ -338,8 +339,9 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _installed(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
-    """Install the handler and return the previous ones. Signals that are ignored (``nohup``) or handled by the application
-    are left alone, except Ctrl-C.
+    """Install the handler and return the previous ones.
+
+    Signals that are ignored (``nohup``) or handled by the application are left alone, except Ctrl-C.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}

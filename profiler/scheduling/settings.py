@@ -21,7 +21,7 @@ from vinelm.rows.observation import Observation
 from vinelm.traces import StoreIdentity
 
 Isolation = Literal["process", "thread", "inline"]
-"""Where units run: in a fresh process each, on threads of this process, or on the calling thread."""
+"""Where units run: each in a fresh process, on threads of this process, or on the calling thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +29,10 @@ class RayCluster:
     """A Ray cluster that executes the units of a profile, or serves requests.
 
     Attributes:
-        address: ``HOST:PORT`` of the head node; ``"auto"`` for the one that this machine belongs to, or that ``RAY_ADDRESS``
+        address: ``HOST:PORT`` of the head node; ``"auto"`` for the cluster of this machine or the one that ``RAY_ADDRESS``
             names; ``"local"`` to start one on this machine for the run.
-        ships_folder: copy the working directory to the nodes, without ``.env``, version control and environments. Otherwise
-            they need it at the same path.
+        ships_folder: copy the working directory to the nodes, without ``.env``, version control and environments. Otherwise the
+            nodes need it at the same path.
 
     Raises:
         ConfigError: the address is one of Ray Client, which cannot be used (``ray-client``).
@@ -52,7 +52,7 @@ class RayCluster:
         """Return the cluster that an engine names: ray://HOST:PORT, ray://auto or ray://local; None for this-machine.
 
         Raises:
-            ConfigError: it names no machines, or ``ship`` has no effect.
+            ConfigError: the engine names no machines, or ``ship`` has no effect.
         """
         kind, is_ray, address = engine.partition("ray://")
         if is_ray and not kind:
@@ -69,7 +69,7 @@ class RayCluster:
         return self.address == "local"
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of the process that speaks to Ray. A cluster that it starts reports no usage statistics."""
+        """Return the environment of the process that connects to Ray. A cluster that it starts reports no usage statistics."""
         return {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"} if self.is_local else dict(os.environ)
 
 
@@ -129,27 +129,27 @@ class ProfileSettings:
     """The settings of one profile: its sample, its limits, where its units run, and its callbacks.
 
     Attributes:
-        requests: those to sample from; None: all of the workflow's.
+        requests: the requests to sample from; None: all of the workflow's.
         sampler: ``"deciding"``, ``"priced"``, ``"cascade"``, ``"exhaustive"``, or any
             :class:`~vinelm.requests.protocols.Sampler`.
         coverage: stop at this fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
         budget_usd: dollars that the store as a whole may cost, earlier runs included.
         budget_calls: model calls that the store as a whole may hold.
-        seed: of a sampler that is given by name.
+        seed: the seed of a sampler given by name.
         candidates: the plans whose whole runs the default sampler buys; a pure function of the rows so far.
-        recorded: calls of a trace, whose answers count where the run makes an equal call, for $0.
-        compared: gives rows without a score the one that they have against what runs today, for the sampler; a pure function of
-            the rows so far. None: the sampler sees them as they are.
-        whole: where the whole profile stops, if this run is a step of it: by that the default sampler takes its shares of
-            dollars. None: at the limits of this run.
+        recorded: calls of a trace, whose answers are used for $0 if the run makes an equal call.
+        compared: gives rows without a score, for the sampler, their score against the current setup; a pure function of the
+            rows so far. None: the sampler sees the rows as they are.
+        whole: where the whole profile stops, if this run is one step of it; the default sampler's shares of dollars refer to
+            it. None: at the limits of this run.
         execution: where units run and how many at a time; default: one at a time on the calling thread.
         batch_prices: buy in the providers' batches, at half price; None: every call is made at once.
         keep_going: continue even if all first rows of a stage fail alike, whatever the model. By default such a run stops
             (``"broken"``), and the next one executes these rows again. Likewise if none of the first ten requests is answered
-            right (``"none-right"``), whose rows stay.
-        stops_cut_off: stop if requests go on where the template ends (``"cut-off"``), which a longer template mends.
+            right (``"none-right"``); their rows stay.
+        stops_cut_off: stop if requests continue beyond the template's end (``"cut-off"``), which a longer template fixes.
         on_progress: called after each row.
-        on_single_models: called once with what the rows show of the single models, as soon as their race is over.
+        on_single_models: called once with what the rows show about the single models, as soon as their race is over.
         on_note: called with one line if the store's last run had other settings: its rows count, and the sampler starts again.
             Also called with one line if the workflow, the dataset or the catalog changed: which rows stay, and which do not.
         identity: what the rows are executed with (:func:`~vinelm.profiler.store_identity`); None makes it, with the settings
@@ -204,10 +204,10 @@ class ProfileSettings:
 
     @property
     def counted(self) -> str:
-        """What counts as a good answer, in a word or two: without labels, being the same as today's."""
+        """What counts as a good answer, in a word or two; without labels, being the same as the current setup's."""
         return "right" if self.compared is None else "as good"
 
     def note(self, line: str | None) -> None:
-        """Report one line, if there is a line and a listener."""
+        """Report a line, if there is one and a listener."""
         if line is not None and self.on_note is not None:
             self.on_note(line)

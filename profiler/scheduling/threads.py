@@ -12,7 +12,7 @@ from vinelm.rows.observation import Cell
 
 @dataclass(slots=True)
 class TopUpRequest:
-    """A unit waits for a higher reservation; :meth:`answer` lets it continue."""
+    """A unit's request for a higher reservation, for which it waits; :meth:`answer` lets it continue."""
 
     cell: Cell
     upper_usd: float
@@ -20,12 +20,12 @@ class TopUpRequest:
     _answered: threading.Event = field(default_factory=threading.Event)
 
     def answer(self, is_granted: bool) -> None:
-        """Grant or refuse it."""
+        """Grant or refuse the request."""
         self.is_granted = is_granted
         self._answered.set()
 
     def wait(self) -> bool:
-        """Block until there is an answer; returns whether it was granted."""
+        """Block until there is an answer; return whether the request was granted."""
         self._answered.wait()
         return self.is_granted
 
@@ -45,12 +45,12 @@ class Threads:
         self._busy += 1
         if self._busy > self._threads:
             self._threads += 1
-            # A daemon: a run that is abandoned does not wait for the calls that are under way.
+            # A daemon, so that an abandoned run does not wait for the calls in flight.
             threading.Thread(target=self._work, daemon=True, name=f"vinelm unit {self._threads}").start()
         self._jobs.put(job)
 
     def release(self) -> None:
-        """Count one thread as idle: its unit's final message has been received."""
+        """Count one thread as idle, because its unit's final message was received."""
         self._busy -= 1
 
     def close(self) -> None:

@@ -485,7 +485,7 @@ class TrieReading(ABC):
 
     @property
     def everything_usd(self) -> float | None:
-        """Expected dollars of a request on every path; None for merged histories: those of a long loop are never all run."""
+        """Expected dollars of a request on every path; None for merged histories, since a long loop is never run entirely."""
         return float((self.annotated.reach * self.annotated.cost_usd)[1:].sum())
 
     @property

@@ -32,7 +32,7 @@ _CHILD = "import sys; from vinelm.trying.project import write_apart; sys.exit(wr
 
 @dataclass(frozen=True, kw_only=True)
 class FirstRun:
-    """The settings of a first run: the options of :func:`~vinelm.try_app` of the same names."""
+    """The settings of a first run: the options of :func:`~vinelm.try_app` with the same names."""
 
     app: str
     dataset: str | None
@@ -46,7 +46,7 @@ def with_requests(asked: FirstRun, recorded: Traces) -> FirstRun:
     """Write the requests of traces next to the application if it has no project yet, and return the dataset's path.
 
     Raises:
-        ConfigError: They have no inputs, or another file has that name.
+        ConfigError: The traces have no inputs, or another file has that name.
     """
     here = Path.cwd()
     folder = project_folder(root_of(asked.app, here), here)
@@ -59,7 +59,7 @@ def with_requests(asked: FirstRun, recorded: Traces) -> FirstRun:
 def project_of(asked: FirstRun, tell: Callable[[str], None]) -> Path:
     """Return the folder of an application's project, writing missing files and reporting what is to be done.
 
-    With ``apply`` another process imports the application and changes it, so that this one imports what it was changed to.
+    With ``apply`` another process imports and changes the application, so that this process imports the changed version.
 
     Raises:
         InputError: The application cannot be read, or makes its own models, or a first run has no data set.
@@ -108,7 +108,7 @@ def _write(asked: FirstRun) -> dict[str, list[str]]:
 
 
 def _written_apart(asked: FirstRun) -> dict[str, list[str]]:
-    """:func:`_write` in another process."""
+    """Run :func:`_write` in another process."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
         line = [sys.executable, "-c", _CHILD, str(answer), json.dumps(asdict(asked))]
@@ -137,7 +137,7 @@ def write_apart(answer: str, asked: str) -> int:
 
 
 def _require_new(edited: Sequence[str]) -> None:
-    """Raise :class:`ConfigError` if this process has imported one of the files before the change, as a notebook may."""
+    """Raise :class:`ConfigError` if this process imported one of these files before the change, as a notebook may have."""
     loaded = {Path(file).resolve() for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
     old = [path for path in edited if Path(path).resolve() in loaded]
     if old:
@@ -145,9 +145,9 @@ def _require_new(edited: Sequence[str]) -> None:
 
 
 LONGEST = 24
-"""The most turns that are tried where nobody has said how many a loop takes."""
+"""The most turns that are tried if nobody has declared how many a loop takes."""
 _OPEN = ("how many turns does your loop take", "how often at most?")
-"""What the notes of a workflow file ask whose author has not said it."""
+"""What a workflow file's notes ask for as long as its author has not declared it."""
 
 
 def note_turns(file: Path, template: Template, n_models: int) -> str | None:
@@ -155,11 +155,11 @@ def note_turns(file: Path, template: Template, n_models: int) -> str | None:
 
     Args:
         file: The workflow file.
-        template: What it has, without models.
+        template: The file's template, without models.
         n_models: How many models the catalog has.
 
     Returns:
-        What was written, in one line; None where that would be too many.
+        What was written, in one line; None if that would be too many.
     """
     text = file.read_text(encoding="utf-8")
     turns = max((step.times for step in walk(template.steps) if isinstance(step, Loop)), default=LONGEST)

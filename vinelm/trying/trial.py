@@ -33,10 +33,10 @@ class Trial:
     """The result of trying VineLM on an application.
 
     Attributes:
-        folder: The project's: it has ``workflow.py``, ``models.toml``, ``app.db`` and ``app.vine``.
-        trie: The estimate, with its verdict; None of a dry run.
-        report: The HTML page; None of a dry run.
-        forecast: What would be bought; of a dry run only.
+        folder: The project's folder, with ``workflow.py``, ``models.toml``, ``app.db`` and ``app.vine``.
+        trie: The estimate, with its verdict; None for a dry run.
+        report: The HTML page; None for a dry run.
+        forecast: What would be bought; only for a dry run.
         allow_unproven: Whether :attr:`lines` also serve a plan that is not proven.
     """
 
@@ -212,13 +212,13 @@ def kept_max_loss(trie: Path) -> float | None:
 
     try:
         found = load_trie(trie).verdict if trie.is_file() else None
-    except InputError:  # it is written anew
+    except InputError:  # the file will be written again
         return None
     return None if found is None else found.max_loss
 
 
 def _checked(tell: Callable[[str], None]) -> tuple[Inputs, Sequence[str]]:
-    """Check the project in the working folder; returns it ready for profiling, with what its owner must answer first."""
+    """Check the project in the working folder; return its inputs, and the questions that its owner must answer first."""
     from vinelm.api.profiling import prepared
     from vinelm.catalog import Catalog
     from vinelm.profiler.readiness import check_workflow
@@ -237,13 +237,13 @@ def _checked(tell: Callable[[str], None]) -> tuple[Inputs, Sequence[str]]:
 
 
 def _workflow() -> Any:
-    """The project's workflow as in its file now: this process may have imported an older one of the same name."""
+    """Load the project's workflow from its current file: this process may have imported an older one of the same name."""
     from vinelm.workflows import load_workflow
 
     here = os.getcwd()
     if here in sys.path:
         sys.path.remove(here)
-    sys.path.insert(0, here)  # not removed again: the application may import from its folder later
+    sys.path.insert(0, here)  # stays in the path: the application may import from its folder later
     sys.modules.pop(SPEC.partition(":")[0], None)
     return load_workflow(SPEC)
 
@@ -266,10 +266,10 @@ def _forecast(inputs: Inputs, budget_usd: float | None, workers: int, tell: Call
 
 
 def _buy(inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[str], None], **asked: Any) -> Verdict | None:
-    """Profile until it is certain, or the budget is reached: the verdict says whether that was enough.
+    """Profile until the verdict is certain, or the budget is reached; the verdict says whether that was enough.
 
     Returns:
-        The verdict, if the last look of the profile has made it.
+        The verdict, if the profile's last look has computed it.
 
     Raises:
         KeyboardInterrupt: It was stopped.
@@ -300,7 +300,7 @@ def _buy(inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[st
 
 
 def _estimated(max_loss: float, verdict: Verdict | None) -> AnnotatedTrie:
-    """Estimate what there is, judge it if the profile has not, and write it."""
+    """Estimate from the present rows, judge them if the profile has not, and write the trie."""
     from vinelm.api.estimation import estimate_store
     from vinelm.vinefile import save_trie
 

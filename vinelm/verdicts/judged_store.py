@@ -1,4 +1,4 @@
-"""Everything that a store's rows say about the choice of models: the verdict, sweeps, and the value of signals."""
+"""Everything that a store's rows show about the choice of models: the verdict, sweeps, and the value of signals."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ BOUNDS: tuple[SweptBound, ...] = ("max_cost_usd", "min_accuracy", "max_latency_s
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JudgedStore:
-    """A store's policies judged by its rows: each part of the requests is judged by plans of the others.
+    """A store's policies judged by its rows: each part of the requests tests plans chosen by the others.
 
     Attributes:
-        evaluation: The verdict; None where nothing was judged.
-        sweeps: By bound; those without any bound that all policies meet are left out.
+        evaluation: The verdict; None if nothing was judged.
+        sweeps: The sweeps by bound; a sweep is left out if no policy meets any of its bounds.
         signals_gain: Paired gain in accuracy of planning over signals, compared with planning paths, mean over the cost
             budgets; None if the trie has no outcomes.
         unjudged: Why nothing was judged, in one line; None if it was.
@@ -54,7 +54,7 @@ def judge_store(
     Args:
         store: Path of the store.
         trie: A trie of this store: its estimator and stop rule are used.
-        evaluation: What :func:`~vinelm.evaluate` says of both; None evaluates them.
+        evaluation: The result of :func:`~vinelm.evaluate` for both; None evaluates them.
         in_use: What the application runs today, see :func:`~vinelm.evaluate`.
         seed: Decides the split.
         on_done: Called as ``on_done(done, total, what)``.

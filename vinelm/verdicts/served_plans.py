@@ -1,4 +1,4 @@
-"""Judges by really serving: the same held-out requests under each policy, within one budget."""
+"""Judges policies by serving the same held-out requests under each of them, within one budget."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class ServedPlans:
 
     Args:
         run: The workflow and its application.
-        policies: What is served, and expected of it. Policies with the same fixed plan are served once.
-        ways: Serve a request under each of them.
-        objective: What is planned for.
-        vines: What makes the policies.
+        policies: The policies to serve, with their predictions. Policies with the same fixed plan are served once.
+        ways: Functions that serve a request, one for each policy.
+        objective: The objective of the plans.
+        vines: The objects that make the policies.
     """
 
     run: ServingRun
@@ -60,7 +60,7 @@ class ServedPlans:
         *,
         objective: Objective,
     ) -> ServedPlans:
-        """Plan, and prepare the application.
+        """Plan for the objective, and prepare the application.
 
         Raises:
             ConfigError: See :func:`~vinelm.verify`; also if no static plan or no single model meets the bounds.
@@ -105,7 +105,7 @@ class ServedPlans:
         return {name: self.policies[name] for name in self.policies if name in by_words.values()}
 
     def tasks(self, server: Server, requests: Sequence[Request]) -> list[ServedTask]:
-        """Return every request under every policy, to be served by that."""
+        """Return tasks that serve every request under every policy by ``server``."""
         return [
             ServedTask(name, request.id, partial(server.serve, request, name))
             for request in requests
@@ -113,14 +113,14 @@ class ServedPlans:
         ]
 
     def identity(self, asked: HeldOut) -> StoreIdentity:
-        """Return what decides the results."""
+        """Return everything that decides the results."""
         return asked.identity(self.objective, self.run.annotated, **{name: one.words for name, one in self._distinct.items()})
 
     def evaluation(self, record: ServingRecord, asked: HeldOut, max_loss: float) -> Evaluation:
         """Judge the served requests. A request counts once all policies have served it.
 
         Args:
-            record: What was served.
+            record: The served requests.
             asked: The requests.
             max_loss: Accuracy that a cheaper plan may lose, a fraction.
 
@@ -186,7 +186,7 @@ _ORDER: tuple[PolicyName, ...] = ("signals", "paths", "static", "single")
 
 
 def _chosen(plan: Any) -> ChosenPolicy:
-    """Return a plan as a judge takes it."""
+    """Return a plan in the form that is judged."""
     return ChosenPolicy(
         parts=(), words=plan.words, promised_accuracy=plan.accuracy, promised_cost_usd=plan.path_cost_usd, code=code_of(plan),
         ends_early=ends_early(plan),

@@ -1,4 +1,4 @@
-"""Evaluate a store: is VineLM worth it for this workflow, by the rows that are there or by serving held-out requests?"""
+"""Evaluates a store: is VineLM worth it for this workflow, by the existing rows or by serving held-out requests?"""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def evaluate(
 ) -> Evaluation:
     """Say whether VineLM is worth using for a workflow. Calls no model and spends nothing, unless ``serve`` is given.
 
-    The requests of the store are split in four parts by a hash of their ids. Each part is judged by plans that the other three
-    chose, from the rows that it has, with a doubly robust estimate: VineLM over paths and over what requests show, the best
-    static plan, the best single model, a vote, and asking until two agree. The verdict is that of :func:`~vinelm.estimate` on
-    the same store. With ``serve`` the plans of the whole store are served instead, to requests that have no row.
+    The requests of the store are split in four parts by a hash of their ids. Each part tests plans that the other three chose,
+    by its rows and with a doubly robust estimate: VineLM over paths and over what requests show, the best static plan, the best
+    single model, a vote, and asking until two agree. The verdict is that of :func:`~vinelm.estimate` on the same store. With
+    ``serve`` the plans of the whole store are served instead, to requests that have no row.
 
     Args:
         store: The path of the store.
@@ -130,7 +130,7 @@ def evaluate(
     plans = asked.made(make)
     require_budget(asked.backends, budget_usd)
     with (
-        # First: machines of a cluster are started for no record that is refused.
+        # First, so that no machines of a cluster are started if the record is refused.
         serving_record(None if log is None else Path(log), plans.identity(asked), budget_usd) as record,
         asked.serving(plans, make, "evaluate", cluster, on_note) as server,
     ):
@@ -164,25 +164,25 @@ class _Subject:
 
     @property
     def whole(self) -> AnnotatedTrie:
-        """The trie that is served: the given one, or that of all rows."""
+        """The trie that is served: the given one, or the trie of all rows."""
         return self.judge.whole.whole if self.trie is None else self.trie
 
     def verdict(self, objective: Objective | None, in_use: str | Path | None, max_loss: float | None) -> Verdict:
         """The verdict in the trie's file if it is about these rows; else a new one."""
         if objective is None and in_use is None and not self.judge.seed:
             held = None if self.trie is None else self.trie.verdict
-            if self.trie is None and self.evidence.kinds:  # whether kinds are told apart is found out by an estimate
+            if self.trie is None and self.evidence.kinds:  # an estimate finds out whether kinds are told apart
                 held = estimate_store(self.path, estimator=self.judge.estimator, checked=True).verdict
             if held is not None:
                 max_loss = held.max_loss if max_loss is None else max_loss
-                # Whether labels could prove a plan at another loss is no matter of intervals alone.
+                # Whether labels could prove a plan at another loss does not depend on the intervals alone.
                 if self._is_of_these_rows(held) and (held.by_today is None or held.max_loss == max_loss):
                     return held.at(max_loss)
         plan = None if in_use is None else PlanInUse.of(in_use, self.whole)
         return self.judge.verdict(in_use=plan, objective=objective, max_loss=MAX_LOSS if max_loss is None else max_loss)
 
     def _is_of_these_rows(self, held: Verdict) -> bool:
-        """Whether a verdict is of the present rows with the present labels."""
+        """Whether a verdict belongs to the present rows with the present labels."""
         own, referred = self.evidence, self.evidence.referred
         digests = None if held.by_today is None else held.by_today.digest, None if referred is None else referred.digest
         return digests[0] == digests[1] and (held.requests, held.rows) == (len(own.requests), len(own.rows))

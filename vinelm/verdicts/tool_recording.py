@@ -37,11 +37,11 @@ class RecordedTools:
     """What was recorded, including interrupted runs.
 
     Attributes:
-        requests: how many there are to serve.
+        requests: how many requests there are to serve.
         served: how many were served.
         calls: calls of tools in the store.
-        spent_usd: dollars spent, those of calls without a recorded result at their upper bounds.
-        failures: why requests failed, with their number.
+        spent_usd: dollars spent; calls without a recorded result count at their upper bounds.
+        failures: number of failed requests, by reason.
         is_simulated: whether some models are simulated.
     """
 
@@ -88,26 +88,26 @@ def record_tools(
         store: The store, created if missing.
         vine: The object by which the application runs; None for a new one that the workflow is built with.
         record: "digests" of arguments, or the "values" of arguments and results and what users said.
-        read_only: Names of tools that only read, or patterns of names, in addition to those declared so.
+        read_only: Names of tools that only read, or patterns of names, in addition to those declared read-only.
         budget_usd: The most that it may cost in dollars, earlier runs included. Required for models that cost money.
         seed: Decides the answers of simulated models.
         on_done: Called as ``on_done(done, total)`` after each request.
 
     Raises:
-        ConfigError: Models cost money and no budget is given, a name of ``read_only`` is of no tool, or the store is the record
-            of something else.
-        StoreError: It is no store, or another process holds it.
+        ConfigError: Models cost money and no budget is given, a name in ``read_only`` matches no tool, or the store is the
+            record of something else.
+        StoreError: The file is not a store, or another process holds it.
     """
     require_budget(backends, budget_usd)
     if vine is None:
         how: dict[str, Any] = {"template": workflow.template, "signals": workflow.signals, "kind": workflow.kind}
         vine = VineLM(catalog, backends, fallback=False, labelled=True, **how)
-    vine.adapter.tools.record, vine.adapter.tools.speculation = record, None  # guesses would hide the tools' seconds
+    vine.adapter.tools.record, vine.adapter.tools.speculation = record, None  # prefetching would hide the tools' seconds
     recording = _Recording.of(workflow, vine, read_only)
     identity = identity_of(workflow, catalog, backends, seed)
     identity = replace(identity, workflow=f"{workflow.name} (tools)")  # so that no profile adds to its ledger
     with serving_record(store, identity, budget_usd) as served:
-        # One at a time: what a tool is heard to do says of which run it is, and not of which request.
+        # One request at a time: a tool's call shows which run it belongs to, but not which request.
         served.serve_all(map(recording.task, workflow.requests), on_done=lambda done: on_done(done, len(workflow.requests)))
         wanted = {request.id for request in workflow.requests}
         found = [one for one in served.served.values() if one.request_id in wanted]
@@ -168,7 +168,7 @@ class _Recording:
         return replace(served, cost_usd=served.cost_usd + sum(unpaid))
 
     def _told(self, part: SessionPart) -> SessionPart:
-        """Add the tool's declaration on any object, and the caller's."""
+        """Add the owner's declaration of the tool on any object, and the caller's declaration."""
         if not isinstance(part.event, ToolEvent):
             return part
         says = self.declared.get(part.event.tool)

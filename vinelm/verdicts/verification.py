@@ -68,11 +68,11 @@ def verify(
     on_done: Callable[[int, int], None] = lambda done, total: None,
     on_note: Callable[[str], None] | None = None,
 ) -> Verification:
-    """Serve requests that the estimate has not seen under the plan for an objective, and judge its promise.
+    """Serve requests that the estimate has not seen under the plan for an objective, and check the plan's predictions.
 
-    Calls the models, so it spends money unless they are simulated. Every call is reserved before it is made: the dollars never
-    exceed ``budget_usd`` by more than calls cost beyond their upper bounds. With ``log`` every served request is on disk when
-    it has ended, and the same call continues where an interrupted one stopped, the money of both counted.
+    Calls the models, so it spends money unless they are simulated. Every call is reserved before it is made: the dollars exceed
+    ``budget_usd`` only if calls cost more than their upper bounds. With ``log`` every served request is on disk when it has
+    ended, and the same call continues where an interrupted one stopped, counting the money of both.
 
     Args:
         store: The path of the store that the trie was estimated from: requests with an observation in it are not served.
@@ -142,7 +142,7 @@ def verify(
         return result({}, 0.0)
     require_budget(asked.backends, budget_usd)
     with (
-        # First: machines of a cluster are started for no record that is refused.
+        # First, so that no machines of a cluster are started if the record is refused.
         serving_record(None if log is None else Path(log), asked.identity(objective, run.annotated), budget_usd) as record,
         asked.serving(run, make, "verify", cluster, on_note) as server,
     ):
@@ -159,7 +159,7 @@ class HeldOut:
     """Requests that the estimate has not seen, and how they are served.
 
     Attributes:
-        source: From what another machine loads the same, as :func:`~vinelm.running.hosts.serving` names it.
+        source: The arguments of :func:`~vinelm.running.hosts.serving` from which another machine loads the same.
     """
 
     workflow: Workflow
@@ -182,7 +182,7 @@ class HeldOut:
         requests: int | None,
         seed: int,
     ) -> HeldOut:
-        """Load them; see :func:`verify` for the arguments and what it raises."""
+        """Load the requests; see :func:`verify` for the arguments and errors."""
         annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
         with ObservationStore.open(store) as opened:
             identity, seen = opened.identity, {row.request_id for row in opened.observations()}
@@ -207,7 +207,7 @@ class HeldOut:
         return cls(workflow, annotated, catalog, backends, chosen, source)
 
     def made(self, make: Callable[..., App]) -> App:
-        """Return the application built from these."""
+        """Return the application, built by ``make`` from these."""
         return make(self.workflow, self.annotated, self.catalog, self.backends)
 
     def serving(
@@ -218,15 +218,15 @@ class HeldOut:
         cluster: RayCluster | None,
         on_note: Callable[[str], None] | None,
     ) -> AbstractContextManager[Server]:
-        """Let an application built from these serve requests inside the block, or one on each node of a cluster."""
+        """Let an application built from these serve requests inside the block, here or on each node of a cluster."""
         return serving(app, self.annotated, cluster, on_note, verb=verb, make=make, labelled=True, **self.source)
 
     def identity(self, objective: Objective, plans: AnnotatedTrie, **policies: str) -> StoreIdentity:
-        """Return what decides the results. The number of requests is left out, so that it can be raised later.
+        """Return everything that decides the results. The number of requests is left out, so that it can be raised later.
 
         Args:
-            objective: What is planned for.
-            plans: What plans are made from.
+            objective: The objective of the plans.
+            plans: The tries that plans are made from.
             **policies: The words of each policy that is served, by its name.
         """
         named = {f"policy {name}": words for name, words in policies.items()}
@@ -252,10 +252,10 @@ class HeldOut:
 
 
 def held_out(requests: Sequence[Request], seen: set[str], count: int | None, seed: int) -> list[Request]:
-    """Return ``count`` of the requests whose ids are not in ``seen``, in an order that only depends on their ids and the seed.
+    """Return ``count`` requests whose ids are not in ``seen``, in an order that only depends on ids and the seed.
 
     Raises:
-        ConfigError: None is left, or fewer than ``count``.
+        ConfigError: No request is left, or fewer than ``count``.
     """
     if count is not None and count < 1:
         raise ConfigError(f"requests is {count}: at least one must be served")
@@ -285,7 +285,7 @@ class ServingRun:
     """An application and a plan that is ready to be served.
 
     Attributes:
-        annotated: What the plan is made from.
+        annotated: The trie that the plan is made from.
         decision: The plan at the first step.
     """
 
@@ -308,7 +308,7 @@ class ServingRun:
         objective: Objective,
         signals: bool,
     ) -> ServingRun:
-        """Build the application, and plan; see :func:`verify` for what it raises."""
+        """Build the application, and plan; see :func:`verify` for errors."""
         annotated = replace(annotated, signals=require_signals(annotated) if signals else None)
         workflow = scored_by_labels(workflow)
         vine = VineLM(
@@ -319,7 +319,7 @@ class ServingRun:
             labelled=True,
             signals=workflow.signals,
             kind=workflow.kind,
-            allow_unproven=True,  # it is served to be judged
+            allow_unproven=True,  # it is served in order to be judged
         )
         app = build_graph(workflow, vine)
         planner = vine.served_planner()

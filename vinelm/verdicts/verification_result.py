@@ -18,7 +18,7 @@ from vinelm.trie.verdict import Verdict
 Kept = Literal["kept", "exceeded", "broken", "failed", "unknown"]
 Interval = tuple[float, float]
 MOST_FAILED = 0.05
-"""Nothing is said of a promise where more than this share of the requests failed."""
+"""No statement about a prediction is made if more than this share of the requests failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Verification:
 
     @property
     def expected_usd(self) -> float:
-        """Expected dollars of serving the requests that are not served yet."""
+        """Expected dollars of the requests that are still to be served."""
         return (self.requests - len(self.rows)) * self.decision.path_cost_usd
 
     @property
@@ -121,7 +121,7 @@ class Verification:
 
     @property
     def is_kept(self) -> bool:
-        """True if neither the accuracy nor the cost is worse than promised, and hardly a request failed."""
+        """True if neither the accuracy nor the cost is worse than predicted, and hardly any request failed."""
         return not {"broken", "failed"} & {self.accuracy_promise, self.cost_promise}
 
     @property

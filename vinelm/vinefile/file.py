@@ -3,7 +3,8 @@
 Each array is a member ``NAME.npy`` whose bytes are not compressed and start at a multiple of 64, so that the file can be
 mapped into memory; any ZIP tool and ``numpy.load`` can read it. The manifest holds the format version, the stages and models of
 the trie, the template, the catalog with its prices and their dates, and ``meta`` (provenance). Loading verifies the checksum of
-every member. Of the catalog models, prices and engines are read: a file may be anybody's, and does not say where calls go.
+every member. Only models, prices and engines of the catalog are read: anybody may have written the file, so it must not decide
+where calls go.
 """
 
 from __future__ import annotations
@@ -45,16 +46,16 @@ MAPPED_FROM = 64 * 2**20
 """Size in bytes from which a file is mapped into memory instead of read."""
 _MANIFEST = "manifest.json"
 SIGNALS, OUTCOMES = "signals.", "outcomes."
-"""Begin the names of the arrays of what requests show: of the trie, and of its outcomes."""
+"""Prefixes of the names of the signal trie's arrays and of its outcomes' arrays."""
 _OUTCOME_ARRAYS = (*OUTCOME_ARRAYS, "cost_spread")
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same trie gives the same bytes
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that the same trie gives the same bytes
 _PADDING_ID = 0x4C56  # "VL": our tag of the ZIP extra field that carries the padding
 _LOCAL_HEADER = 30
 
 Array = npt.NDArray[Any]
 
 
-_NAME_AT = 30  # where a ZIP file has the name of its first entry
+_NAME_AT = 30  # offset of the first entry's name in a ZIP file
 
 
 def _require_vine(path: Path) -> None:
@@ -62,7 +63,7 @@ def _require_vine(path: Path) -> None:
     try:
         with path.open("rb") as file:
             head = file.read(_NAME_AT + len(_MANIFEST))
-    except OSError:  # there is none, or the writing says what it is
+    except OSError:  # missing, or reported when writing
         return
     if head and not (head.startswith(b"PK\x03\x04") and head[_NAME_AT:] == _MANIFEST.encode()):
         raise TrieFileError(f"{path}: exists, and is no trie file: remove it, or use another name for the trie")
@@ -77,7 +78,8 @@ def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
 
     Raises:
         TrieFileError: The file cannot be written, ``path`` is not a regular file, or ``meta`` is not plain JSON. Or the trie is
-            one of outcomes: it is saved with the path trie whose ``signals`` it is, and where earlier answers may be returned.
+            a signal trie: it is saved together with the path trie whose ``signals`` it is, for graphs that may return earlier
+            answers.
     """
     path = Path(path)
     if isinstance(annotated, SignalTrie):
@@ -129,7 +131,7 @@ def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> Annot
         annotated = _annotated(manifest, members)
     except TrieFileError:
         raise
-    except Exception as error:  # whatever a damaged byte can lead zipfile, json and numpy to raise
+    except Exception as error:  # damaged bytes can make zipfile, json and numpy raise anything
         if other := instead_of(path, "a trie file", "`vinelm estimate`"):
             raise TrieFileError(f"{path}: {other}", code="other-file") from error
         raise TrieFileError(
@@ -137,7 +139,7 @@ def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> Annot
         ) from error
     try:
         check_annotated(annotated)
-    except Exception as error:  # a label that is no text, a template without models
+    except Exception as error:  # for example a label that is not text, or a template without models
         raise TrieFileError(f"{path}: not a valid trie: {_one_line(error)}: write it again with `vinelm estimate`") from error
     return annotated
 
@@ -223,7 +225,7 @@ def _members(data: Any) -> dict[str, memoryview]:
                 raise zipfile.BadZipFile(f"{entry.filename} is compressed")
             name_length, extra_length = struct.unpack_from("<HH", view, entry.header_offset + 26)
             name = view[entry.header_offset + _LOCAL_HEADER :][:name_length]
-            if name != entry.orig_filename.encode():  # else an optional array under another name would be missing silently
+            if name != entry.orig_filename.encode():  # otherwise an optional array under another name would be missing silently
                 raise zipfile.BadZipFile(f"{entry.filename} has two names")
             start = entry.header_offset + _LOCAL_HEADER + name_length + extra_length
             content = view[start : start + entry.file_size]
@@ -299,7 +301,7 @@ def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -
 
 
 def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> SignalTrie:
-    """The trie of signals. It returns earlier answers if it is served in a way that allows that."""
+    """The trie of signals, in the form that returns earlier answers if serving allows that."""
     about = manifest["signals"]
     own = {name.removeprefix(SIGNALS): values for name, values in arrays.items() if name.startswith(SIGNALS)}
     labels = Outcomes.labels_from(about["labels"])
@@ -309,9 +311,9 @@ def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> Signal
 
 
 def _parts(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
-    """What a trie is made of."""
+    """The arguments from which a trie is made."""
     template = Template.from_dict(manifest["template"])
-    kind = MergedTrie if "trie.source" in arrays else Trie  # a file with edges has nodes of several parents
+    kind = MergedTrie if "trie.source" in arrays else Trie  # a file with edges has nodes with several parents
     if kind is MergedTrie:
         check_edges(len(arrays["trie.depth"]), arrays["trie.source"], arrays["trie.target"])
     labels = {name: arrays[f"trie.{name}"] for name in kind.array_names}

@@ -23,7 +23,7 @@ ROUNDING = 1e-6
 _OF_NODES = ("parent", "depth", "stage", "model", "answerable")
 _WHOLE = ("node", "label", "answer_class", "returned", "arm")
 LARGEST = 1e15
-"""Dollars and seconds above it are damage, and their sums along a path would overflow."""
+"""Larger dollars and seconds mean damage, and their sums along a path could overflow."""
 
 
 def check_annotated(annotated: AnnotatedTrie) -> None:
@@ -84,9 +84,7 @@ def _check_signals(annotated: AnnotatedTrie, signals: Outcomes) -> None:
 
 
 def _check_continued(annotated: AnnotatedTrie, signals: Outcomes) -> None:
-    """Check that each continued outcome has a separate branch, and each branch below a node an outcome, with equal
-    probability.
-    """
+    """Check that each continued outcome has its own branch, and each branch below a node an outcome, equally probable."""
     trie, n_stages = annotated.trie, len(annotated.trie.stages)
     goes_on = np.flatnonzero(signals.arm >= 0)
     key = signals.node[goes_on].astype(np.int64) * n_stages + signals.arm[goes_on]
@@ -159,7 +157,7 @@ def _check_arms(annotated: AnnotatedTrie, arm: npt.NDArray[Any], arm_success: np
 
 
 def check_edges(n_nodes: int, source: npt.NDArray[Any], target: npt.NDArray[Any]) -> None:
-    """Raise :class:`TrieFileError` if an edge of a merged trie leads from or to a node that is not there."""
+    """Raise :class:`TrieFileError` if an edge of a merged trie leads from or to a missing node."""
     _require(source.shape == target.shape and source.ndim == 1, "trie.source and trie.target have different lengths")
     for name, ends in (("source", source), ("target", target)):
         _require(bool(np.all((ends >= 0) & (ends < n_nodes))), f"trie.{name} is out of range")

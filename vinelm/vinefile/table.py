@@ -23,7 +23,7 @@ def export_trie(annotated: AnnotatedTrie, path: Path) -> int:
     """Write one row per node but the root to ``path``, replacing the file, and return their number.
 
     The columns are those of :meth:`AnnotatedTrie.to_pandas`, after the node's number. A prefix is a list of model names; in
-    CSV, compact JSON text. What is not known is an empty field, or null. JSON is one object with ``meta``, ``catalog`` and
+    CSV, compact JSON text. Unknown values are empty fields, or null. JSON is one object with ``meta``, ``catalog`` and
     ``nodes``; a Parquet file has the first two in its metadata, CSV does not.
 
     Args:

@@ -33,22 +33,22 @@ from vinelm.money.spend_guard import SpendGuard
 
 KEPT_S = 86_400.0
 ROUNDS = 200
-"""What this process was given is shown again every so many rounds: Redis may have forgotten it."""
+"""After this many rounds this process publishes its settings again, since Redis may have forgotten them."""
 
 ADVICE = "each goes by its own; give all processes of a fleet the same catalog, limits and caps"
 
 Facts = Mapping[str, Mapping[str, object]]
-"""What a process was given: name (of a model, of an engine's limits) to its fields. No addresses and no keys."""
+"""A process's settings: names (of a model, of an engine's limits) to their fields. No addresses and no keys."""
 
 
 class CatalogComparison(Chore):
     """Compares this process's settings with those of the others; a chore of the member's thread.
 
-    Differing processes continue, each with its own settings, as they must while a new catalog is rolled out. There is one
-    warning for each other catalog, with the first difference.
+    Processes with different settings continue, as they must while a new catalog is rolled out. There is one warning for each
+    differing catalog, with the first difference.
 
     Args:
-        facts: what this process was given; plain JSON types.
+        facts: this process's settings; plain JSON types.
     """
 
     def __init__(self, member: FleetMember, facts: Facts) -> None:
@@ -96,7 +96,7 @@ def _shown(value: object) -> str:
 
 
 LEAST_PART = 0.001
-"""Orders give a process no smaller part of a cap than this when dollars are sliced."""
+"""The smallest part of a cap that orders can give a process when dollars are sliced."""
 
 
 class Fleet:
@@ -105,7 +105,7 @@ class Fleet:
     After a fork the child becomes a separate process with its first request.
 
     Raises:
-        ConfigError: the URL, the name or the journal cannot be right; Redis may evict leases; or it cannot be reached and the
+        ConfigError: the URL, the name or the journal is invalid; Redis may evict leases; or Redis cannot be reached and the
             config requires it.
     """
 
@@ -128,7 +128,7 @@ class Fleet:
 
     @classmethod
     def of(cls, fleet: str | FleetConfig) -> Fleet:
-        """Join the fleet at this Redis URL, or as the config says."""
+        """Join the fleet at this Redis URL, or with these settings."""
         return cls(FleetConfig(url=fleet) if isinstance(fleet, str) else fleet)
 
     @property
@@ -166,7 +166,7 @@ class Fleet:
             planner: plans for the request.
             conversation: id of its conversation; only a hash of it leaves the process.
             tenant: the request's tenant; "" without one. Shown to the fleet.
-            deadline_s: its bound on seconds; None without one.
+            deadline_s: the request's bound on seconds; None without one.
         """
         self._rejoin_after_fork()
         return SessionRows(
@@ -188,7 +188,8 @@ class Fleet:
         """Share these rate limits with the other processes from now on.
 
         Args:
-            limiters: by a name that is the same in all processes. Those without a limit by the minute are left as they are.
+            limiters: rate limiters by a name that is the same in all processes. Limiters without a per-minute limit stay as
+                they are.
         """
         with self._lock:
             new = {engine: limiter for engine, limiter in limiters.items() if engine not in self._limiters}
@@ -201,8 +202,8 @@ class Fleet:
 
         Args:
             gates: where calls of replica groups wait.
-            groups: every engine of the catalog to its replica group, or to its own name. Shown to the fleet.
-            facts: what this process was given, of which all processes should have the same. Shown to the fleet.
+            groups: the replica group of every engine of the catalog, or the engine's own name. Shown to the fleet.
+            facts: this process's settings, which should be the same in all processes. Shown to the fleet.
         """
         with self._lock:
             self._groups.update(groups)
@@ -226,7 +227,7 @@ class Fleet:
         try:
             policy = link.evicts_anything()
         except FleetUnreachable:
-            return  # it has answered a moment ago; a process that loses it goes on alone
+            return  # it answered a moment ago; a process that loses it continues alone
         finally:
             link.close()
         if policy:
@@ -259,11 +260,11 @@ class Fleet:
             )
             self._member.chores.append(self._dollars)
         self._member.chores += [self._corrections, self._orders]
-        self._member.survived_round()  # the first one at once, so that a wrong address is known
+        self._member.survived_round()  # the first one at once, so that a wrong address is detected
         self._lease(self._limiters.items())
         self._steer()
         self._member.start()
-        # The member's method: one of this object would keep it alive for as long as the process.
+        # A method of the member: one of this object would keep the object alive as long as the process.
         self._at_end = weakref.finalize(self, self._member.stop)
 
     def _lease(self, limiters: Iterable[tuple[str, EngineRateLimiter]]) -> None:
@@ -279,16 +280,16 @@ class Fleet:
         self._live.groups = dict(self._groups)
         if self._facts and not self._member.catalog:
             self._member.chores.append(CatalogComparison(self._member, self._facts))
-        member, orders = self._member, self._orders  # and not this object: the fleet's thread would keep it alive
+        member, orders = self._member, self._orders  # not this object, which the fleet's thread would keep alive
         for gate in self._gates:
             gate.weights = lambda: orders.current.weights
             gate.others, gate.rank = lambda: member.others, lambda: member.rank
-            gate.first = int(self._live.process.rpartition(":")[2], 16)  # processes differ in which of equals they take
+            gate.first = int(self._live.process.rpartition(":")[2], 16)  # processes choose differently among equals
 
     def _rejoin_after_fork(self) -> None:
         if self._pid != os.getpid():
             with self._lock:
-                # Once more with the lock: another thread of the child may have joined meanwhile.
+                # Checked again under the lock: another thread of the child may have joined meanwhile.
                 if self._pid != os.getpid():
                     self._join()
 

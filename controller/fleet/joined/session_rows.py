@@ -23,7 +23,7 @@ class SessionRows(RequestWatcher):
         session: number of the conversation; see :func:`~vinelm.controller.session_number`.
         tenant: the request's tenant; "" without one.
         deadline_s: the request's bound on seconds from its arrival; None without one.
-        note: returns what the request's trace has to say of the fleet; empty if nothing.
+        note: returns the fleet's line for the request's trace; empty if there is none.
         orders: the fleet's current orders; None if unused.
     """
 
@@ -93,7 +93,7 @@ class SessionRows(RequestWatcher):
         item = next((item for item in self._slots if item[0] == path), None)
         if item is None:
             return
-        self._slots.remove(item)  # before it ends: its place may be given to another at once
+        self._slots.remove(item)  # before it ends, since its place may be given to another invocation at once
         try:
             self._live.end(item[1])
         except BaseException:
@@ -101,8 +101,8 @@ class SessionRows(RequestWatcher):
             raise
 
     def __del__(self) -> None:
-        """A request that was dropped midway has nothing in flight any more."""
-        with suppress(AttributeError):  # it was never made whole
+        """Remove the invocations of a request that was dropped midway."""
+        with suppress(AttributeError):  # the object was never fully created
             for _, slot, _ in self._slots:
                 self._live.end(slot)
 

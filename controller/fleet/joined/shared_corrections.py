@@ -11,7 +11,7 @@ from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.money.spend_control import EVERY, MEMORY, MOST, STEP, SpendControl
 
 KEPT_MS = 86_400_000
-"""A correction that nobody has used for so long is forgotten."""
+"""Unused corrections are forgotten after this time."""
 
 CORRECT = """
 -- KEYS: the correction. ARGV: requests, planned dollars and spent dollars since the last time, the factor of the process, and
@@ -36,7 +36,7 @@ return tostring(factor)
 class SharedCorrections(Chore):
     """Keeps the corrections of this process in step with the fleet; a chore of the member's thread.
 
-    A correction without another holder is forgotten: callers name objectives, and may name new ones without end.
+    A correction without another holder is forgotten, since callers choose objectives and may choose new ones without end.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class SharedCorrections(Chore):
         """Report the counts and fetch the factor.
 
         Raises:
-            FleetUnreachable: Redis does not answer. What was counted for it is lost to the others.
+            FleetUnreachable: Redis does not answer. The counts for it are lost to the other processes.
         """
         with self._lock:
             controls = list(self._controls)

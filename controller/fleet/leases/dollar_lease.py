@@ -20,23 +20,23 @@ from vinelm.errors import FleetUnreachable, JournalUnavailable
 
 MONEY = "money"
 OTHERS = "*"
-"""The name under which ``daily_usd`` caps each tenant that it does not name."""
+"""The name under which ``daily_usd`` caps each tenant without an entry."""
 DAY_S = 86_400
 MOST_DAYS = 60
-"""Tenants' days that a process remembers to have spent of."""
+"""For how many tenants' days a process remembers its spending."""
 LOW = 0.5
-"""A new slice is asked for when less than this part of the last one is free."""
+"""A new slice is requested when less than this part of the last slice is free."""
 
 _LOG = logging.getLogger(__name__)
 
-# -- the scripts: Redis knows the sums, the journal knows who was granted what ------------------------------------
-# Each process says with every exchange what it holds. What Redis counts for it beyond that was granted and never used, because
+# -- the scripts: Redis knows the sums, the journal knows who was granted what ------------------------------------ With every
+# exchange each process reports its holdings. Anything beyond that which Redis counts for it was granted and never used, because
 # the answer was lost or the journal could not be written: it returns to the cap at once.
 
 GRANTED, REFUSED, NOT_CURRENT, CLOCKS_DIFFER, CLOCK_LEAPT, CAME_LATE = 1, 0, -1, -3, -4, -5
-"""What :data:`GRANT` answers."""
+"""The possible answers of :data:`GRANT`."""
 CLOCK_BOUND_S = 3600
-"""How far clocks may be from each other before nothing is granted. A clock so little behind the last day goes on with it."""
+"""How far clocks may differ before nothing is granted. A clock that is behind the last day by less counts for that day."""
 
 _KNOWN = f"""
 {RUN}
@@ -187,18 +187,18 @@ return 1
 class DollarLease(Chore):
     """Keeps the leases of all accounts; a chore of the member's thread.
 
-    However processes, Redis and the journal's machine die, at most the cap is leased, and so at most the cap is spent (and what
-    single calls cost beyond their upper bounds): a grant counts in the journal before it is spent; a Redis that has forgotten,
-    or is of an earlier run, grants nothing until the journal's sums are restored; and a restoration makes void every grant that
-    the journal does not have yet. Where clocks disagree nothing is granted. Where a clock has gone back, what was granted for
-    later days counts for the present one as well. A grant whose answer is lost, or that the journal does not take, returns to
-    the cap with the next exchange.
+    However processes, Redis and the journal's machine die, at most the cap is leased, and so at most the cap is spent (plus
+    what single calls cost beyond their upper bounds): a grant is in the journal before it is spent; a Redis that has forgotten
+    the sums, or is from an earlier run, grants nothing until they are restored from the journal; and a restoration voids every
+    grant that the journal does not have yet. If clocks disagree, nothing is granted. If a clock has gone back, grants for later
+    days count for the present day as well. A grant whose answer is lost, or that the journal does not accept, returns to the
+    cap with the next exchange.
 
     Args:
-        daily_usd: tenant to dollars a day; ``"*"`` for each of the others.
-        processes: returns the number of processes that live; or 1 / p, where orders give this one the part p of the cap.
+        daily_usd: dollars a day by tenant; ``"*"`` for each of the others.
+        processes: returns the number of live processes; or 1 / p, if orders give this process the part p of the cap.
         is_alone: returns whether Redis does not answer.
-        wake: asks for the next round now.
+        wake: requests the next round now.
         clock: the time of this machine, in seconds since 1970; the clock of Redis has to agree with it.
         elapsed_s: seconds since any moment, which no step of a clock changes.
         day: the day to lease for; None for the server's own. For tests.
@@ -221,17 +221,17 @@ class DollarLease(Chore):
         self._journal, self._process, self._daily_usd = journal, process, dict(daily_usd)
         self._processes, self._is_alone, self._wake = processes, is_alone, wake
         self._accounts: dict[str, TenantAccount] = {}
-        self._held: dict[TenantDay, int] = {}  # what the journal says of this process
-        self._past: dict[TenantDay, int] = {}  # and of days whose rest it has given back: a clock may come back to them
+        self._held: dict[TenantDay, int] = {}  # this process's holdings by the journal
+        self._past: dict[TenantDay, int] = {}  # and of days whose rest was given back, since a clock may come back to them
         self._slice: dict[str, int] = {}
-        self._unsure: set[TenantDay] = set()  # of which the journal may say more than is held
+        self._unsure: set[TenantDay] = set()  # days for which the journal may have more than is held
         self._turn = 0  # grows with each exchange, so that Redis sees which came late
         self._generation = -1
         self._clock, self._elapsed_s = clock, elapsed_s
-        self._seen: tuple[int, float] | None = None  # the day of the last grant, and when that was
+        self._seen: tuple[int, float] | None = None  # the day of the last grant, with its time
         self._told = ""
         self._why = ""
-        self._told_of = 0  # the last day of a grant, that a clock is behind
+        self._told_of = 0  # the last day for which a late clock was reported
         self._lock = threading.Lock()
 
     def go_alone(self, link: RedisLink) -> None:
@@ -260,23 +260,23 @@ class DollarLease(Chore):
         with self._lock:
             accounts = list(self._accounts.values())
         for account in accounts:
-            account.take_refusals()  # the calls have raised them: nobody else reads them
+            account.take_refusals()  # the calls have raised them, and nothing else reads them
             wanted, least = (math.ceil(usd * NANO) for usd in account.wanted_usd())
             free = account.free_usd() * NANO
             try:
                 self._settle_unsure(link, account)
-                # Before the slice is used up, so that calls seldom have to wait for the next.
+                # Requested before the slice is used up, so that calls seldom have to wait for the next one.
                 if wanted or (self._slice.get(account.tenant, 0) and free < LOW * self._slice[account.tenant]):
                     self._lease(link, account, wanted, least)
-            except JournalUnavailable as error:  # without it no dollars
+            except JournalUnavailable as error:  # no dollars without the journal
                 self._tell(account, str(error))
 
     def _lease(self, link: RedisLink, account: TenantAccount, wanted: int, least: int) -> None:
-        """Lease a slice of at least ``wanted``, or ``least`` if the cap allows no more; 0 for anything that it allows."""
-        # A restoration, a smaller wish and a change of day each ask once more. What is left then waits for the next round.
+        """Lease at least ``wanted``, or ``least`` if the cap allows no more (0: whatever it allows)."""
+        # A restoration, a smaller wish and a change of day each take one more attempt. The rest waits for the next round.
         for _ in range(4):
             status, nano_usd, _, day, last = self._asked(link, account, wanted)
-            if status == NOT_CURRENT:  # this Redis does not know what is spent
+            if status == NOT_CURRENT:  # this Redis does not know what was spent
                 self._restore(link)
                 continue
             if status == REFUSED and least < wanted:
@@ -293,19 +293,19 @@ class DollarLease(Chore):
                 self._tell(account, _clock_problem(status, int(day)))
             elif status == GRANTED and nano_usd:
                 where = (account.tenant, int(day))
-                # Redis has counted the slice; the journal has to have it before a cent is spent. A Redis that forgets is then
-                # restored from the journal and never grants the same dollars twice.
+                # Redis has counted the slice; the journal must have it before a cent is spent. A Redis that forgets is then
+                # restored from the journal, and never grants the same dollars twice.
                 if not self._journaled(link, where, nano_usd):
-                    self._restore(link)  # the journal is of a later generation than this Redis and this process
+                    self._restore(link)  # the journal belongs to a later generation than this Redis and this process
                     continue
                 lost = self._accept(link, account, where, nano_usd)
-                if lost and wanted:  # the call counted on what another day had left
+                if lost and wanted:  # the call had counted on the rest of another day
                     wanted = lost
                     continue
             return
 
     def _asked(self, link: RedisLink, account: TenantAccount, wanted: int) -> Any:
-        """Redis's answer to the wish for a slice, given this process's holdings."""
+        """Redis's answer to the request for a slice, given this process's holdings."""
         cap, members = round(account.daily_usd * NANO), max(self._processes(), 1.0)
         known = [one for one in {**self._past, **self._held} if one[0] == account.tenant]
         held = [part for where in known for part in (where[1], self._amount(where))]
@@ -329,7 +329,7 @@ class DollarLease(Chore):
         """Record a grant; False if it is of an earlier generation. Grants that cannot be recorded return to the cap."""
         try:
             return self._journal.hold(self._generation, self._process, where, self._amount(where) + nano_usd)
-        except JournalUnavailable:  # perhaps it is written all the same
+        except JournalUnavailable:  # it may have been written all the same
             self._unsure.add(where)
             self._say_held(link, where)
             raise
@@ -337,7 +337,7 @@ class DollarLease(Chore):
     def _accept(self, link: RedisLink, account: TenantAccount, where: TenantDay, nano_usd: int) -> int:
         """Let the account spend a recorded grant; returns the rest of other days."""
         self._held[where] = self._amount(where) + nano_usd
-        # A clock may come back to a day whose rest was returned: then this is one holding again, not two.
+        # A clock may return to a day whose rest was returned: then this is one holding again, not two.
         self._past.pop(where, None)
         self._slice[account.tenant] = nano_usd
         self._seen = where[1], self._elapsed_s()
@@ -345,7 +345,7 @@ class DollarLease(Chore):
         try:
             return self._return_other_days(link, account, where)
         finally:
-            # Last, since the return takes whatever the account has free. Even where it fails: the grant is written down.
+            # Last, since the return takes all that is free in the account. Even if it fails, the grant is written down.
             account.add_lease(nano_usd)
 
     def _last_possible_day(self) -> int | str:
@@ -358,7 +358,7 @@ class DollarLease(Chore):
         return last + 1 + math.floor((self._elapsed_s() - at_s + CLOCK_BOUND_S) / DAY_S)
 
     def _tell(self, account: TenantAccount, why: str) -> None:
-        """Refuse the waiting calls with the reason, which is also logged once."""
+        """Refuse the waiting calls with this reason, which is also logged once."""
         account.refuse(why)
         if why != self._told:
             self._told = why
@@ -366,15 +366,15 @@ class DollarLease(Chore):
 
     def _restore(self, link: RedisLink) -> None:
         """Restore Redis from the journal's leases and spending, under a new generation; or learn that another process has."""
-        # Another process may have restored already. Its generation is the newer one: taking it over is enough.
+        # Another process may have restored already. Its generation is newer: adopting it is enough.
         current = self._journal.generation()
         if current != self._generation and current:
             known = link.fields(MONEY, "generation")[0]
             self._generation = current
             if known is not None and int(known) == current:
-                return  # whether it is of this run, the next grant tells
-        # The journal counts the generation up in the same step. Grants of the old generation that are on their way are
-        # refused by it, so that they cannot be spent on top of the sums that are restored now.
+                return  # the next grant shows whether it belongs to this run
+        # The journal increments the generation in the same step. It refuses grants of the old generation that are under way, so
+        # that they cannot be spent on top of the restored sums.
         found = self._journal.restore()
         grants = [item for grant in found.grants for item in grant]
         link.run_script(RESTORE, [MONEY], [found.generation, found.last_day, found.back, found.carry, *grants])
@@ -395,7 +395,7 @@ class DollarLease(Chore):
         """Give back the rest of other days' leases, which belongs to those days; returns how much it was."""
         returned = 0
         for where in [held for held in self._held if held[0] == account.tenant and held[1] != today[1]]:
-            # First, since what is free the next time is no longer of that day.
+            # First, since what is free later no longer belongs to that day.
             self._past[where] = self._held.pop(where)
             returned += self._return(link, account, where, self._past)
         while len(self._past) > MOST_DAYS:
@@ -405,8 +405,8 @@ class DollarLease(Chore):
     def _return(self, link: RedisLink, account: TenantAccount, where: TenantDay, kept: dict[TenantDay, int]) -> int:
         nano_usd = account.take_back(kept[where])
         if nano_usd:
-            with suppress(JournalUnavailable):  # else it counts as spent on its day
-                # The journal first: what Redis counts too much does no harm.
+            with suppress(JournalUnavailable):  # otherwise it counts as spent on its day
+                # The journal first: if Redis counts too much, that does no harm.
                 self._journal.give_back(self._process, where, kept[where] - nano_usd)
                 kept[where] -= nano_usd
                 self._say_held(link, where)

@@ -33,15 +33,15 @@ CREATE TABLE IF NOT EXISTS fleet_facts (  -- name: the fleet; day: the last day 
 );
 INSERT INTO fleet_generation VALUES (1, 0) ON CONFLICT DO NOTHING;
 """
-"""What SQLite and PostgreSQL both take. Journals of the first version have no facts; they get them when they are opened."""
+"""SQL that both SQLite and PostgreSQL accept. Journals of the first version lack the facts and get them when opened."""
 BUSY_TIMEOUT_S = 1.0
 CONNECT_TIMEOUT_S = 2
 STATEMENT_TIMEOUT_S = 1.0
 RESTS_S = 5.0
-"""After a failure a server is left alone for so long: the thread that asks has snapshots to publish as well."""
+"""Seconds without requests to a server after a failure, since the same thread also has to publish snapshots."""
 KEPT_DAYS = 30
-"""Of so many days up to that of the last grant, and of all later ones, grants are kept when the totals are restored. Days of
-which there are grants, whatever the clock says: it may have leapt."""
+"""Restoring keeps the grants of this many days up to the last day with a grant, and of all later ones. Days with grants count,
+whatever the clock says, since it may have leapt."""
 _URL = re.compile(r"postgres(?:ql)?:/+")
 
 TenantDay = tuple[str, int]
@@ -60,8 +60,8 @@ class Grant(NamedTuple):
 class Restored(NamedTuple):
     """The journal's state when a new generation begins: its number, the last day, and all grants.
 
-    ``back``: the last day below that of which dollars were granted since a clock has gone back, and ``carry`` the later day on
-    which these grants count as well, once one was granted for; 0 for none.
+    ``back``: the last day for which dollars were granted after a clock had gone back below it; ``carry``: the later day on
+    which these grants count as well, once there is a grant for it; 0 for none.
     """
 
     generation: int
@@ -76,13 +76,13 @@ class JournalDatabase:
     """A database that can hold a journal.
 
     Attributes:
-        name: where it is, for messages; holds no password.
-        error: base of what its driver raises.
-        connect: opens a connection on which transactions are begun by hand, and makes the tables.
-        begin: statements that begin a transaction without concurrent writers, from its first read on.
+        name: the database's place, for messages; holds no password.
+        error: base class of its driver's errors.
+        connect: opens a connection with explicit transactions, and creates the tables.
+        begin: statements that begin a transaction which excludes other writers from its first read on.
         parameter: how its driver marks a parameter.
-        is_server: whether it is left alone for a while after a failure, and then reconnected.
-        hint: what to see to where it cannot be opened.
+        is_server: whether to wait for a while after a failure, and then reconnect.
+        hint: what to check if it cannot be opened.
     """
 
     name: str
@@ -98,10 +98,10 @@ class SpendJournal:
     """Grants of dollars that survive the death of every process and of Redis. For one thread; processes may share it.
 
     What is written is on disk when a method returns. Amounts are billionths of a dollar, so that sums are exact. Methods raise
-    :class:`~vinelm.errors.JournalUnavailable` where it cannot be read or written: then no dollars can be leased.
+    :class:`~vinelm.errors.JournalUnavailable` if it cannot be read or written; no dollars can be leased then.
 
     Raises:
-        ConfigError: it cannot be a journal, or the server refuses or does not answer.
+        ConfigError: the file is not a journal, or the server refuses or does not answer.
     """
 
     def __init__(self, database: JournalDatabase) -> None:
@@ -123,9 +123,9 @@ class SpendJournal:
         """One exclusive transaction: a function that runs a statement with its parameters marked ``?``.
 
         Raises:
-            JournalUnavailable: it cannot be begun, or its end is not known.
+            JournalUnavailable: it cannot begin, or it is unknown how it ended.
         """
-        # Each attempt at a server that is away takes seconds, in the thread that does all chores of the fleet.
+        # Each attempt to reach a server that is away takes seconds, in the thread that does all chores of the fleet.
         if time.monotonic() < self._rests_until:
             raise JournalUnavailable(f"{self.name}: the fleet's journal could not be written just now")
         database = self._database
@@ -139,19 +139,19 @@ class SpendJournal:
                 yield lambda sql, *values: connection.execute(sql.replace("?", database.parameter), values)
                 connection.execute("COMMIT")
             except BaseException:
-                with suppress(database.error):  # a connection that is lost has rolled back
+                with suppress(database.error):  # a lost connection has rolled back
                     connection.execute("ROLLBACK")
                 raise
         except database.error as error:
             if database.is_server:
-                # The connection is dropped as well: nobody knows what state it is in.
+                # The connection is dropped as well, since its state is unknown.
                 self._rests_until = time.monotonic() + RESTS_S
                 with suppress(database.error):
                     self.close()
             raise JournalUnavailable(f"{self.name}: the fleet's journal cannot be written ({_first_line(error)})") from None
 
     def generation(self) -> int:
-        """Return the number of the epoch: it grows whenever the totals are restored."""
+        """Return the generation's number, which grows whenever the totals are restored."""
         with self._transaction() as run:
             return int(run("SELECT number FROM fleet_generation").fetchone()[0])
 
@@ -159,7 +159,7 @@ class SpendJournal:
         """Make this the journal of the named fleet.
 
         Raises:
-            ConfigError: it is the journal of another fleet, whose dollars would be mixed with this one's.
+            ConfigError: the journal belongs to another fleet, whose dollars would be mixed with this one's.
         """
         with self._transaction() as run:
             run("INSERT INTO fleet_facts VALUES ('name', ?) ON CONFLICT DO NOTHING", fleet)
@@ -172,13 +172,13 @@ class SpendJournal:
     def hold(self, generation: int, process: str, where: TenantDay, nano_usd: int) -> bool:
         """Record all that the process holds or has spent of a tenant's day, before it spends more.
 
-        The whole amount, so that it can be written again if it is unknown whether it was.
+        The whole amount is written, so that it can be written again if the outcome is unknown.
 
         Returns:
             False, and nothing is written, if the generation is an earlier one.
         """
         with self._transaction() as run:
-            # In the transaction that writes: a restoration voids every grant that it does not find here.
+            # In the same transaction: a restoration voids every grant that it does not find here.
             if run("SELECT number FROM fleet_generation").fetchone()[0] != generation:
                 return False
             run(
@@ -197,7 +197,7 @@ class SpendJournal:
     def restore(self) -> Restored:
         """Begin a new generation, and return spent and leased dollars.
 
-        Grants of earlier generations that are not written yet will never be. Old ones are deleted (:data:`KEPT_DAYS`).
+        Grants of earlier generations that are not written yet never will be. Old grants are deleted (:data:`KEPT_DAYS`).
         """
         with self._transaction() as run:
             run("UPDATE fleet_generation SET number = number + 1")
@@ -229,7 +229,7 @@ def _last_day(run: Callable[..., Any]) -> int:
 
 
 def _note_day(run: Callable[..., Any], day: int) -> None:
-    """Record the day of a grant, and whether a clock had gone back: Redis forgets both with its sums."""
+    """Record the day of a grant, and whether a clock had gone back, since Redis forgets both with its sums."""
     last, recent, back = _last_day(run), _fact(run, "recent"), _fact(run, "back")
     if day != recent or day > last:
         _set_fact(run, "day", max(day, last))
@@ -249,7 +249,7 @@ def _note_day(run: Callable[..., Any], day: int) -> None:
 def journal_at(where: str | Path, fleet: str = "default") -> SpendJournal:
     """Return the journal of a fleet in this SQLite file, or in the database of this ``postgresql://`` address.
 
-    The password of an address is shown by no error. Its user may create tables, or they are there.
+    No error shows an address's password. Its user must be allowed to create tables, unless they exist.
 
     Raises:
         ConfigError: it cannot be opened, or is another fleet's.
@@ -299,7 +299,8 @@ def _in_postgres(url: str) -> JournalDatabase:
             **{"connect_timeout": CONNECT_TIMEOUT_S, "tcp_user_timeout": 2000, **settings}, autocommit=True
         )
         try:
-            # What is granted has to be on the server's disk, and transactions have to see each other, whatever is usual there.
+            # Grants have to be on the server's disk, and transactions have to see each other, whatever the server's defaults
+            # are.
             connection.execute("SET synchronous_commit = on")
             connection.execute("SET default_transaction_isolation = 'read committed'")
             connection.execute(f"SET statement_timeout = {int(STATEMENT_TIMEOUT_S * 1000)}")

@@ -10,20 +10,20 @@ from vinelm.controller.fleet.member import Chore
 from vinelm.controller.fleet.redis_link import RUN, SILENT_REDIS, RedisLink
 
 BUSY = 0.75
-"""From this part of a share used in the last minute on, more is asked for before a call has to wait for it."""
+"""Once this part of a share was used in the last minute, more is requested before a call has to wait for it."""
 
 ALONE_AFTER_S = 10.0
-"""A process that has never reached Redis waits so long for a share, and then uses the limits alone. One that has reached it,
-and has too small a share when it is lost, refuses calls after so long."""
+"""A process that has never reached Redis waits this long for a share, and then uses the limits alone. A process that has
+reached Redis, and has too small a share when it is lost, refuses calls after this time."""
 
 DEAD_AFTER_MS = 5_000
-"""A process that was not heard of for so long is not counted among those that share."""
+"""A process that was silent for this long does not count among those that share."""
 RECLAIM_AFTER_MS = 65_000
-"""What it held is free again after so long: its last call has left every window of a minute."""
+"""Its holdings are free again after this time, when its last call has left every window of a minute."""
 GRACE_MS = 2_000
-"""A Redis without an epoch grants nothing for so long: who holds something from before says so first."""
+"""A Redis without an epoch grants nothing for this long, so that processes can first report earlier holdings."""
 LONGEST_STEP_MS = 2_000
-"""The script's clock moves at most so far from one call to the next, so that a step of the machine's clock frees nothing."""
+"""The most that the script's clock advances between two calls, so that a jump of the machine's clock frees nothing."""
 
 EXCHANGE = f"""
 -- KEYS: the clock of the fleet; the holdings of the engine.
@@ -166,13 +166,13 @@ return {{epoch, held[1], held[2], keep[1], keep[2], members, closed_ms}}
 class RateLease(Chore):
     """Keeps one engine's share in step with the fleet; a chore of the member's thread.
 
-    What is held here is always at most what Redis counts for this process, so the processes together keep the limits, whichever
-    of them dies and whatever answer is lost. The exception is a process that Redis has not heard of for a minute and that goes
-    on: alone it keeps its share, which others may then have, too.
+    This process never holds more than Redis counts for it, so the processes together keep the limits, whichever of them dies
+    and whatever answer is lost. The exception is a process that continues although Redis has not heard from it for a minute: it
+    keeps its share, which others may then get, too.
 
     Args:
-        part: returns the part of the limits that this process may count on, in (0, 1]; None for an equal one.
-        wall_ms: the time that the script goes by; None for the server's own. For tests.
+        part: returns the part of the limits that this process may count on, in (0, 1]; None for an equal part.
+        wall_ms: the time that the script uses; None for the server's own. For tests.
     """
 
     def __init__(
@@ -197,11 +197,11 @@ class RateLease(Chore):
         Raises:
             FleetUnreachable: Redis does not answer. The share stays as it is.
         """
-        # First: Redis may grant it to others as soon as it hears that it is held here no more.
+        # First, since Redis may grant it to others as soon as it hears that it is no longer held here.
         held = self._share.give_back(self._keep)
         demand = self._share.demand()
         wanted = demand.lacks if any(demand.lacks) else _before_it_is_short(demand, self._share.limits)
-        # Before it is sent: an exchange whose answer is lost may have counted, and its number is not used again.
+        # Before sending: an exchange whose answer is lost may have counted, and its number must not be used again.
         self._sequence += 1
         epoch, *answer = link.run_script(
             EXCHANGE,
@@ -219,10 +219,10 @@ class RateLease(Chore):
         )
         self.epoch, self._heard_s = epoch.decode(), self._share.clock.now()
         self._share.cut_off("")
-        # A right is "at most so many calls in any minute", so it is used again as calls leave the window: what comes back is
-        # the whole right, not an addition to it.
+        # A right means "at most this many calls in any minute", so it is used again as calls leave the window: the answer
+        # contains the whole right, not an addition.
         granted = RateAmounts(*answer[0:2])
-        # Both, to hold exactly what Redis counts, whatever an answer that was lost has left here.
+        # Both, to hold exactly what Redis counts, whatever a lost answer has left here.
         self._share.cut(granted)
         self._share.grow(granted)
         used = self._share.demand().used
@@ -232,8 +232,9 @@ class RateLease(Chore):
     def go_alone(self, link: RedisLink) -> None:
         """Continue within the present share, without Redis.
 
-        If Redis has never answered, there is none: after ``ALONE_AFTER_S`` seconds the process goes on within the limits, as it
-        would without a fleet. If it has, others may hold the limits: after as long, calls that do not fit into the share fail.
+        If Redis has never answered, there is none: after ``ALONE_AFTER_S`` seconds the process uses the limits alone, as it
+        would without a fleet. If Redis has answered before, others may hold the limits: after the same time, calls that do not
+        fit into the share fail.
         """
         if self._share.clock.now() - self._heard_s < ALONE_AFTER_S:
             return
@@ -246,20 +247,20 @@ class RateLease(Chore):
             )
 
     def close(self, link: RedisLink) -> None:
-        """Give back the unused part of the last minute's calls."""
+        """Give back what the last minute's calls have not used."""
         self._keep = RateAmounts(0, 0)
         self.do(link)
 
 
 def _kept(most: int, limit: int, used: int) -> int:
-    """The amount of one kind to keep, by the script's answer."""
+    """The amount of one kind (requests or tokens) to keep, by the script's answer."""
     if most == -1:
         return limit
     return most if most >= 0 else min(used + used // 4, limit)
 
 
 def _before_it_is_short(demand: RateDemand, limits: RateAmounts) -> RateAmounts:
-    """The wish beyond current calls: one more, once most is in use."""
+    """What to request beyond current calls: one more call, once most of the share is in use."""
     used_up = any(used > BUSY * held for used, held, limit in zip(demand.used, demand.held, limits, strict=True) if limit)
     if not demand.used.requests or not used_up:
         return RateAmounts(0, 0)

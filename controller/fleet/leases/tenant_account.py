@@ -14,15 +14,15 @@ from vinelm.errors import CallRefused
 from vinelm.money.spend_guard import SpendGuard, SpendPermit
 
 PATIENCE_S = 1.0
-"""Longest that a call waits for a lease while Redis answers. Without Redis no call waits."""
+"""The longest time that a call waits for a lease while Redis answers. Without Redis no call waits."""
 FIRST_S = 5.0
-"""The same before the background has answered for the first time: a process that has just begun is busy with much else."""
+"""The same before the background thread has answered for the first time, since a new process is busy with other work."""
 LOOKS_S = 0.1
-"""So often a call that waits looks whether Redis still answers."""
+"""How often a waiting call checks whether Redis still answers."""
 ASYNC_LOOKS_S = 0.01
-"""So often a coroutine that waits looks for its lease."""
+"""How often a waiting coroutine checks for its lease."""
 REFUSED_FOR_S = 1.0
-"""After the cap did not allow a lease, calls that need one are refused at once for so long."""
+"""After the cap has refused a lease, calls that need one are refused at once for this long."""
 NANO = 1_000_000_000
 """Billionths in a dollar."""
 
@@ -37,7 +37,7 @@ class TenantAccount(SpendGuard):
         tenant: the tenant's name; shown in refusals.
         daily_usd: the cap of all processes together; shown in refusals.
         is_alone: returns whether Redis does not answer.
-        wake: asks the background to look after the lease now.
+        wake: asks the background thread to update the lease now.
         why_alone: returns why Redis cannot be reached; empty: it does not answer.
     """
 
@@ -54,7 +54,7 @@ class TenantAccount(SpendGuard):
         self._why_alone = why_alone
         self.tenant, self.daily_usd = tenant, daily_usd
         self._is_alone, self._wake = is_alone, wake
-        self._changed = Condition()  # guards what follows; taken after the lock of the guard, never before
+        self._changed = Condition()  # guards the fields below; taken after the guard's lock, never before it
         self._leased_nano = 0
         self._waiting: list[float] = []
         self._refused_usd, self._refused_until = 0.0, -1.0
@@ -64,16 +64,16 @@ class TenantAccount(SpendGuard):
         """Reserve money for a call that costs at most ``upper_usd`` dollars; may wait for a lease.
 
         Raises:
-            CallRefused: what is leased, and could be leased in time, does not allow the call; it must not be made.
+            CallRefused: neither the lease nor a larger one in time allows the call; it must not be made.
         """
         until, is_over = self._until(), False
         while True:
-            # Before the attempt: a lease that comes between the two ends the wait below at once.
+            # Read before the attempt, so that a lease arriving in between ends the wait below at once.
             leased_nano = self._leased_nano
             try:
                 return super().authorize(upper_usd)
             except CallRefused:
-                if is_over:  # the reason is the present one: before the wait there may have been none
+                if is_over:  # read the current reason: before the wait there may have been none
                     raise
             with self.waiting(upper_usd):
                 self._wake()
@@ -118,14 +118,14 @@ class TenantAccount(SpendGuard):
         return True
 
     def _is_over(self, upper_usd: float, until: float) -> bool:
-        """Whether a call of this cost stops waiting."""
+        """Whether a call of this cost should stop waiting."""
         return time.monotonic() >= until or self._was_refused(upper_usd) or self._is_alone()
 
     def _was_refused(self, upper_usd: float) -> bool:
-        """Whether a lease for a call of this cost was refused just now."""
+        """Whether a lease for a call of this cost was refused a moment ago."""
         return upper_usd >= self._refused_usd and time.monotonic() < self._refused_until
 
-    # -- for the background ------------------------------------------------------------------------------------
+    # -- for the background thread -----------------------------------------------------------------------------
 
     def wanted_usd(self) -> tuple[float, float]:
         """Return the dollars by which the lease has to grow for all waiting calls, and for the smallest of them.
@@ -140,7 +140,7 @@ class TenantAccount(SpendGuard):
             )
 
     def free_usd(self) -> float:
-        """Return the dollars that are leased, not spent and not reserved; negative if calls cost more than their bounds."""
+        """Return the leased dollars that are neither spent nor reserved; negative if calls cost more than their bounds."""
         with self._lock:
             return self._leased_usd - self.spent_usd - self.reserved_usd
 
@@ -152,7 +152,7 @@ class TenantAccount(SpendGuard):
             self._changed.notify_all()
 
     def refuse(self, why: str = "", *, is_cap: bool = False) -> None:
-        """Refuse the calls that wait, as no lease can be had now. ``why``: the reason, if it is not today's cap alone."""
+        """Refuse the waiting calls, since no lease is available now. ``why``: the reason, unless it is today's cap."""
         with self._changed:
             self._has_answer = True
             self._why = why

@@ -19,9 +19,9 @@ from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.errors import ConfigError, FleetUnreachable
 
 PERIOD_S = 0.25
-"""Seconds from one round to the next: processes publish as often."""
+"""Seconds from one round to the next; processes publish at the same rate."""
 MOST_PERIOD_S = 10.0
-"""Orders that are confirmed less often would be forgotten between two rounds."""
+"""With a longer period, orders would be forgotten between two rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class LoopRound:
     Attributes:
         leads: whether this loop led; if not, it only waited.
         leader: name of the loop that leads; empty if Redis did not answer.
-        version: of the orders that this loop installed last; 0 before.
+        version: the version of the orders that this loop installed last; 0 before.
         rows: live invocations in the view.
         processes: processes in the view.
-        view_s, policy_s, install_s: seconds that the parts of the round took; 0 for those that were not reached.
+        view_s, policy_s, install_s: seconds that the parts of the round took; 0 for parts that were not reached.
         problem: one line on what went wrong; empty if nothing.
     """
 
@@ -54,7 +54,7 @@ class GlobalLoop:
 
     Args:
         link: the connection to the fleet's Redis; for this loop alone.
-        policy: from a view to orders. Its code is trusted, but not its time or results: an error is a line in
+        policy: computes orders from a view. Its code is trusted, but not its time or results: an error is a line in
             :attr:`LoopRound.problem`, and the last good orders stay.
         period_s: seconds from one round to the next, and the longest that the policy may take.
 
@@ -87,9 +87,9 @@ class GlobalLoop:
         began_s = time.monotonic()
         view = self._reader.view()
         read_s = time.monotonic()
-        run = self._runner.run(view) if view.processes else PolicyAnswer(None, "", 0.0)  # else there is nobody to obey
+        run = self._runner.run(view) if view.processes else PolicyAnswer(None, "", 0.0)  # otherwise no process could obey
         asked_s = time.monotonic()
-        # A policy that fails once must not undo what holds: without orders the last good ones are kept for longer.
+        # A policy that fails once must not undo the present orders: without new ones the last good orders are prolonged.
         fields = {} if run.orders is None else order_fields(run.orders, view)
         problem = run.problem
         if not self._leadership.install(fields):
@@ -111,7 +111,7 @@ class GlobalLoop:
         while not self._stopped.is_set():
             until = time.monotonic() + self.period_s
             tell(self.round())
-            # From the beginning of the round, so that the period does not grow by what a round takes.
+            # Counted from the beginning of the round, so that the round's own time does not lengthen the period.
             self._stopped.wait(max(until - time.monotonic(), 0.0))
         self.close()
 

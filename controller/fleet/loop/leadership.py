@@ -9,9 +9,9 @@ from vinelm.controller.fleet.redis_link import RUN, RedisLink
 
 LOCK, FENCE, ORDERS = "loop:lock", "loop:fence", "loop:orders"
 LEADS_FOR_S = 3.0
-"""A leader that was not heard of for so long is replaced."""
+"""A leader that was silent for this long is replaced."""
 ORDERS_FOR_S = 30.0
-"""Orders that no leader has confirmed for so long are forgotten."""
+"""Orders that no leader has confirmed for this long are forgotten."""
 
 _KNOWN = f"""
 {RUN}
@@ -70,17 +70,17 @@ end
 class Leadership:
     """A loop's claim to lead its fleet. For one thread.
 
-    Each election has a fencing number above all before. Redis takes orders only under the number of the last election, in one
-    step with the comparison: a leader that was away for a while (stopped, swapped out, cut off) cannot replace the orders of
+    Each election has a fencing number above all before. Redis accepts orders only under the number of the last election,
+    compared in the same step: a leader that was away for a while (stopped, swapped out, cut off) cannot replace the orders of
     its successor. A Redis that has forgotten the number begins a new epoch, under which nobody leads until an election.
 
     Args:
-        name: of the loop; unique.
+        name: the loop's name; unique.
 
     Attributes:
         leader: name of the loop that led when Redis was asked last; empty before.
         fence: the largest fencing number seen.
-        version: of the orders that this loop installed last; 0 before.
+        version: the version of the orders that this loop installed last; 0 before.
     """
 
     def __init__(self, link: RedisLink, name: str) -> None:
@@ -96,16 +96,15 @@ class Leadership:
         return self.leader == self.name
 
     def stand(self) -> bool:
-        """Become the leader if there is none, or stay it; returns whether this loop leads."""
+        """Become the leader if there is none, or remain it; returns whether this loop leads."""
         lock_ms = int(LEADS_FOR_S * 1000)
-        # The largest number that this loop has seen goes along: a Redis that was restored from an old file then counts on
-        # from it, and no number is given out twice.
+        # The largest number that this loop has seen is sent along: a Redis restored from an old file then continues from it,
+        # and no number is given out twice.
         leader, epoch, fence = self._link.run_script(
             ELECT, [LOCK, FENCE], [self.name, lock_ms, self.fence, secrets.token_hex(8)]
         )
         self.leader, self.fence = leader.decode(), int(fence)
-        # Kept apart from `fence`: a loop that only stood for election sees the winner's number, and must not install under
-        # it.
+        # Separate from `fence`: a loop that only stood for election sees the winner's number, and must not install under it.
         if self.leads:
             self._elected = epoch.decode(), self.fence
         return self.leads
@@ -116,7 +115,7 @@ class Leadership:
         Returns False if another loop leads by now: then nothing was changed, and this loop no longer leads.
 
         Raises:
-            FleetUnreachable: Redis does not answer; the orders may have been replaced or not.
+            FleetUnreachable: Redis does not answer; it is unknown whether the orders were replaced.
         """
         pairs = [item for pair in fields.items() for item in pair]
         accepted, version = self._link.run_script(

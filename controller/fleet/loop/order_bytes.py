@@ -30,7 +30,7 @@ class LocalOrders:
     """The orders that concern one process; see :class:`~vinelm.controller.Orders`.
 
     Attributes:
-        share: the part of common limits that this process may count on, in (0, 1]; None for an equal one.
+        share: the part of common limits that this process may count on, in (0, 1]; None for an equal part.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -69,7 +69,7 @@ def local_orders(common: bytes, own: bytes | None) -> LocalOrders:
     """Read the parts that concern one process; ``own`` is None if the policy did not know the process yet.
 
     Raises:
-        VineLMError: these are no such bytes, or of another version of VineLM.
+        VineLMError: the bytes are invalid, or written by another version of VineLM.
     """
     try:
         found: dict[str, Any] = {what: _numbers(given) for what, given in json.loads(common).items()}
@@ -101,7 +101,7 @@ def _fractions(shares: Mapping[str, float], processes: tuple[str, ...]) -> dict[
 
 
 def _pins(orders: Orders, view: FleetView) -> dict[int, dict[str, str]]:
-    """Process (its place) to conversation to engine."""
+    """By process (its place): the engine of each pinned conversation."""
     found: dict[int, dict[str, str]] = {}
     if orders.pins:
         rows = np.isin(view.session, np.array(list(orders.pins), np.uint64))

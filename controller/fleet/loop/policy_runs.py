@@ -1,6 +1,6 @@
 """Runs a policy so that nothing it does harms the loop: it may raise, hang, or return nonsense.
 
-And tries one on recorded views: its orders, its time, and what of it would be refused.
+Also tries a policy on recorded views: its orders, its time, and which orders would be refused.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class PolicyAnswer:
     """The result of one run.
 
     Attributes:
-        orders: those to install; None if there are none.
-        problem: one line that says why not; empty if there are.
-        seconds: that the policy took, its orders' check included; those waited if it has not ended.
+        orders: the orders to install; None if there are none.
+        problem: one line that says why there are none; empty otherwise.
+        seconds: how long the policy and the check of its orders took; the time waited if it has not ended.
     """
 
     orders: Orders | None
@@ -39,7 +39,7 @@ class PolicyRunner:
     """Runs a policy, one run at a time, each with a time limit. For one thread.
 
     Args:
-        limit_s: seconds that a run may take. One that takes longer gives no orders, whenever it ends; until then none begins.
+        limit_s: seconds that a run may take. A longer run gives no orders, whenever it ends, and no other run begins before.
     """
 
     def __init__(self, policy: FleetPolicy, limit_s: float) -> None:
@@ -53,11 +53,11 @@ class PolicyRunner:
 
     def run(self, view: FleetView) -> PolicyAnswer:
         """Run the policy on a view. Never raises."""
-        # Never two at a time: a policy that hangs would leave one more thread behind in each round.
+        # Never two at a time: a hanging policy would otherwise leave one more thread behind in each round.
         if self.is_busy:
             return PolicyAnswer(None, "the policy has not returned yet: the last good orders stay", 0.0)
         began_s = time.monotonic()
-        # In a thread of its own, which cannot be ended from outside. SystemExit, too, is what a policy has answered.
+        # In a separate thread, which cannot be ended from outside. SystemExit also counts as an answer of the policy.
         answer = self._overrun = beside(lambda: check_orders(self._policy(view), view), name="vinelm-policy")
         is_done = bool(wait([answer], self.limit_s).done)
         seconds = time.monotonic() - began_s
@@ -87,8 +87,8 @@ class Said:
     """A policy's orders for one kind of thing, over all views.
 
     Attributes:
-        most: things named at once, at most.
-        least, greatest: the range of the values; infinite before any, and for pins, which have none.
+        most: the most things named in one view. least, greatest: the range of the values; infinite before any, and for pins,
+        which have none.
     """
 
     most: int = 0
@@ -107,12 +107,12 @@ class PolicyCheck:
     """The result of a policy on recorded views.
 
     Attributes:
-        period_s: seconds that it had for each.
+        period_s: seconds that the policy had for each view.
         views: how many there were.
-        most_rows: live invocations in the largest.
-        problems: number of a view, from 1, to the line that says why its orders would not be installed.
-        seconds: that the policy took for each view.
-        said: kind of order to what was said.
+        most_rows: live invocations in the largest view.
+        problems: by number of the view, from 1: why its orders would not be installed.
+        seconds: how long the policy took for each view.
+        said: summary of the orders, by kind.
     """
 
     period_s: float

@@ -1,4 +1,4 @@
-"""Views of a fleet as lines of JSON, so that a policy can be tried on recorded ones."""
+"""Views of a fleet as lines of JSON, so that a policy can be tried on recorded views."""
 
 from __future__ import annotations
 

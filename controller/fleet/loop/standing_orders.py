@@ -45,15 +45,15 @@ class CallStanding:
 class StandingOrders(Chore):
     """The orders for this process; a chore of the member's thread. Reading them takes no lock and next to no time.
 
-    Orders hold until others replace them, Redis has none any more, or none arrived for ``ORDERS_FOR_S`` seconds.
+    Orders hold until others replace them, Redis has no more orders, or none arrived for ``ORDERS_FOR_S`` seconds.
 
     Args:
         on_change: called in the thread of the fleet after other orders have come; must not block.
         now: returns seconds that never decrease.
 
     Attributes:
-        current: the orders that hold; those that say nothing where there are none. Calls read it without a lock.
-        version: of the orders that hold; 0 without any.
+        current: the orders in force; empty orders if there are none. Calls read it without a lock.
+        version: the version of the orders in force; 0 without any.
     """
 
     def __init__(self, process: str, on_change: Callable[[], object], now: Callable[[], float] = time.monotonic) -> None:
@@ -65,8 +65,8 @@ class StandingOrders(Chore):
         self._has_warned = False
 
     def do(self, link: RedisLink) -> None:
-        """Fetch the orders if there are others."""
-        # The mark alone, as a rule: the orders for a large fleet are long, and seldom new.
+        """Fetch the orders if they have changed."""
+        # Usually only the mark: the orders for a large fleet are long, and seldom new.
         mark = tuple(link.fields(ORDERS, "epoch", "fence", "version"))
         if None in mark:
             self._forget()
@@ -74,14 +74,14 @@ class StandingOrders(Chore):
         self._heard_s = self._now()
         if mark == self._mark:
             return
-        # The mark once more, in one command with the orders: others may have come since.
+        # The mark again, in one command with the orders, since newer orders may have arrived.
         *again, common, own = link.fields(ORDERS, "epoch", "fence", "version", COMMON, own_field(self._process))
         try:
             if common is None or None in again:
-                return  # they went in between: the next round sees to it
+                return  # they disappeared in between: the next round handles it
             orders = local_orders(common, own)
         except VineLMError as error:
-            self._mark = mark  # not read again
+            self._mark = mark  # so that they are not read again
             if not self._has_warned:
                 self._has_warned = True
                 warnings.warn(f"{error}: this process goes on with the orders before", stacklevel=2)

@@ -20,14 +20,14 @@ class EngineStatus:
     """One engine.
 
     Attributes:
-        engine: its name; the name of a replica group for calls that wait in the group's line.
+        engine: the engine's name; the name of a replica group for calls that wait in the group's line.
         group: its replica group; its own name if it belongs to none.
         running, queued: live invocations.
-        longest_wait_s: of those that are queued; NaN if none is.
-        mean_run_s: seconds for which those that run have run; NaN if none does.
+        longest_wait_s: the longest wait of queued invocations; NaN if none is queued.
+        mean_run_s: mean seconds for which running invocations have run; NaN if none is running.
         late: live invocations that are not expected to meet their deadline.
         rest_usd: expected remaining dollars of the requests on it; unknown ones count as 0.
-        weight: by the orders; 1 where they say nothing.
+        weight: the engine's weight by the orders; 1 if they say nothing.
     """
 
     engine: str
@@ -46,10 +46,10 @@ class FleetStatus:
     """A fleet at one moment.
 
     Attributes:
-        processes: that live and serve.
+        processes: number of processes that live and serve.
         leader: name of the loop that leads; empty if none does.
-        version: of the orders; 0 if there are none.
-        catalogs: how many different ones the processes were given; 0 if none has said it.
+        version: the orders' version; 0 if there are none.
+        catalogs: how many different catalogs the processes have; 0 if none has published its catalog.
         engines: in alphabetical order, replicas together.
     """
 
@@ -68,11 +68,11 @@ class FleetStatus:
 def fleet_status(link: RedisLink, view: FleetView, catalogs: int = 0) -> FleetStatus:
     """Return the figures of a view, and who leads.
 
-    ``catalogs`` is how many different ones its processes have; see :meth:`FleetReader.catalogs`.
+    ``catalogs`` is the number of different catalogs of its processes; see :meth:`FleetReader.catalogs`.
 
     Raises:
         FleetUnreachable: Redis does not answer.
-        VineLMError: the orders are those of another version of VineLM.
+        VineLMError: the orders were written by another version of VineLM.
     """
     version, common = link.fields(ORDERS, "version", COMMON)
     weights = {} if common is None else local_orders(common, None).weights

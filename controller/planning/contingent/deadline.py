@@ -1,4 +1,4 @@
-"""``risk="dp"`` on a linear trie: a request's remaining time as probabilities."""
+"""``risk="dp"`` on a linear trie: treats a request's remaining time as probabilities."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from vinelm.trie.decision_graph import DecisionGraph, PositionRates
 def end_in_time(graph: DecisionGraph, view: SubtreeView) -> int:
     """Return the node where a request ends if every invocation takes its mean time.
 
-    The first step of its path is the choice. Which node comes after it depends on the time that is left then.
+    The first step of its path is the choice. The nodes after it depend on the time that is left then.
 
     Args:
         graph: The decision graph of the trie.
-        view: What may be chosen; some node meets all bounds but that on latency.
+        view: The possible ends; some node meets all bounds except the one on latency.
 
     Raises:
         ConfigError: The subtree has more than ``MOST_IN_TIME`` nodes.
@@ -53,7 +53,7 @@ def _problem(graph: DecisionGraph, view: SubtreeView) -> GridProblem:
     ends[view.span] = view.feasible(without=(LATENCY_CAP,))
     answers, stop = metrics.answers(view.objective.confidence), metrics.annotated.stop
     at, success = graph.nodes, answers.stopped + (1.0 - stop) * answers.right
-    source = at[graph.source]  # the one stage comes unless the request stops
+    source = at[graph.source]  # the only stage follows unless the request stops
     arm, right = 1.0 - stop[source], (success - answers.stopped)[source]
     rates = PositionRates(success[at], stop[at], answers.stopped[at], arm, right)
     graph = replace(graph, may_end=ends[at]).with_rates(rates)

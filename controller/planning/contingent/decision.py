@@ -20,14 +20,14 @@ from vinelm.trie.arrays import FloatArray
 from vinelm.trie.decision_graph import END, NOTHING
 
 _EQUAL = 1e-12
-"""Accuracies that differ by less are equal but for rounding."""
+"""Accuracies that differ by less than this are equal up to rounding."""
 
 
 class Option(NamedTuple):
     """The value of the best plan that begins with ``model`` (None: that ends) if ``stage`` comes next, from there.
 
-    ``latency_s`` are the seconds of its longest history (NaN: not known), ``lost`` the chance that no model fits the bounds
-    somewhere. ``why`` says why it was not chosen.
+    ``latency_s`` are the seconds of its longest history (NaN: unknown), ``lost`` the chance of reaching a point where no model
+    fits the bounds. ``why`` says why it was not chosen.
     """
 
     stage: str
@@ -40,7 +40,7 @@ class Option(NamedTuple):
     why: str = ""
 
     def worse_than(self, chosen: Option) -> str:
-        """The first figure in which the chosen option is better."""
+        """Return the first figure in which the chosen option is better."""
         if self.is_chosen:
             return ""
         if self.lost > chosen.lost:
@@ -55,7 +55,7 @@ class Option(NamedTuple):
 
 
 def explained(options: list[Option]) -> list[Option]:
-    """The options of one branch, each with why it was not chosen."""
+    """Return the options of one branch, each with the reason why it was not chosen."""
     chosen = next((option for option in options if option.is_chosen), None)
     return options if chosen is None else [option._replace(why=option.worse_than(chosen)) for option in options]
 
@@ -116,7 +116,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def errors(self) -> Errors:
-        """The plan's standard errors. Without fits for its dollars, all ends are taken to err together."""
+        """The plan's standard errors. Without fits for its dollars, the errors of all ends are assumed fully correlated."""
         found, errors = self.plan.errors, self.annotated.cost_se
         alike = None if errors is None else float(sum(errors[node] for node in self.ends))
         return found if found.cost_usd is not None else found._replace(cost_usd=alike)
@@ -153,7 +153,7 @@ class ContingentDecision(Decision):
 
     @property
     def mean_rest_s(self) -> float:
-        """Expected remaining seconds, as :attr:`Decision.mean_rest_s`."""
+        """Expected remaining seconds; see :attr:`Decision.mean_rest_s`."""
         return self.remaining_latency_s
 
     @property
@@ -163,10 +163,10 @@ class ContingentDecision(Decision):
 
     @cached_property
     def promise(self) -> Promise:
-        """The accuracy to expect from serving the plan: the estimate less the optimism of having chosen it, and its interval.
+        """The accuracy to expect from serving the plan: the estimate minus the optimism of having chosen it, with its interval.
 
-        The optimism is what the trie was checked with, where fixed plans were chosen (docs/estimators.md). Without a check,
-        or for a request that is under way, nothing is corrected.
+        The optimism was measured when the trie was checked, by choosing fixed plans (docs/estimators.md). Without a check, or
+        for a request in progress, nothing is corrected.
         """
         curve = SelectionOptimism.of(self.metrics.annotated) if self.node == 0 and self.request.candidates is None else None
         single = None if curve is None else self._best_single_model()
@@ -198,7 +198,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """90 % intervals of ``accuracy`` (as :attr:`promise`) and of ``path_cost_usd``, if errors are known."""
+        """90 % intervals of ``accuracy`` (see :attr:`promise`) and of ``path_cost_usd``, if errors are known."""
         found: dict[str, tuple[float, float]] = {}
         if self.promise.interval is not None and np.isfinite(self.promise.half_width):
             found["accuracy"] = self.promise.interval
@@ -211,8 +211,8 @@ class ContingentDecision(Decision):
     def slack(self) -> dict[str, float]:
         """The unused part of each bound, in seconds, dollars or as a fraction; negative if it is violated.
 
-        Bounds for each request: what the longest (or most expensive) history of the plan leaves. Bounds on averages concern the
-        plan from the root on, and have an item only there.
+        For per-request bounds it is what the longest (or most expensive) history of the plan leaves. Bounds on averages concern
+        the plan from the root on, and have an item only there.
         """
         found: dict[str, float] = {}
         objective = self.request.objective
@@ -251,7 +251,7 @@ class ContingentDecision(Decision):
         means = self._means()
         if not means:
             return f"{text}; there is no bound"
-        # What requests of the same past cost and reach is not to meet the bound: all requests together do.
+        # Not requests with the same past, but all requests together have to meet the bound.
         bounds = f"{means[0]} bounds" if len(means) == 1 else f"{' and '.join(means)} bound"
         return f"{text}; {bounds} the mean of all requests, from their start"
 
@@ -273,7 +273,7 @@ class ContingentDecision(Decision):
         return "\n".join(lines)
 
     def alternatives(self) -> list[Alternative]:
-        """See :meth:`Decision.alternatives`; for each branch, the figures from here on."""
+        """See :meth:`Decision.alternatives`; for each branch, with figures from here on."""
         prefix = self.metrics.trie.prefix(self.node)
         return [
             Alternative(

@@ -1,13 +1,13 @@
-"""The rest of a request's caps, as coordinates next to its node.
+"""The rest of a request's caps, as coordinates in addition to its node.
 
-A merged node is reached with different amounts left, so that what is best there depends on them. They are kept on a grid of
-:data:`BINS` equal parts, and worths are interpolated between its points: plans under caps are approximate here, while the least
-that a node needs before an answer is exact. So no plan goes beyond a cap for want of resolution.
+A merged node is reached with different amounts left, and the best choice depends on them. They are represented on a grid of
+:data:`BINS` equal parts, and values are interpolated between its points: plans under caps are approximate here, but the least
+that a node needs before an answer is exact. So no plan exceeds a cap because of the grid's resolution.
 
 With ``risk="dp"`` (not in the VineLM paper) invocations take independent log-normal times, with the trie's means and variances.
-The time left is then not a cap that every history meets: the worth of an invocation is a mean over the times that it may take,
-and nothing where it ends too late. SciPy has the normal distribution, too, and is a third of the weight of an installation:
-serving does without it.
+The time left is then not a cap that every history meets: the value of an invocation is a mean over the times that it may take,
+and 0 if it ends too late. SciPy has the normal distribution, too, but is a third of an installation's size, so serving does
+without it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vinelm.trie.arrays import BoolArray, FloatArray, Integers
 from vinelm.trie.decision_graph import DecisionGraph
 
 _FAR = 37.0
-"""Beyond it the tail is less than 1e-299, and floating point underflows."""
+"""Beyond this the tail is less than 1e-299, and floating point underflows."""
 _NUMERATOR = (
     3.52624965998911e-02, 0.700383064443688, 6.37396220353165, 33.912866078383, 112.079291497871, 221.213596169931,
     220.206867912376,
@@ -60,9 +60,9 @@ def _polynomial(coefficients: tuple[float, ...], at: FloatArray) -> FloatArray:
 
 
 BINS = 64
-"""Parts of a grid of one coordinate."""
+"""Parts of a one-dimensional grid."""
 BINS_OF_TWO = 24
-"""Parts of each grid where both time and dollars are bounded."""
+"""Parts of each dimension if both time and dollars are bounded."""
 _ROUNDING = 1e-9
 _TINY = 1e-300
 
@@ -73,12 +73,12 @@ class GridCap:
 
     Args:
         whole: What a request may use from its arrival on, in seconds or dollars; the grid runs from 0 to it.
-        use: Of each edge, margins and load included.
-        need: The least that each position needs before the request surely has an answer; 0 where it may end.
-        mean: Of each edge at zero load.
-        z: Standard deviations in ``use``; None: it is the upper end.
-        used: What the request has used.
-        sigma: Standard deviation of the logarithm of what each edge uses; None where it uses ``use``.
+        use: The use of each edge, including margins and load.
+        need: The least that each position needs before the request surely has an answer; 0 if it may end there.
+        mean: The mean use of each edge at zero load.
+        z: Standard deviations in ``use``; None: ``use`` is the upper end.
+        used: The request's use so far.
+        sigma: Standard deviation of the logarithm of each edge's use; None if it is always ``use``.
     """
 
     whole: float
@@ -104,11 +104,11 @@ class GridCap:
         return replace(self, used=self.whole - left)
 
     def leaves(self, enough: FloatArray, edges: Integers | slice, target: Integers) -> BoolArray:
-        """True if edges may be taken with this much left; if times are probabilistic, those that lead to an answer."""
+        """True if edges may be taken with this much left; if times are random, edges that may lead to an answer."""
         if self.sigma is not None:
             return np.broadcast_to(np.isfinite(self.need[target]), np.broadcast_shapes(np.shape(enough), target.shape))
-        # What is needed behind the edge is exact, not read off the grid: an interpolated need could admit an edge from which
-        # no answer fits any more.
+        # The need after the edge is exact, not read from the grid: an interpolated need could admit an edge after which no
+        # answer fits any more.
         return np.asarray(enough - self.use[edges] - self.need[target] >= -_ROUNDING * max(self.whole, _TINY))
 
     def holds(self, plan: Plan) -> bool:
@@ -124,7 +124,7 @@ class LeftGrid:
     """The rest of some caps of requests, as coordinates.
 
     Args:
-        caps: At most two.
+        caps: The caps, at most two.
         servable: Whether each edge's model can be served; None if all can.
     """
 
@@ -134,7 +134,7 @@ class LeftGrid:
         self.shape = (bins + 1,) * len(self.caps)
 
     def admitted(self, edges: slice) -> BoolArray:
-        """True for edges that leave enough for an answer, by what is left before them; shape (*grid, edges)."""
+        """Whether edges leave enough for an answer, by what is left before them; shape (*grid, edges)."""
         found = np.ones((*self.shape, edges.stop - edges.start), np.bool_)
         if self.servable is not None:
             found &= self.servable[edges]
@@ -146,16 +146,16 @@ class LeftGrid:
 
     @cached_property
     def chance_axis(self) -> int | None:
-        """The axis of what invocations use by chance; None if there is none."""
+        """The axis of random use; None if there is none."""
         return next((axis for axis, cap in enumerate(self.caps) if cap.sigma is not None), None)
 
     def in_time(self, edges: Integers | slice) -> FloatArray:
-        """P(each edge uses at most this many parts of the grid), shape (edges, parts + 1), if that is probabilistic."""
+        """P(each edge uses at most this many parts of the grid), shape (edges, parts + 1), if its use is random."""
         assert self.chance_axis is not None
         cap, bins = self.caps[self.chance_axis], self.shape[self.chance_axis] - 1
         assert cap.sigma is not None
         sigma = cap.sigma[edges]
-        # Half a part more: a time that is rounded to j parts of the grid is at most j + 1/2 of them.
+        # Half a part more: a time that rounds to j parts of the grid is at most j + 1/2 parts.
         upper = np.log((np.arange(bins + 1) + 0.5) * cap.whole / bins)
         # The mean of a log-normal variable is exp(mu + sigma^2 / 2), and the trie has means.
         gap = upper - (np.log(np.maximum(cap.use[edges], 1e-12)) - sigma**2 / 2)[:, None]
@@ -163,19 +163,19 @@ class LeftGrid:
         return normal_cdf(gap)
 
     def expected(self, values: FloatArray, in_time: FloatArray) -> FloatArray:
-        """Mean values over the random use of edges, by what is left before them; late ones count 0.
+        """Mean values over the random use of edges, by what is left before them; late ends count 0.
 
         Args:
-            values: At what is left after the edges, shape (*grid, edges).
-            in_time: Of the edges, as :meth:`in_time` returns it.
+            values: Values by what is left after the edges, shape (*grid, edges).
+            in_time: The result of :meth:`in_time` for the edges.
         """
         assert self.chance_axis is not None
-        if values.strides[self.chance_axis] == 0:  # the same whatever is left, as where nothing follows
+        if values.strides[self.chance_axis] == 0:  # the same whatever is left, for example if nothing follows
             return values * (1.0 - self.late(in_time))
         if not values.any():
             return values
         # The value with i parts left is the sum over j of P(the invocation takes j parts) times the value with i - j left: a
-        # convolution. Negative rests are the zeros that it is padded with, and count as late.
+        # convolution. Negative rests correspond to the zero padding, and count as late.
         rows = np.moveaxis(values, (-1, self.chance_axis), (0, -1))
         chance = np.diff(in_time, axis=1, prepend=0.0)
         if rows.ndim > 2:
@@ -190,19 +190,19 @@ class LeftGrid:
     def shifted(self, values: FloatArray, edges: slice) -> FloatArray:
         """Values by what is left before each edge, given those by what is left after it; linear between the grid's points.
 
-        Without what is used by chance: see :meth:`expected`.
+        Random use is not included; see :meth:`expected`.
         """
         for axis, cap in enumerate(self.caps):
             if axis == self.chance_axis:
                 continue
             bins = self.shape[axis] - 1
-            # Far beyond the grid all uses are alike; without the bound an infinite use would overflow as an integer.
+            # Far beyond the grid all uses are alike; without the clipping an infinite use would overflow as an integer.
             steps = np.minimum(cap.use[edges] / max(cap.whole, _TINY) * bins, 4.0 * bins)
             whole = np.floor(steps).astype(np.int64)
             index = (np.arange(bins + 1)[:, None] - whole).reshape(
                 *(bins + 1 if k == axis else 1 for k in range(len(self.shape))), len(whole)
             )
-            # Below zero is left what the edge does not fit into. Such edges are not admitted, so that any value will do.
+            # A negative rest means that the edge does not fit. Such edges are not admitted, so that any value will do.
             here = np.take_along_axis(values, np.maximum(index, 0), axis)
             below = np.take_along_axis(values, np.maximum(index - 1, 0), axis)
             values = (1.0 - (steps - whole)) * here + (steps - whole) * below
@@ -229,16 +229,15 @@ def _convolved(chance: FloatArray, after: FloatArray) -> FloatArray:
 
 
 def least_need(graph: DecisionGraph, use: FloatArray, servable: BoolArray | None) -> FloatArray:
-    """Return the least use before a request at each position surely has an answer: minimum over models, maximum over
-    branches.
-    """
+    """Return the least use before a request at each position surely has an answer: minimum over models, maximum over arms."""
     need = np.where(graph.may_end, 0.0, np.inf)
     for nodes in reversed(list(pairwise(graph.levels))):
         low, high = graph.first_group[nodes[0]], graph.first_group[nodes[1]]
         if low == high:
             continue
         edges = slice(int(graph.first_edge[low]), int(graph.first_edge[high]))
-        # Least over the models of a group, since the plan chooses; most over the groups of a node, since the application does.
+        # The minimum over a group's models, since the plan chooses; the maximum over a node's groups, since the application
+        # does.
         through = use[edges] + need[graph.target[edges]]
         if servable is not None:
             through = np.where(servable[edges], through, np.inf)

@@ -1,5 +1,6 @@
-"""Planning problems in which a request's remaining money and time do not follow from its node: merged histories, and random
-times.
+"""Planning problems in which a request's remaining money and time do not follow from its node.
+
+They arise with merged histories and with random times.
 """
 
 from __future__ import annotations
@@ -27,28 +28,28 @@ from vinelm.trie.arrays import FloatArray, Integers
 from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph
 
 INDUCTIONS = 16
-"""Most inductions over a grid that are kept: one for each goal, caps and load."""
+"""How many inductions over a grid are kept, one for each goal, caps and load."""
 MOST_WITH_CAPS = 200_000
-"""Most nodes of a trie that is planned over with bounds for each request, since their worth depends on what is left."""
+"""The largest trie that can be planned over with per-request bounds, since values depend on what is left."""
 MOST_IN_TIME = 40_000
-"""The same where times are chances."""
+"""The same if times are random."""
 LOAD_STEPS = 256
-"""Load is rounded up to this fraction of the latency bound, so that inductions are kept while it changes little."""
+"""Load is rounded up to this fraction of the latency bound, so that inductions are reused while it changes little."""
 LATENCY_STEPS = 256
-"""Steps between the least and the most seconds of a plan among which the fastest one for bounds on averages is sought."""
+"""Number of steps, between a plan's least and most seconds, in the search for the fastest plan within bounds on averages."""
 
 
 @dataclass(frozen=True)
 class GridProblem(Problem):
     """A problem with caps on a grid. Approximate under caps (:mod:`.grid`).
 
-    Where times are chances, the accuracy of a solution is that of answers in time, less the weight of late ones.
+    If times are random, a solution's accuracy counts answers in time, minus the weight of late ones.
 
     Args:
-        limits: What each request has to meet, by name, with what it has used.
+        limits: The caps of each request by name, with what it has used.
         induced: Returns the induction over the whole graph and the grid, by goal.
-        quick: What each invocation takes, where the next answer has to come as early as possible.
-        late: What a late answer weighs where times are chances; else None.
+        quick: The time of each invocation, if the next answer has to come as early as possible.
+        late: The weight of a late answer if times are random; else None.
     """
 
     limits: Mapping[str, GridCap] = field(default_factory=dict)
@@ -72,7 +73,7 @@ class GridProblem(Problem):
         return replace(self, limits={}, induced=None) if self.limits and self.late is None else None
 
     def solved(self, goal: PlanGoal) -> Solution:
-        """The best plan by the goal; if time is minimized, the one with the earliest answer, step by step."""
+        """The best plan by the goal; if time is minimized, the plan with the earliest answer, step by step."""
         if self.quick is None:
             return self.best(goal)
         first = {group: END if self.can_end else self._quickest_edge(self.quick, group) for group in self.groups}
@@ -98,7 +99,7 @@ class GridProblem(Problem):
         return found, found.best_of(span, worth, admitted), lambda first: self._followed(first, goal)
 
     def _in_time(self, goal: PlanGoal) -> PlanGoal:
-        """The goal including the weight of late answers; the least dollars of all belong to no answer in time."""
+        """The goal including the weight of late answers; otherwise the cheapest plan would never answer in time."""
         if goal.target == "cost":
             return goal._replace(late=1.0 if goal.price else 0.0)
         return goal._replace(late=self.late)
@@ -107,12 +108,10 @@ class GridProblem(Problem):
         found = super()._by_rates(goal, admission)
         return found if self.late is None else replace(found, accuracy=found.accuracy - self.late * found.lost)
 
-    # -- where no plan meets the caps ----------------------------------------------------------------------------
+    # -- if no plan meets the caps -------------------------------------------------------------------------------
 
     def answers(self, found: Solution) -> bool:
-        """True if no branch is stuck. A small probability further down comes from the grid, since fitting models leave
-        enough.
-        """
+        """True if no branch is stuck. Small probabilities further down are due to the grid: models that fit leave enough."""
         return not self.is_stuck(found)
 
     def is_stuck(self, found: Solution) -> bool:
@@ -141,7 +140,7 @@ class GridProblem(Problem):
         return self._going(first, goal)
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """The least use of the first of these caps by any plan, the others dropped."""
+        """The least use of the first of these caps by any plan, with the others dropped."""
         cap, least = self.limits[missed[0]], []
         for group in self.groups:
             edges = self._allowed(np.array(self.graph.edges_of(group)), missed)
@@ -149,7 +148,7 @@ class GridProblem(Problem):
         return max(least)
 
     def _quickest_edge(self, cap: GridCap, group: int, dropped: Sequence[str] = ()) -> int:
-        """The edge on the way to the earliest answer; of equals that with the least dollars, if time is minimized."""
+        """The edge on the way to the earliest answer; if time is minimized, ties go to the least dollars."""
         edges = self._allowed(np.array(self.graph.edges_of(group)), dropped)
         if not len(edges):
             return NOTHING
@@ -168,7 +167,7 @@ class GridProblem(Problem):
                 allowed &= cap.leaves(np.asarray(cap.limit), edges, self.graph.target[edges])
         return np.asarray(edges[allowed])
 
-    # -- a request whose invocations use what they do on average --------------------------------------------------
+    # -- a request whose invocations use their average -------------------------------------------------------------
 
     def _going(self, first: Mapping[int, int], goal: PlanGoal) -> Solution:
         chosen = zip(self.weights.tolist(), first.values(), strict=True)
@@ -176,9 +175,9 @@ class GridProblem(Problem):
         return Solution(first, lambda: self._followed(first, goal), float("nan"), float("nan"), lost, goal)
 
     def _followed(self, first: Mapping[int, int], goal: PlanGoal) -> Integers:
-        """The choice of each group below for such a request.
+        """The choice of each group below for a request with average use.
 
-        Arms that it does not reach end. Where it reaches a position with different amounts left, the least is taken.
+        Branches that it does not reach end. If it reaches a position with different amounts left, the least counts.
         """
         choice = np.full(len(self.graph.source), END, np.int64)
         here = {self.start: [cap.limit for cap in self.limits.values()]}
@@ -209,7 +208,7 @@ class GridProblem(Problem):
 
 
 class GridProblems(Problems):
-    """The problems of a graph whose histories are merged, and with ``risk="dp"`` of any graph."""
+    """Makes the problems of a graph with merged histories, and with ``risk="dp"`` of any graph."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -226,7 +225,7 @@ class GridProblems(Problems):
         without: Collection[str] = (),
         is_joint: bool = False,
     ) -> GridProblem:
-        """Return the problem of a request at a position, as :meth:`Problems.below`."""
+        """Return the problem of a request at a position; see :meth:`Problems.below`."""
         objective = request.objective
         caps = [cap for cap in (objective.max_latency_s, within_s) if cap is not None]
         load_s = request.load_s
@@ -255,7 +254,7 @@ class GridProblems(Problems):
         )  # fmt: skip
 
     def times(self, objective: Objective) -> FloatArray:
-        """Seconds from the root within which the fastest plan for bounds on averages may stay, rising; the last admits all."""
+        """Limits on seconds from the root to try for bounds on averages, rising; the last admits all plans."""
         seconds = self._seconds(objective, 0.0, None, 0.0)
         root_s = float(self.metrics.annotated.latency_s[0])
         first = [int(self.graph.first_edge[self.graph.first_group[at]]) for at in self.graph.levels]
@@ -294,7 +293,7 @@ class GridProblems(Problems):
         return found
 
     def _seconds(self, objective: Objective, whole: float, load_s: FloatArray | None, used: float) -> GridCap:
-        """Deviations of single invocations are added up, which is more than that of their sum."""
+        """The cap on seconds. Deviations of single invocations are added up, which exceeds the deviation of their sum."""
         annotated, graph, z = self.metrics.annotated, self.graph, 0.0
         if objective.risk == "mean+sd":
             z = DEFAULT_Z if objective.z is None else objective.z
@@ -343,7 +342,7 @@ def late_weight(objective: Objective) -> float:
 
 
 def log_sigma(annotated: AnnotatedTrie) -> FloatArray:
-    """Return the standard deviation of the logarithm of each node's seconds, shape (n + 1,): they are log-normal."""
+    """Return the standard deviation of the logarithm of each node's seconds, shape (n + 1,), assuming log-normal times."""
     relative = annotated.latency_var / np.maximum(annotated.latency_s, 1e-12) ** 2
     return np.asarray(np.sqrt(np.log1p(np.maximum(relative, 0.0))))
 

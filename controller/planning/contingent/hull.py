@@ -1,8 +1,8 @@
 """Bounds on averages over all requests: the curve of expected dollars and accuracy, and the prices that lead along it.
 
-A price makes the plan that is best by accuracy less price times dollars; from price to price these plans are the corners of the
-upper hull of all contingent plans in the plane of dollars and accuracy. Plans between two corners are not sought: a mixture of
-the two corners is at least as good, see :mod:`vinelm.controller.planning.mixture`.
+A price leads to the plan that maximizes accuracy minus price times dollars; over all prices these plans are the corners of the
+upper hull of all contingent plans in the plane of dollars and accuracy. Plans between two corners are not searched: a mixture
+of the two corners is at least as good, see :mod:`vinelm.controller.planning.mixture`.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.objective import Objective
 
 MOST_STEPS = 200
-"""Most prices that are tried for one bound."""
+"""How many prices are tried for one bound."""
 MOST_CORNERS = 64
-"""Most corners that are compared where plans are chosen by the lower bound of their accuracy."""
+"""How many corners are compared if plans are chosen by the lower bound of their accuracy."""
 _NEAR = 1e-9
-"""So far a price is from the one at which two neighbours are worth the same, so that the one within the bound is better."""
+"""Relative distance from the price at which two neighbours tie, so that the neighbour within the bound is better."""
 _TOLERANCE = 1e-12
-"""Relative gain below which a price gives no new corner: rounding."""
+"""Relative gain below which a price gives no new corner, because of rounding."""
 
 
 class Curve:
-    """The corners found so far of one problem's hull, cheapest first. Refined where a bound needs it.
+    """The corners found so far of one problem's hull, cheapest first. It is refined where a bound needs it.
 
     Args:
-        problem: What may be chosen from the root on.
+        problem: The planning problem from the root on.
         answers_first: Whether plans that answer every request come first.
     """
 
     def __init__(self, problem: Problem, *, answers_first: bool = False) -> None:
         self._problem, self._answers_first = problem, answers_first
-        # Two inductions give the ends of the hull: least dollars, and most accuracy at any price. All other corners lie
-        # between.
+        # Two inductions give the ends of the hull: the least dollars, and the highest accuracy at any price. All other corners
+        # lie in between.
         cheapest = problem.best(PlanGoal("cost"))
         self.corners: list[Solution] = [cheapest]
-        self._closed: set[tuple[int, int]] = set()  # neighbours, by id, between which an induction has found no corner
+        self._closed: set[tuple[int, int]] = set()  # pairs of neighbours, by id, between which an induction has found no corner
         best = self._at(0.0)
-        # Else one plan is both, and the only corner. On a grid of what is left both are approximate, so that the "cheapest" may
-        # even cost more than the most accurate.
+        # Otherwise one plan is both, and the only corner. On a grid of what is left both are approximate, so that the
+        # "cheapest" may even cost more than the most accurate.
         if best.cost_usd > cheapest.cost_usd:
             self.corners.append(best)
         elif best.accuracy > cheapest.accuracy or not problem.graph.is_tree:
@@ -83,25 +83,25 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= (floor or 0.0))
 
     def price_within(self, budget_usd: float) -> PlanGoal:
-        """The price of a dollar if plans may cost this much on average: the goal for histories outside such a plan."""
+        """The price of a dollar if plans may cost this much on average, as the goal for histories outside such a plan."""
         if self.cheapest.cost_usd > budget_usd:
             return PlanGoal("cost")
         if self.most_accurate.cost_usd <= budget_usd:
             return self._goal(0.0)
-        # At exactly the slope both neighbours tie. A slightly higher price of a dollar picks the one within the budget.
+        # At exactly the slope both neighbours tie. A slightly higher price of a dollar selects the neighbour within the budget.
         return self._goal(_slope(*self._refined(lambda corner: corner.cost_usd > budget_usd)) * (1.0 + _NEAR))
 
     def price_reaching(self, floor: float) -> PlanGoal:
-        """The price of a dollar if plans have to be this accurate on average; see :meth:`price_within`."""
+        """The price of a dollar if plans must have this accuracy on average; see :meth:`price_within`."""
         if self.cheapest.accuracy >= floor:
             return PlanGoal("cost")
         if self.most_accurate.accuracy < floor:
             return self._goal(0.0)
-        # The other way round: a slightly lower price picks the more accurate neighbour, which keeps the floor.
+        # In the other direction: a slightly lower price selects the more accurate neighbour, which keeps the floor.
         return self._goal(_slope(*self._refined(lambda corner: corner.accuracy >= floor)) * (1.0 - _NEAR))
 
     def refined(self, most: int = MOST_CORNERS) -> list[Solution]:
-        """The corners of the hull, found by halving the gaps between known ones, with a limit on new ones."""
+        """The corners of the hull, found by halving the gaps between known corners, with a limit on new ones."""
         waiting = list(pairwise(self.corners))
         while waiting and most > 0:
             low, high = waiting.pop(0)
@@ -114,8 +114,8 @@ class Curve:
     def _refined(self, is_above: Callable[[Solution], bool]) -> tuple[Solution, Solution]:
         """The last corner not above the bound and the first one above it (the same twice if there is none)."""
         for _ in range(MOST_STEPS):
-            # Each step asks for the corner furthest above the chord that spans the bound. Plans are finitely many, so it ends;
-            # the limit on steps only guards against rounding that finds a "new" corner again and again.
+            # Each step asks for the corner furthest above the chord that spans the bound. There are finitely many plans, so it
+            # ends; the limit on steps only guards against rounding that finds a "new" corner again and again.
             at = next((i for i, corner in enumerate(self.corners) if is_above(corner)), len(self.corners))
             low, high = self.corners[at - 1], self.corners[min(at, len(self.corners) - 1)]
             if low is high or self._insert(low, high) is None:
@@ -123,13 +123,13 @@ class Curve:
         return low, high
 
     def _insert(self, low: Solution, high: Solution) -> Solution | None:
-        """Find and store a corner between two and above their line; None if there is none."""
+        """Find and store a corner between two neighbours and above their line; None if there is none."""
         rise, run = high.accuracy - low.accuracy, high.cost_usd - low.cost_usd
         if rise <= 0.0 or run <= 0.0 or (id(low), id(high)) in self._closed:
             return None
         middle = self._at(rise / run)
-        # The plan that is best at the slope of the chord lies on or above it. Without a gain (up to rounding) the chord is
-        # an edge of the hull; neighbours keep their ids, so that no induction is run for this pair again.
+        # The plan that is best at the slope of the chord lies on or above it. Without a gain (up to rounding) the chord is an
+        # edge of the hull; neighbours keep their ids, so that no induction runs for this pair again.
         gain = (middle.accuracy - low.accuracy) * run - rise * (middle.cost_usd - low.cost_usd)
         if gain <= _TOLERANCE * rise * run or not low.cost_usd < middle.cost_usd < high.cost_usd:
             self._closed.add((id(low), id(high)))
@@ -146,6 +146,6 @@ class Curve:
 
 
 def _slope(low: Solution, high: Solution) -> float:
-    """The accuracy of a dollar between two neighbours: a budget between them buys it there."""
+    """The accuracy per dollar between two neighbours, which a budget between them buys."""
     run = high.cost_usd - low.cost_usd
     return max(high.accuracy - low.accuracy, 0.0) / run if run > 0.0 else 0.0

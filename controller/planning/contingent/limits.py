@@ -1,4 +1,4 @@
-"""Per-request caps: which invocations fit into the remaining time and money, carried down a tree."""
+"""Per-request caps: which invocations fit into the remaining time and money, propagated down a tree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vinelm.trie.decision_graph import DecisionGraph, Span
 
 
 class PathTotals:
-    """Seconds and dollars from the root to each position of a tree, in the order of positions. Computed when first used."""
+    """Seconds and dollars from the root to each position of a tree, in the order of positions. Computed on first use."""
 
     def __init__(self, graph: DecisionGraph, metrics: PathMetrics) -> None:
         self.graph, self.metrics = graph, metrics
@@ -32,7 +32,7 @@ class PathTotals:
         return self._total(metric, True)
 
     def delay_s(self, start: int, load_s: FloatArray) -> FloatArray:
-        """Seconds that the load adds between ``start`` and a position, by the position's row of :attr:`visits`."""
+        """Seconds that load adds between ``start`` and a position, by the position's row of :attr:`visits`."""
         visits = self.metrics.visits
         return np.asarray((visits - visits[self.visit_group[start]]).dot(load_s))
 
@@ -55,8 +55,8 @@ class Cap:
 
     Args:
         start: The position that the request is at.
-        quantity: What is limited.
-        limit: How much of it may be used below the start.
+        quantity: The limited quantity.
+        limit: How much of the quantity may be used below the start.
         load_s: Extra seconds per invocation by engine; None without load.
     """
 
@@ -70,13 +70,13 @@ class Cap:
         """The use of the histories from the start to each position of a range."""
         metric, z, totals, start = self.quantity.metric, self.quantity.z, self.totals, self.start
         mean = totals.mean(metric)
-        # Totals from the root are differences below the start: one subtraction instead of a walk for each request.
+        # The use below the start is a difference of totals from the root: one subtraction instead of a walk per request.
         values = mean[low:high] - mean[start]
         if self._delay_s is not None:
             values = values + self._delay_s[totals.visit_group[low:high]]
         if z:
-            # Invocations are taken as independent, so that variances add up along a history and their difference is that below
-            # the start. Rounding can make it slightly negative.
+            # Invocations are assumed independent, so that variances add up along a history, and their difference is the
+            # variance below the start. Rounding can make it slightly negative.
             variance = totals.variance(metric)
             values = values + z * np.sqrt(np.maximum(variance[low:high] - variance[start], 0.0))
         return np.asarray(values)
@@ -121,7 +121,7 @@ def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, C
 
 
 def within_all(caps: Iterable[Cap], size: int) -> BoolArray:
-    """The positions whose histories are within all of the caps."""
+    """Which positions have histories within all of the caps."""
     fits = np.ones(size, np.bool_)
     for cap in caps:
         fits &= cap.admits(0, size)
@@ -133,9 +133,9 @@ class Admissible:
     """The edges below a start that may be chosen.
 
     Args:
-        caps: What each history has to meet, by name.
+        caps: The caps that each history has to meet, by name.
         servable: Whether each edge's model can be served; None if all can.
-        barred: Models that do not run next.
+        barred: Models that must not run next.
     """
 
     graph: DecisionGraph
@@ -150,7 +150,7 @@ class Admissible:
         for span, mask in zip(spans, self._masks(spans), strict=True):
             kept.append(span)
             masks.append(mask)
-            # No admitted edge in this level: no history goes deeper, so that the levels below need not be looked at.
+            # No edge is admitted in this level: no history goes deeper, so the levels below can be skipped.
             if mask is not None and not mask.any():
                 break
         return kept, masks
@@ -168,10 +168,10 @@ class Admissible:
             low, high = span.edges
             mask = None if self.servable is None else self.servable[low:high]
             for cap in self.caps.values():
-                # Position 0 is the root, which no edge leads to: edge k leads to position k + 1.
+                # Position 0 is the root, to which no edge leads: edge k leads to position k + 1.
                 within = cap.admits(low + 1, high + 1)
                 mask = within if mask is None else mask & within
-            # Barred models do not run next. Deeper down they may.
+            # Barred models must not run next, but may further down.
             if depth == 0 and self.barred:
                 names = self.graph.annotated.trie.models
                 free = np.array([names[model] not in self.barred for model in self.graph.model[low:high]], np.bool_)
@@ -182,7 +182,7 @@ class Admissible:
 def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission: Admissible, measure: Cap) -> FloatArray:
     """The smallest possible use of a plan's longest history, over all plans that answer every request; by group of the start.
 
-    Infinite where no admitted plan answers on every arm. Ending at the start itself does not count as a plan.
+    Infinite if no admitted plan answers on every branch. Ending at the start itself does not count as a plan.
     """
     spans, masks = admission.admitted(spans)
     below: FloatArray | None = None
@@ -202,7 +202,7 @@ def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission:
 
 
 def _longest_of_nodes(graph: DecisionGraph, span: Span, least: FloatArray, measure: Cap) -> FloatArray:
-    """As above for the nodes of a span, given what each of their groups needs."""
+    """The same for the nodes of a span, given the need of each of their groups."""
     low, high = span.nodes
     groups = slice(*span.groups)
     longest = np.where(graph.lost[low:high] > 0.0, np.inf, measure.used(low, high))

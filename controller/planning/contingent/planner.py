@@ -1,4 +1,4 @@
-"""Plans over a decision graph: a model for each branch, by the time and money left there."""
+"""Plans over a decision graph: a model for each branch, depending on the time and money left there."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from vinelm.trie.arrays import BoolArray
 from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph
 
 KEPT = 256
-"""Most objectives whose plans from the root are kept."""
+"""How many objectives' plans from the root are kept."""
 LOOKED_UP = 20_000
-"""Most nodes whose plans are kept for one objective."""
+"""How many nodes' plans are kept for one objective."""
 OTHERS = 4
-"""Most sets of nodes to end at whose planners are kept."""
+"""How many planners are kept for other sets of end nodes."""
 CURVES = 16
-"""Most problems whose hulls are kept: one for all objectives that differ only in their bounds on averages."""
+"""How many problems' hulls are kept: one for all objectives that differ only in their bounds on averages."""
 
 
 class ContingentPlanner:
     """Plans over one trie that branches or merges histories.
 
-    Over a tree plans are exact where bounds hold for each request; where histories are merged they are approximate there, see
-    :mod:`.grid`. For bounds on averages see :mod:`.hull`.
+    Over a tree, plans with per-request bounds are exact; if histories are merged, they are approximate, see :mod:`.grid`. For
+    bounds on averages see :mod:`.hull`.
 
     Args:
         metrics: The trie, and the models that cannot be served.
@@ -82,7 +82,7 @@ class ContingentPlanner:
     def _plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
         arms = (stage,) if isinstance(stage, str) else None if stage is None else frozenset(stage)
         objective, key = request.objective, (request.node, arms, request.may_stop)
-        # The quick way: without caps or failed models a node's plan is the same for every request, and was found before.
+        # The fast path: without caps or failed models a node's plan is the same for every request, and was found before.
         policy = self._policies.get(objective)
         if policy is not None and policy.looked_up and not without and type(arms) is not frozenset:
             found = policy.looked_up.get(key)
@@ -97,8 +97,8 @@ class ContingentPlanner:
             raise self._infeasible(objective, policy.relaxed[0], policy.best)
         is_joint = type(arms) is frozenset and len(groups) > 1
         problem = self.problems.below(request, start, groups, within_s=policy.within_s, without=without, is_joint=is_joint)
-        # The plan from the root is followed below it too where it fits: then all requests together meet bounds on averages,
-        # which a plan that is made anew from here could not promise.
+        # The plan from the root is also followed below it if it fits: then all requests together meet bounds on averages, which
+        # a new plan from here could not guarantee.
         outcome = self._looked_up(problem, policy)
         is_known, relaxed = outcome is not None and not problem.caps and not without, policy.relaxed
         if outcome is None:
@@ -116,7 +116,7 @@ class ContingentPlanner:
         """The plan by the chances of being late instead of mean times, if time is left and all other bounds are met."""
         objective, known = request.objective, found.problem
         assert objective.max_latency_s is not None
-        # Where another bound had to be given up, or no time is left, chances to be late decide nothing.
+        # If another bound had to be given up, or no time is left, chances of being late decide nothing.
         if set(found.relaxed) - {LATENCY_CAP} or objective.max_latency_s <= request.elapsed_s:
             return replace(found, request=request)
         policy = self.policy(objective)
@@ -144,7 +144,7 @@ class ContingentPlanner:
     def prepare(self, objective: Objective) -> None:
         """Find the plan from the root for an objective, so that no request waits for it."""
         goal = self.policy(objective).goal
-        problem = self._from_root(objective)  # also refuses what is too large, and keeps what the first request needs
+        problem = self._from_root(objective)  # also refuses tries that are too large, and keeps what the first request needs
         if objective.risk == "dp":
             problem.solved(goal)
 
@@ -189,7 +189,7 @@ class ContingentPlanner:
         if bounds_averages(objective) or objective.confidence is not None:
             return self._population(objective, self._from_root(objective)).policy()
         goal = PlanGoal("cost" if objective.target == "cost" else "accuracy", 0.0, objective.on_infeasible == "raise")
-        # Every other bound is on each request, whose plan is found when what it has left is known.
+        # Every other bound applies to each request, whose plan is found when its remaining amounts are known.
         if objective.max_latency_s is not None or objective.max_cost_usd is not None or objective.target == "latency":
             return RootPlan(None, goal)
         return RootPlan(self._from_root(objective).best(goal), goal)
@@ -201,7 +201,7 @@ class ContingentPlanner:
         return problems.below(root, 0, self.graph.groups_at(0), within_s=within_s)
 
     def _population(self, objective: Objective, problem: Problem) -> Population:
-        """The plans that compete; objectives that differ in bounds on averages only share them."""
+        """The competing plans; objectives that differ only in bounds on averages share them."""
         answers_first = objective.on_infeasible == "raise"
         kinds = sorted((name, cap.kind) for name, cap in problem.caps.items())
         key = (answers_first, objective.risk == "dp", objective.late_weight, *kinds)
@@ -218,7 +218,7 @@ class ContingentPlanner:
         return Curve(problem, answers_first=answers_first), problem.static_plans(), free
 
     def _fastest_on_average(self, objective: Objective) -> RootPlan:
-        """The policy whose longest history is the shortest of all that meet the bounds on averages, by bisection."""
+        """The policy with the shortest longest history among those that meet the bounds on averages, by bisection."""
         times = self.problems.times(objective)
         floor = objective.min_accuracy
         budget = objective.max_cost_usd if objective.cost_budget == "population" else None
@@ -241,7 +241,7 @@ class ContingentPlanner:
     def _looked_up(self, problem: Problem, policy: RootPlan) -> Solution | None:
         """The part of the root's plan below the start; None if it does not fit there.
 
-        Without caps it is followed wherever the request is. A fixed plan is followed under caps, too, where it meets them.
+        Without caps it is followed wherever the request is. A fixed plan is followed under caps, too, if it meets them.
         """
         caps, outcome = [*problem.caps.values()], policy.outcome
         if outcome is None or problem.admission.barred or problem.is_joint or (caps and not policy.is_fixed):
@@ -257,7 +257,7 @@ class ContingentPlanner:
         return replace(outcome, first=first, goal=policy.goal)
 
     def _best(self, problem: Problem, request: PlanRequest, policy: RootPlan) -> tuple[Solution, tuple[str, ...]]:
-        """The best plan for the time, money and load that the request has, and the caps that it does not meet."""
+        """The best plan for the request's remaining time, money and load, and the caps that it misses."""
         objective, goal = request.objective, policy.goal
         missed = tuple(bound for bound, cap in problem.caps.items() if cap.limit < 0.0 and bound in UNITS)
         outcome = problem.solved(goal)

@@ -26,9 +26,9 @@ class RootPlan:
     """The plan from the root for one objective, and its price of a dollar.
 
     Attributes:
-        outcome: The plan from the root on, at zero load; None where plans depend on each request's time, money and load alone.
-        goal: What plans are chosen by when the request's own time, money and load are known.
-        is_fixed: Whether ``outcome`` does not depend on what a request has left. It is followed as long as it fits.
+        outcome: The plan from the root on, at zero load; None if plans depend only on each request's time, money and load.
+        goal: The criterion for plans once the request's own time, money and load are known.
+        is_fixed: Whether ``outcome`` is independent of what a request has left. It is followed as long as it fits.
         relaxed: Bounds on averages that no plan meets.
         best: The best value of the first of these that any plan offers within the other bounds.
         within_s: The seconds from the root, at zero load, within which histories stay; None without such a limit.
@@ -41,7 +41,7 @@ class RootPlan:
     best: float = float("nan")
     within_s: float | None = None
     looked_up: dict[object, tuple[str | None, Plan, Problem]] = field(default_factory=dict, compare=False, repr=False)
-    """The next model, plan and problem by node, arms and whether the request may end, where only these matter."""
+    """The next model, plan and problem by node, branches and whether the request may end, if nothing else matters."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class Population:
     With ``confidence`` they are compared by the lower bound of the whole plan's accuracy.
 
     Args:
-        problem: What may be chosen from the root on, at zero load.
+        problem: The planning problem from the root on, at zero load.
         curve: The problem's hull; shared by objectives that differ in population bounds only.
         fixed: The fixed plans of the problem.
-        uncapped: Where histories are merged and caps are given, the hull without them: its plans that fit are exact.
+        uncapped: If histories are merged and caps are given, the hull without caps: its plans that fit are exact.
     """
 
     problem: Problem
@@ -85,9 +85,9 @@ class Population:
     def hull(self) -> Hull:
         """Return the hull of the competing plans, as far as it is needed to mix plans for the bound on the mean.
 
-        A plan may be dearer than the objective's bound: then it is one of two.
+        A plan may be more expensive than the objective's bound: then it is one of two.
         """
-        # Only the edge that spans the bound is refined: the rest of the hull has no say in a mixture.
+        # Only the edge that spans the bound is refined: the rest of the hull does not matter for a mixture.
         capped, loose = self._spanning(self.curve), [] if self.uncapped is None else self._spanning(self.uncapped)
         corners = capped + [corner for corner in loose if self.problem.admits(self._plan(corner))]
         allowed = self._allowed
@@ -114,9 +114,9 @@ class Population:
         return replace(policy, relaxed=bounds, best=best)
 
     def _best(self, floor: float | None, budget: float | None, first: str | None = None) -> RootPlan | None:
-        """The best plan that meets both bounds; None if none does. ``first`` is the first criterion."""
-        # Corners of the hull answer bounds on averages; a fixed plan may lie below the hull and still be the best single plan
-        # within a bound, so both compete.
+        """The best plan that meets both bounds; None if none does. ``first`` is the first criterion of the comparison."""
+        # Corners of the hull answer bounds on averages; a fixed plan below the hull may still be the best single plan within a
+        # bound, so both compete.
         capped = self._corners(self.curve, floor, budget)
         corners = capped + [corner for corner in self._loose(floor, budget) if self.problem.admits(self._plan(corner))]
         accuracy = np.concatenate(([self._lower(corner) for corner in corners], self._fixed_accuracy))
@@ -189,7 +189,7 @@ class Population:
         return np.maximum(np.nan_to_num(accuracy - self._z * self._fixed_errors(), nan=0.0), 0.0)
 
     def _fixed_errors(self) -> FloatArray:
-        """The standard errors; with merged histories only of plans that no cheaper plan equals, since each takes a walk."""
+        """The standard errors; if histories are merged, only for plans that no cheaper plan equals, since each takes a walk."""
         if self.problem.graph.is_tree:
             return self.fixed.error
         found = np.full(len(self.fixed.accuracy), np.nan)

@@ -18,7 +18,7 @@ from vinelm.trie.arrays import BoolArray, FloatArray, Integers
 from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Span
 
 WITHIN = "planned time"
-"""The cap within which a plan of least time that meets bounds on averages stays."""
+"""Name of the cap that limits the time of histories in the search for the fastest plan within bounds on averages."""
 _FASTEST = "least time"
 _ROUNDING = 1e-9
 
@@ -28,12 +28,12 @@ class Solution:
     """A contingent plan from a start, and its value to a request that continues from there.
 
     Args:
-        first: The choice for each arm of the start: an edge, :data:`END` or :data:`NOTHING`, by group.
+        first: The choice for each branch of the start: an edge, :data:`END` or :data:`NOTHING`, by group.
         below: Returns the choice of every group below, by group; called when they are first needed.
         accuracy: Expected accuracy.
-        cost_usd: Expected dollars from the start on; from the root those before the first invocation included.
+        cost_usd: Expected dollars from the start on; from the root, including those before the first invocation.
         lost: Chance of running into :data:`NOTHING`.
-        goal: What the plan was chosen by; None for a static plan.
+        goal: The goal by which the plan was chosen; None for a static plan.
     """
 
     first: Mapping[int, int]
@@ -59,11 +59,11 @@ class Problem:
 
     Args:
         start: The position that the request is at.
-        groups: The arms that may come next; at least one.
+        groups: The branches that may come next; at least one.
         admission: Which edges may be chosen.
         may_stop: Whether the request may end at the start.
-        is_joint: Whether the request ends in all of the arms or in none, because the arm is seen only afterwards.
-        seconds: What histories take, where the longest is to be as short as possible.
+        is_joint: Whether the request ends on all branches or on none, because the branch is seen only afterwards.
+        seconds: The times of histories, if the longest is to be as short as possible.
     """
 
     graph: DecisionGraph
@@ -116,7 +116,7 @@ class Problem:
     def best(self, goal: PlanGoal, admission: Admissible | None = None) -> Solution:
         """The best plan by the goal.
 
-        Where the trie knows rates by difficulty, a plan from the root on without caps is judged by its own requests.
+        If the trie knows rates by difficulty, a plan from the root on without caps is judged by its own requests.
         """
         found = self._by_rates(goal, admission)
         if self.start or self.caps or len(self.graph.mixture) == 1:
@@ -153,7 +153,7 @@ class Problem:
         return found, found.start, lambda first: found.choice
 
     def _for_own_requests(self, found: Solution, goal: PlanGoal, admission: Admissible | None) -> Solution:
-        """The plan, or the best plan for the requests that it leads to each node if that is better.
+        """The plan, or the best plan for the requests that it leads to each node if that one is better.
 
         The rates of a merged node depend on the plan that leads there. The first plan uses those of the profile; the second
         those of the requests that follow the first. Both are judged by their own requests.
@@ -168,7 +168,7 @@ class Problem:
         return max(judged, key=lambda each: weight * each.accuracy - price * each.cost_usd)
 
     def _ends(self, found: Induction, nothing: BoolArray, on: Worth) -> BoolArray:
-        """The branches on which the request ends now, given the value of continuing."""
+        """Which branches end the request now, given the value of continuing."""
         if not self.can_end:
             return np.zeros(len(nothing), np.bool_)
         if not self.is_joint:
@@ -181,16 +181,16 @@ class Problem:
         return np.full(len(nothing), is_better or bool(nothing.all()))
 
     def beginning_with(self, group: int, edge: int, goal: PlanGoal) -> Solution:
-        """The best plan by the goal for a request that continues with that edge."""
+        """The best plan by the goal for a request that continues along this edge."""
         models = self.graph.annotated.trie.models
         others = {models[self.graph.model[e]] for e in self.graph.edges_of(group) if e != edge}
         admission = replace(self.admission, barred=others | set(self.admission.barred))
         return replace(self, groups=[group], admission=admission, may_stop=False, is_joint=False).best(goal)
 
-    # -- where no plan meets the caps ----------------------------------------------------------------------------
+    # -- if no plan meets the caps -------------------------------------------------------------------------------
 
     def answers(self, found: Solution) -> bool:
-        """True if every request is answered by this plan."""
+        """True if every request gets an answer by this plan."""
         return found.lost == 0.0
 
     def is_stuck(self, found: Solution) -> bool:
@@ -207,7 +207,7 @@ class Problem:
         return tuple(names)
 
     def best_effort(self, missed: Sequence[str], goal: PlanGoal) -> Solution:
-        """The plan that goes least beyond the caps, in its longest history."""
+        """The plan whose longest history exceeds the caps least."""
         admission = self.admission.without(WITHIN)
         for name in missed:
             cap = self.caps[name].at(np.inf)
@@ -226,13 +226,13 @@ class Problem:
         return self.best(goal._replace(answers_first=True), admission.and_within(_FASTEST, self.seconds.at(least_s)))
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """The least use of the first of these caps by any plan, the others dropped."""
+        """The least use of the first of these caps by any plan, with the others dropped."""
         return self.least_of_the_longest(self.caps[missed[0]], self.admission.without(*missed))
 
     def least_of_the_longest(self, measure: Cap, admission: Admissible) -> float:
-        """The use of a plan's longest history from the start on, least over all plans that answer every request.
+        """The use of a plan's longest history from the start on, minimized over all plans that answer every request.
 
-        Infinite where there is none; 0 where the request may end now.
+        Infinite if there is no such plan; 0 if the request may end now.
         """
         if self.can_end:
             return 0.0

@@ -1,4 +1,4 @@
-"""Makes the planning problems of one tree: exactly what a request's bounds admit."""
+"""Makes the planning problems of a tree, which admit exactly what a request's bounds allow."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Problems:
         """Return the problem of a request at a position.
 
         Args:
-            request: The question.
-            start: Its position.
-            groups: The arms that may come next.
+            request: The planning request.
+            start: The request's position.
+            groups: The branches that may come next.
             within_s: Seconds from the root, at zero load, within which histories stay; None without such a limit.
             without: Models that must not run next.
-            is_joint: Whether the request ends in all of the arms or in none.
+            is_joint: Whether the request ends on all branches or on none.
         """
         caps = caps_of(self._totals, request, start)
         if within_s is not None:
@@ -63,7 +63,7 @@ class Problems:
         return Problem(self.graph, start, groups, admission, request.may_stop, is_joint, seconds)
 
     def times(self, objective: Objective) -> FloatArray:
-        """Seconds from the root within which the fastest plan for bounds on averages may stay, rising; the last admits all."""
+        """Limits on seconds from the root to try for bounds on averages, rising; the last admits all plans."""
         return np.unique(Cap(self._totals, 0, Remaining(Metric.LATENCY), np.inf).used(1, len(self.graph.nodes)))
 
     @cached_property

@@ -12,18 +12,18 @@ from vinelm.trie.arrays import BoolArray, FloatArray, Integers
 from vinelm.trie.decision_graph import END, NOTHING, DecisionGraph, Span
 
 _FAR = 1e300
-"""Taken off the value of what is not admitted: more than any value. Faster than choosing item by item."""
+"""Subtracted from values that are not admitted: more than any value. Faster than selecting item by item."""
 
 
 class PlanGoal(NamedTuple):
-    """The criterion of a plan: ``"accuracy"``: accuracy less ``price`` times dollars; ``"cost"``: least dollars.
+    """The criterion of a plan: ``"accuracy"``: accuracy minus ``price`` times dollars; ``"cost"``: least dollars.
 
     Ties go to higher accuracy, then lower cost, then the shorter longest history, then ending, then trie order. Histories that
     run into :data:`NOTHING` have no correct answer and no further cost; with ``answers_first`` they are as few as possible.
     A price of 0 means ``AnnotatedTrie.least_price``.
 
-    Where times are chances (:mod:`.grid`), late answers count as :data:`NOTHING`, and ``late`` times their chance is taken off
-    what is compared first: accuracy less ``price`` times dollars, or less ``price`` times dollars alone.
+    If times are random (:mod:`.grid`), late answers count as :data:`NOTHING`, and ``late`` times their chance is subtracted
+    from the first key: accuracy minus ``price`` times dollars, or only minus ``price`` times dollars.
     """
 
     target: Literal["accuracy", "cost"] = "accuracy"
@@ -36,7 +36,7 @@ class Worth(NamedTuple):
     """The value of plans from nodes, edges or groups on, one item each: accuracy, expected dollars, the probability of
     running into :data:`NOTHING`, and the longest history's seconds (None while not needed).
 
-    Over what a request has left, arrays have the shape of the grid before that of the items.
+    On a grid of what a request has left, arrays have the shape of the grid before that of the items.
     """
 
     accuracy: FloatArray
@@ -49,12 +49,12 @@ class Worth(NamedTuple):
         return self.each(lambda values: values[..., items])
 
     def picked(self, items: Integers) -> Worth:
-        """The worth of items by their place in the flattened arrays; the shape is that of ``items``."""
+        """The worth of items by index in the flattened arrays; the shape is that of ``items``."""
         return self.each(lambda values: values.take(items))
 
     def each(self, change: Callable[[FloatArray], FloatArray]) -> Worth:
         """The worth with each array changed."""
-        accuracy, cost_usd, lost, longest_s = self  # not a loop: a plan passes here twice a level
+        accuracy, cost_usd, lost, longest_s = self  # not a loop: a plan comes here twice a level
         return Worth(
             change(accuracy),
             change(cost_usd),
@@ -66,7 +66,7 @@ class Worth(NamedTuple):
 class Best(NamedTuple):
     """The best edge of each group of a range, and the value of following it given that the group's stage comes next.
 
-    ``edge`` is :data:`NOTHING` where no edge is admitted; the worth means nothing there. ``has_ties``: whether some edges are
+    ``edge`` is :data:`NOTHING` if no edge is admitted; the worth is then meaningless. ``has_ties``: whether some edges are
     equally good by everything that was compared.
     """
 
@@ -79,10 +79,10 @@ class Induction:
     """The optimal choices of every group below a start, given the admitted edges.
 
     Args:
-        spans: What is below the start (:meth:`DecisionGraph.spans`), as deep as any edge is admitted.
-        goal: What the plan is chosen by.
+        spans: The levels below the start (:meth:`DecisionGraph.spans`), as deep as any edge is admitted.
+        goal: The criterion of the plan.
         admitted: Which edges of each span may be chosen; None for all.
-        left: The grid of what a request has left; None where that does not matter, or follows from the node as in a tree.
+        left: The grid of what a request has left; None if that does not matter, or follows from the node as in a tree.
     """
 
     def __init__(
@@ -104,14 +104,13 @@ class Induction:
         self._ties_remain = False
         self.start = self._run(with_latency=False)
         """The best edges of the start's own groups, the choice to end left out."""
-        # Latencies only break ties, and most plans have none: they are computed in a second pass where the first left some
-        # open.
+        # Latencies only break ties, and most plans have none: they are computed in a second pass if the first left ties.
         if self._ties_remain and left is None:
             self.start = self._run(with_latency=True)
 
     def _run(self, *, with_latency: bool) -> Best:
         below: Worth | None = None
-        # From the deepest level up: when a node is looked at, what is best below it is known.
+        # From the deepest level up: when a node is processed, the best choices below it are known.
         for depth in range(len(self.spans) - 1, 0, -1):
             span = self.spans[depth]
             best = self._best_edges(depth, below, with_latency)
@@ -126,17 +125,18 @@ class Induction:
         low, high = span.edges
         if low == high or below is None:
             return _nothing((*self._grid, span.groups[1] - span.groups[0]), with_latency)
-        # `below` is ordered by node. Edges of a merged loop share targets, so the worth is fetched edge by edge; in a tree
-        # the order is the same and nothing is copied.
+        # `below` is ordered by node. Edges of a merged loop share targets, so the worth is fetched edge by edge; in a tree the
+        # order is the same and nothing is copied.
         at = graph.of_targets(span, self.spans[depth + 1])
         if at is not None:
             below = below.take(at)
         if self.left is not None:
-            # On the grid an edge is first averaged over the seconds that it may take, then moved by what it uses for certain:
-            # only after both does it say what is left *before* the edge.
+            # On the grid an edge's value is first averaged over its random seconds, then shifted by what it uses for certain:
+            # only after both does it refer to what is left *before* the edge.
             left, edges = self.left, slice(low, high)
             below = over_times(below, left, edges).each(lambda values: left.shifted(values, edges))
-        # Accuracy needs no addend: an edge itself answers nothing, its target does. Dollars and seconds are the edge's own.
+        # Accuracy needs no addend: an edge itself answers nothing, only its target does. Dollars and seconds belong to the
+        # edge.
         longest = None if below.longest_s is None else below.longest_s + graph.latency_s[low:high]
         worth = Worth(below.accuracy, below.cost_usd + graph.cost_usd[low:high], below.lost, longest)
         best = self.best_of(span, worth, None if self._admitted is None else self._admitted[depth])
@@ -146,8 +146,8 @@ class Induction:
     def best_of(self, span: Span, worth: Worth, admitted: BoolArray | None) -> Best:
         """The best edge of each group of a span, given the value of following each edge."""
         low, high = span.edges
-        # A group is a stage that comes next; its edges are the models. The plan picks one edge a group, independently of all
-        # other groups, which is why the induction may go level by level.
+        # A group is a stage that comes next; its edges are the models. The plan picks one edge per group, independently of
+        # other groups, so the induction may go level by level.
         starts = self.graph.first_edge[span.groups[0] : span.groups[1]] - low
         grid, size = worth.accuracy.shape[:-1], worth.accuracy.size
         shape = (*grid, len(starts))
@@ -190,17 +190,18 @@ class Induction:
             return Worth(right, zeros, self._lost(span, None, zeros[..., :0], none, none), zeros if with_latency else None)
         arm = graph.arm[groups]
         nothing = best.edge == NOTHING
-        # Where nothing is admitted but the request has an answer, it ends with it: a cap gives up calls, not answers.
+        # If nothing is admitted but the request has an answer, it ends with it: a cap gives up calls, not answers.
         ends = graph.source_may_end[groups] & (nothing | self.prefers_to_end(graph.chance_right[groups], best.worth))
         runs = ~(ends | nothing)
         if self.left is None:
             choice = best.edge.copy()
             choice[ends] = END
             self.choice[groups] = choice
-        # Values are conditional on reaching the node; `arm` is the chance that the application takes this way from here.
+        # Values are conditional on reaching the node; `arm` is the probability that the application takes this branch from
+        # here.
         going_on = runs * arm
         longest = None
-        # The longest history is a maximum over the ways that may happen, not a mean: it is what a deadline has to hold.
+        # The longest history is a maximum over the possible branches, not a mean, since a deadline has to hold for it.
         if with_latency and best.worth.longest_s is not None:
             longest = self._per_node(span, (going_on > 0.0) * best.worth.longest_s, np.maximum)
         return Worth(
@@ -211,14 +212,12 @@ class Induction:
         )
 
     def prefers_to_end(self, right: FloatArray, on: Worth) -> BoolArray:
-        """True if ending with a chance ``right`` of a correct answer is at least as good as continuing, which is worth
-        ``on``.
-        """
+        """True if ending, with chance ``right`` of a correct answer, is at least as good as continuing, with value ``on``."""
         goal = self.goal
         if goal.late is not None:
             return np.asarray(self._value(Worth(right, np.zeros(right.shape), None, None)) >= self._value(on))
         if goal.target == "cost":
-            # The cheapest plan pays for nothing that a floor does not ask for; among free ways it takes the more accurate.
+            # The cheapest plan pays for nothing that a floor does not require; among free ways it takes the more accurate.
             better: BoolArray = (on.cost_usd > 0.0) | (right >= on.accuracy)
         elif self._price:
             value = on.accuracy - self._price * on.cost_usd
@@ -303,18 +302,19 @@ class _Search:
         self._starts, self._size, self._width = starts, size, width
 
     def best(self, keys: Sequence[Callable[[], FloatArray]], admitted: BoolArray | None) -> _Found:
-        """The admitted item of each group that is best by the keys in turn, the first of equals."""
+        """Return for each group the admitted item that is best by the keys in turn; ties go to the first."""
         left = admitted
         alive = count = len(self._starts)
         items: Integers = np.empty(0, np.intp)
-        # Each key only decides among the items that tied by all keys before. Mostly one key is enough, so later ones are
-        # computed only if needed: they are functions, not arrays.
+        # Each key only decides among the items that tied on all keys before. One key is usually enough, so later ones are only
+        # computed if needed: they are functions, not arrays.
         for turn, key in enumerate(keys):
             values = key()
             if left is not None:
                 values = values - _FAR * ~left
             best = self._highest(values)
-            # What is not admitted stays in the arrays, far below: selecting it away would cost more than comparing it.
+            # Items that are not admitted stay in the arrays, far below the others: removing them would cost more than comparing
+            # them.
             if left is not None and turn == 0:
                 alive = int(np.count_nonzero(best > -_FAR / 2))
             tied = values == self._spread(best)
@@ -326,7 +326,7 @@ class _Search:
             return _Found(items, False, False)
         chosen = np.full(count, -1)
         group = items // self._width if self._width else np.searchsorted(self._starts, items, side="right") - 1
-        # Written backwards, the first of equal items is the one that stays: ties go to trie order on every machine.
+        # Written backwards, so that the first of equal items remains: ties go to trie order on every machine.
         chosen[group[::-1]] = items[::-1]
         return _Found(chosen, alive < count, len(items) > alive)
 
@@ -340,7 +340,7 @@ class _Search:
 
 
 def _by_columns(values: FloatArray, width: int, combine: np.ufunc) -> FloatArray:
-    """Combine ``width`` neighbours each; much faster than ``reduceat`` for small groups."""
+    """Combine ``width`` neighbours at a time; much faster than ``reduceat`` for small groups."""
     rows = values.reshape(-1, width)
     found = rows[:, 0].copy()
     for column in range(1, width):

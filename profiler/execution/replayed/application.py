@@ -21,12 +21,12 @@ from vinelm.profiler.execution.unit_policy import StageReachedError, answered
 from vinelm.requests.workflow import Request, Workflow
 
 _MOST_STEPS = 100_000
-"""The steps that one run may take; the template bounds its calls."""
+"""The most steps that one run may take; the template bounds its calls."""
 _POLL_S = 0.002
 
 
 class Application:
-    """A graph, entrypoint or function that runs one unit after another. May be shared by threads.
+    """A graph, entrypoint or function that runs one unit after another. Threads may share it.
 
     Args:
         app: what :func:`vinelm.adapters.langgraph.build_graph` returned.
@@ -48,7 +48,8 @@ class Application:
         """Run the application on a request, with the settings of ``run``, until it returns or the unit ends.
 
         Returns:
-            The state as the last superstep left it; of a function or an entrypoint what it returned, None if it has not.
+            The state as the last superstep left it; for a function or an entrypoint what it returned, or None if it did not
+            return.
 
         Raises:
             WorkflowError: the graph waits for a person.
@@ -129,7 +130,7 @@ class _State:
         if isinstance(values, Mapping) and values.get("__interrupt__"):
             self._asked = values["__interrupt__"]
             return
-        if self._policy.reached is None:  # what follows was made without the answers that the unit did not buy
+        if self._policy.reached is None:  # what follows was computed without the answers that the unit did not buy
             found = values if isinstance(values, Mapping) else getattr(values, "__dict__", {"output": values})
             self.values = {key: value for key, value in found.items() if key != PATH_KEY}
 
@@ -140,7 +141,7 @@ class _State:
 
 
 async def _calls_end(policy: ReplayPolicy) -> None:
-    """Wait for the unit's calls in other coroutines, which are paid for."""
+    """Wait for the unit's calls in other coroutines, since they are paid for."""
     await asyncio.sleep(0)
     while policy.is_buying:
         await asyncio.sleep(_POLL_S)

@@ -55,7 +55,7 @@ class _ReplayedInvocation:
         return self._made[0]
 
     def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
-        """A profile measures the model that it asked for."""
+        """Return False: a profile measures the model that it asked for."""
         return False
 
     def recorded(self, messages: list[BaseMessage], options: Mapping[str, Any]) -> tuple[AIMessage | None, str]:
@@ -72,7 +72,7 @@ class _ReplayedInvocation:
 
 
 class _Recorded(Attempt):
-    """A recorded answer in place of a call."""
+    """A recorded answer that replaces a call."""
 
     __slots__ = ()
 
@@ -97,7 +97,7 @@ class _RecordedAnswer(BaseChatModel):
 
 
 class _Bought(Attempt):
-    """A call of the real model, which is recorded however it ends."""
+    """A call to the real model, which is recorded however it ends."""
 
     __slots__ = ("_buying", "_call", "_chunks", "_policy")
 
@@ -116,7 +116,7 @@ class _Bought(Attempt):
         if isinstance(generation, ChatGenerationChunk):
             self._chunks = generation if self._chunks is None else self._chunks + generation
             self._call.answer = cast("AIMessage", message_chunk_to_message(cast("AIMessageChunk", self._chunks.message)))
-        else:  # a copy: the application may change its own, and LangChain gives it an id
+        else:  # a copy: the application may change its answer, and LangChain gives it an id
             self._call.answer = cast("AIMessage", generation.message).model_copy(deep=True)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
@@ -124,7 +124,7 @@ class _Bought(Attempt):
             self._call.failure = (error.kind, str(error))
         elif isinstance(error, Exception):
             self._call.failure = ("unknown", type(error).__name__)
-        # In the record before it ends: whoever waits for the calls under way may write the record as soon as there is none.
+        # Recorded before it ends: the record may be written as soon as no call is in flight.
         self._policy.add_call(self._call)
         self._buying.__exit__(kind, error, trace)
 
@@ -142,17 +142,17 @@ _PROTOTYPE._serialized  # noqa: B018 - LangChain computes it on first use and st
 
 
 _IDS = frozenset({"id", "tool_use_id", "call_id", "tool_call_id", "index"})
-"""Keys of content blocks that an application or a provider may number afresh; they say nothing about the prompt."""
+"""Keys of content blocks that an application or a provider may renumber in each run; they say nothing about the prompt."""
 
 
 def prompt_digest(messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> str:
     """Return a digest of a call's input: roles, contents, tool calls, tools, output schema and stop words.
 
-    Ids of messages and of tool calls are left out, and so is what belongs to the answer of an earlier call besides its content
-    (usage, response metadata): an application may create new ones in each run.
+    Leaves out the ids of messages and of tool calls, and everything about an earlier call's answer except its content (usage,
+    response metadata): these may differ between runs.
 
         messages: the prompt.
-        options: the arguments that the model is called or bound with.
+        options: the arguments with which the model is called or bound.
     """
     asked = {name: _plain_option(value) for name, value in options.items() if value is not None and name in _COMPARED}
     text = json.dumps([_plain_messages(messages), asked], sort_keys=True, default=str)
@@ -163,7 +163,7 @@ _COMPARED = frozenset({"tools", "tool_choice", "stop", STRUCTURED})
 
 
 def _plain_messages(messages: Sequence[BaseMessage]) -> list[Any]:
-    order: dict[str, int] = {}  # tool calls by their place, since their ids may be new
+    order: dict[str, int] = {}  # tool calls by position, since their ids may be new
     plain = []
     for message in messages:
         item: list[Any] = [message.type, message.name, _without_ids(message.content)]
@@ -195,5 +195,5 @@ def _plain_option(value: Any) -> Any:
 
 
 def _plain_tool(tool: Any) -> Any:
-    own = tool if isinstance(tool, Mapping) else getattr(tool, "__name__", type(tool).__name__)  # in a provider's own form
+    own = tool if isinstance(tool, Mapping) else getattr(tool, "__name__", type(tool).__name__)  # in the provider's format
     return answered(lambda: convert_to_openai_tool(tool), own)

@@ -72,8 +72,8 @@ class JointStages:
 class StageParkedError(GraphBubbleUp):
     """A stage without a chosen model was reached while others of its superstep may still run.
 
-    LangGraph lets the other tasks of the superstep finish after an exception of this kind. An application that handles every
-    exception of its models goes on without the answer; the unit is over all the same.
+    LangGraph lets the other tasks of the superstep finish after an exception of this kind. An application that catches every
+    exception of its models continues without the answer; the unit is over nevertheless.
     """
 
 
@@ -82,17 +82,17 @@ class ReplayPolicy(UnitPolicy):
 
     Attributes:
         before: the invocations before the unit's own.
-        halted: what was raised to end the run at once.
+        halted: the exception that was raised to end the run at once.
         problem: what is wrong with the workflow, even if the application caught the exception.
-        drift: where the run left its record; None if it did not.
+        drift: where the run deviated from its record; None if it did not.
         reached: the stage that was invoked after the unit's own.
 
     Args:
         prefix: the models of the invocations up to and including the unit's own.
         clock, request: see :class:`UnitPolicy`.
-        buys: False to replay the record alone, without a call.
-        passed: of the invocations before, whether the workflow's own check had passed them and the request went on; empty if it
-            had passed none.
+        buys: False to replay only the record, without a call.
+        passed: for each earlier invocation, whether the workflow's own check had passed it and the request continued; empty if
+            none had passed.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class ReplayPolicy(UnitPolicy):
         stages: list[str | None] = [*before.stages, *([reached] if buys else [])]
         roots = joint.next_after(())
         if buys and not before.invocations and len(roots) == 1:
-            stages = [roots[0]]  # several stages may come first: the one that does is known when it runs
+            stages = [roots[0]]  # several stages may come first; which one does is known when it runs
         first = stages[-1] or roots[0]
         super().__init__(template, prefix, clock, request, (*before.stages, first) if buys else before.stages)
         self.stage = first
@@ -161,14 +161,14 @@ class ReplayPolicy(UnitPolicy):
 
     def _number_of(self, key: PlaceKey) -> int:
         if self.halted is not None:
-            raise self.halted  # the application caught it, and continues
+            raise self.halted  # the application caught it and continues
         taken = set(self._taken.values())
         first = next((number for number in range(len(self._expected)) if number not in taken), None)
         if first is None:
             raise self._ended(key)
         if self._expected[first] is None and key.stage in self._joint.next_after(()):
             self._expected[first] = self.stage = key.stage
-        # The stages of one superstep may be called in any order: each takes its first free place in it.
+        # The stages of one superstep may be called in any order: each takes its first free position in it.
         last = first
         while last < len(self._expected) and (last == first or self._joint.follows(self._stages_before(last))):
             if last not in taken and self._expected[last] == key.stage:
@@ -176,7 +176,7 @@ class ReplayPolicy(UnitPolicy):
             last += 1
         others = self._joint.group_after(self._stages_before(last)) if last == len(self._expected) else ()
         if key.stage in others:
-            self.reached = others[0]  # by the template's order
+            self.reached = others[0]  # in template order
             raise self._parked(key)
         if not self.before.invocations:
             raise self._wrong_first(key.stage)
@@ -189,14 +189,14 @@ class ReplayPolicy(UnitPolicy):
         return tuple(stage for stage in self._expected[:number] if stage is not None)
 
     def _ended(self, key: PlaceKey) -> BaseException:
-        """The exception to raise at the first invocation after the unit's own."""
+        """Return the exception to raise at the first invocation after the unit's own."""
         stages = self._stages_before(len(self._expected))
         others = self._joint.group_after(stages)
         if self.reached is None:
             self.reached = others[0] if key.stage in others else self._joint.first_with(stages, key.stage)
             if self.invocations:
                 self.at_boundary()
-        # Other tasks of this superstep may still be at work, and what they return belongs to the state that is scored.
+        # Other tasks of this superstep may still be running, and what they return belongs to the scored state.
         if key.step and key.step == self._bought_step:
             return self._parked(key)
         self.halted = StageReachedError()
@@ -220,7 +220,7 @@ class ReplayPolicy(UnitPolicy):
         return self.halted
 
     def drifted(self, what: str) -> BaseException:
-        """Record where the run left its record; returns the exception to raise."""
+        """Record where the run deviated from its record; returns the exception to raise."""
         if self.drift is None:
             self.drift = (
                 f"the replay left its record: {what}: something between the calls gives another result when it runs again, "
@@ -246,12 +246,12 @@ class ReplayPolicy(UnitPolicy):
         """Return the recorded call of an invocation with that prompt, successful calls first.
 
         Raises:
-            StageReachedError: there is none.
+            StageReachedError: there is no such call.
         """
         invocation = self.before.invocations[number]
         with self._counter:
             same = sorted((call for call in invocation.calls if call.digest == digest), key=lambda call: call.answer is None)
-            # Equal prompts get their answers one after the other. A further call (a retry, say) gets the first again.
+            # Equal prompts get their answers one after the other. A further call (such as a retry) gets the first answer again.
             found = next((call for call in same if id(call) not in self._used), same[0] if same else None)
             if found is not None:
                 self._used.add(id(found))
@@ -265,7 +265,7 @@ class ReplayPolicy(UnitPolicy):
 
     @contextmanager
     def buying(self) -> Iterator[None]:
-        """Count the calls in flight."""
+        """Count the block as a call in flight."""
         with self._counter:
             self._under_way += 1
         try:
@@ -279,13 +279,13 @@ class ReplayPolicy(UnitPolicy):
         """True if a call is in flight."""
         return self._under_way > 0
 
-    # -- the host of chat models' calls: places decide ---------------------------------------------------------------
+    # -- the host of chat models' calls: their positions decide --------------------------------------------------------
 
     def admit(self, stage: str, prefix: tuple[str, ...], *, node: str, is_repeated: bool) -> None:
-        """Admit every inner call: :meth:`locate` decides about it."""
+        """Admit every inner call: :meth:`locate` decides whether it may run."""
 
     def admit_inner(self, stage: str, *, node: str) -> None:
-        """Admit every inner call: :meth:`locate` decides about it."""
+        """Admit every inner call: :meth:`locate` decides whether it may run."""
 
     # -- the outcome -------------------------------------------------------------------------------------------
 
@@ -310,9 +310,9 @@ class ReplayPolicy(UnitPolicy):
         return Record((*self.before.invocations, own), self.reached)
 
     def joint_row(self, row: Observation) -> Observation:
-        """Return the row with the time that its stage adds to its superstep beyond the longest one so far.
+        """Return the row with the time that its stage adds to its superstep beyond the longest stage so far.
 
-        The tools of a superstep belong to its last stage.
+        The tools of a superstep are attributed to its last stage.
         """
         count = self._joint.begun_before(self._stages_before(len(self._expected)))
         tools_s = 0.0 if self.is_joint else row.tool_latency_s

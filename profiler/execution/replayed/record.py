@@ -12,7 +12,7 @@ from vinelm.errors import StoreError
 from vinelm.profiler.execution.state_types import StateSerializer
 
 RECORD = b"r"
-"""First byte of a record, where that of a checkpoint says how the run stood."""
+"""First byte of a record; a checkpoint's first byte says how its run stood."""
 _FORMAT = 1
 _SERDE = StateSerializer()  # no pickle
 
@@ -22,9 +22,9 @@ class RecordedCall:
     """One call of a model.
 
     Attributes:
-        digest: of its prompt.
+        digest: the digest of its prompt.
         answer: the model's message; None if the call failed.
-        failure: kind and detail of the failure, if the application went on after it.
+        failure: kind and detail of the failure, if the application continued after it.
     """
 
     digest: str
@@ -37,7 +37,7 @@ class RecordedInvocation:
     """One invocation.
 
     Attributes:
-        latency_s: its seconds, as long as it took by itself.
+        latency_s: its own duration in seconds.
         calls: its calls, in the order in which they ended.
     """
 
@@ -52,7 +52,7 @@ class Record:
     """A request's record up to some invocation.
 
     Attributes:
-        invocations: in the order of the path.
+        invocations: the invocations, in the order of the path.
         reached: the stage that was invoked next; None if the request ended.
     """
 
@@ -77,7 +77,7 @@ class Record:
         """Return the record that :meth:`to_bytes` wrote.
 
         Raises:
-            StoreError: the bytes are a checkpoint, or of a newer version.
+            StoreError: the bytes are a checkpoint, or were written by a newer version.
         """
         if content[:1] != RECORD:
             raise StoreError("the store holds checkpoints, and this workflow is replayed: use another store")

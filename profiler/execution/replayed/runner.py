@@ -29,12 +29,12 @@ class ReplayRunner:
     """Runs units of a workflow whose checkpoints cannot be forked; the interface of
     :class:`~vinelm.profiler.execution.unit.UnitRunner`.
 
-    What stands for the checkpoint is the record of the answers so far. A request goes on below an answer that the workflow's
-    own check passed where an edge of ``vine.route`` asks for it. Calls the models, which spends money. May be shared by threads
-    as far as the workflow's own code allows.
+    The record of the answers so far replaces the checkpoint. A request continues after an answer that the workflow's own check
+    passed if an edge of ``vine.route`` requires it. Calls the models, which spends money. May be shared by threads as far as
+    the workflow's own code allows.
 
     Args:
-        reason: why it is replayed.
+        reason: why the workflow is replayed.
 
     Raises:
         WorkflowError: the application cannot be replayed.
@@ -62,7 +62,7 @@ class ReplayRunner:
 
     @property
     def is_virtual_time(self) -> bool:
-        """True if latencies do not pass on the wall."""
+        """True if latencies do not pass in real time."""
         return self.control.models.is_virtual_time
 
     def run(
@@ -81,13 +81,13 @@ class ReplayRunner:
             request: the request.
             prefix: the models of the invocations up to and including this one.
             parent: the record of ``prefix[:-1]``; None for the first invocation.
-            budget: authorizes each call of a model; None to allow every call.
-            stages: not needed: the record has them.
+            budget: authorizes each model call; None to allow every call.
+            stages: ignored, because the record has them.
             passed: see :class:`~vinelm.profiler.execution.job.Job`.
 
         Returns:
-            The row and the record. A run that leaves its record gives a row of the kind ``state`` that says
-            where; the rest is as with checkpoints.
+            The row and the record. A run that deviates from its record gives a row of the kind ``state`` that says where;
+            otherwise as with checkpoints.
 
         Raises:
             InputError: an error that every further unit would meet as well.
@@ -119,7 +119,7 @@ class ReplayRunner:
         """Score the state after ``prefix`` again, which replays the record without a call.
 
         Returns:
-            A row that holds the success, or a failure with what is wrong, and what the state shows (but ``"status"``).
+            A row that holds the success, or a failure with what is wrong, and what the state shows (except ``"status"``).
         """
         before = Record.from_bytes(state)
         policy = ReplayPolicy(
@@ -140,7 +140,7 @@ class ReplayRunner:
     def _run(
         self, policy: ReplayPolicy, request: Request, budget: UnitBudget | None
     ) -> tuple[dict[str, Any] | None, BaseException | None]:
-        """The state after the run, and the exception that ended it, if any."""
+        """Return the state after the run, and the exception that ended it, if any."""
         context = replace(self.control.context(policy=policy, request=request), chat_host=policy)
         names = self.workflow.unrepeatable
         guards = [RepeatGuard(policy, names)] if names else []
@@ -189,7 +189,7 @@ class ReplayRunner:
         found = scored(self.workflow, request, seen, stage)
         if found.problem is not None:
             return UnitOutcome(policy.observation("tool", found.problem))
-        may_go_on = bool(self.template.arms_after(stages))  # at the template's end a route's own verdict counts
+        may_go_on = bool(self.template.arms_after(stages))  # at the template's end the route's own verdict counts
         stopped = policy.reached is None and (may_go_on or policy.verdicts.get(len(stages), True))
         cut = cut_off(self.template, stages, reached)
         row = policy.observation(detail=cut, success=found.success, stopped=stopped, arm=arm)
@@ -206,7 +206,7 @@ Units: TypeAlias = UnitRunner | ReplayRunner
 
 
 def make_units(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> Units:
-    """Return the runner of a workflow's units. Builds its graph without running it.
+    """Return the runner of a workflow's units. Builds the graph without running it.
 
     Raises:
         WorkflowError: the workflow cannot be profiled as it stands.
