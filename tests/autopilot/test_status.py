@@ -28,10 +28,16 @@ def test_the_status_says_what_is_proven_and_saved(tmp_path, capsys):
     assert step["saved_usd"] == pytest.approx(step["usd"], rel=0.05)  # nano costs half of big
     assert found["learning_usd"] > 0.0
     assert found["waiting"] == 0
-    assert main(["autopilot", "status", str(path)]) == 0
+    assert main(["autopilot", "status", str(path), "--report", str(tmp_path / "status.html")]) == 0
     said = capsys.readouterr().out
     assert "serves all but the 5 % that are compared: nano." in said
     assert max(map(len, said.splitlines())) <= 120
+    page = (tmp_path / "status.html").read_text(encoding="utf-8")
+    assert "Proven plans serve 1 of 1 steps" in page
+    assert "that are compared: nano." in page
+    assert "Question 1" not in page
+    assert main(["autopilot", "status", str(path), "--report", str(path)]) == 2
+    assert "name another file" in capsys.readouterr().err
 
 
 def test_questions_wait_and_a_label_counts(tmp_path):

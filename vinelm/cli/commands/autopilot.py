@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 
 from vinelm.cli.console import print_json, say, show_table
-from vinelm.cli.options import SuggestingGroup, json_option, store_argument
-from vinelm.reports import usd
+from vinelm.cli.options import SuggestingGroup, json_option, option, store_argument
+from vinelm.errors import ConfigError
 
 
 @click.group("autopilot", cls=SuggestingGroup, short_help="What a service under an autopilot has proven, serves and saves.")
@@ -33,41 +34,38 @@ def autopilot_of(store: str, asked: Mapping[str, Any]) -> Any:
 @command.command("status")
 @store_argument
 @json_option
-def status(*, store: str, as_json: bool) -> None:
+@option("--report HTML", "Write a page, too: one file, without texts of prompts.", Path, into="page")
+def status(*, store: Path, as_json: bool, page: Path | None) -> None:
     """Show what runs where, what is proven, what was saved in 30 days, and which questions wait. Changes nothing.
 
     STORE is the autopilot's own, whether or not its service runs.
 
     Example: vinelm autopilot status pilot.db
+
+    Example: vinelm autopilot status pilot.db --report autopilot.html
     """
+    from vinelm.autopilot import page as text
     from vinelm.autopilot.status import status_of
 
     found = status_of(store)
+    if page is not None:
+        from vinelm.reports.drawing.html import require_page, write_page
+
+        if page.resolve() == store.resolve():
+            raise ConfigError(f"--report is {page}, which holds the answers: name another file")
+        require_page(page)
+        written = write_page(text.status_page(found, str(store)), page)
     if as_json:
         print_json(found.to_dict())
         return
-    if not found.steps:
+    if found.steps:
+        title = "Autopilot" + (", simulated models" if found.is_simulated else "")
+        show_table(title, text.COLUMNS, text.step_rows(found), caption=text.NOTE)
+        lines = [line for one in found.steps for line in text.step_lines(one)]
+        for line in (*lines, text.money_line(found), text.waiting_line(found, str(store))):
+            if line is not None:
+                say(line)
+    else:
         say("No call was recorded yet.")
-        return
-    cells = [
-        (
-            one.step, one.today, f"{one.recorded:,}", f"{100 * one.share:.0f} %",
-            "-" if one.proven is None else f"{100 * one.saves:.0f} %", "-" if one.proven is None else f"{100 * one.proven:g}",
-            usd(one.saved_usd),
-        )
-        for one in found.steps
-    ]  # fmt: skip
-    columns = ("step", "<today", "recorded", "on plan", "plan saves", "loses at most", "saved, 30 days")
-    caption = "Loses at most: points of accuracy (95 %, at any look). Recorded: calls that today's model answered."
-    show_table("Autopilot" + (", simulated models" if found.is_simulated else ""), columns, cells, caption=caption)
-    for one in found.steps:
-        plan = "" if one.plan is None else f" {one.plan}"
-        say(f"{one.step}: {one.says}{':' if plan else ''}{plan}.")
-        for day, why in one.alarms[-3:]:
-            say(f"  {day}: back to {one.today}: {why}.")
-    say(
-        f"Learning has cost {usd(found.learning_usd)}, {usd(found.today_usd)} of it today (UTC); plans have saved "
-        f"{usd(found.saved_usd)} in 30 days."
-    )
-    if found.waiting:
-        say(f"{found.waiting} {'questions wait' if found.waiting > 1 else 'question waits'}: vinelm label {store}")
+    if page is not None:
+        say(f"Wrote {written}")

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from vinelm.cli.console import echo, print_json, progress, say, show_table
 from vinelm.cli.declared import declared
 from vinelm.cli.inputs import in_options, objective_in
-from vinelm.cli.options import objective_options, output_options, path_argument, resumable, store_argument
+from vinelm.cli.options import objective_options, option, output_options, path_argument, resumable, store_argument
 from vinelm.cli.quantities import Count
 from vinelm.cli.verdict_output import show_verdict
 from vinelm.errors import BudgetExhausted, ConfigError
@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 @click.command("evaluate", short_help="Switch, or keep what runs today? A verdict from the rows, or by serving.")
 @store_argument
 @path_argument("trie", required=False)
-@click.option(
-    "--against",
-    type=click.Path(path_type=Path),
-    metavar="STORE",
-    help="Compare with another workflow that was profiled on the same requests, under the same models, instead.",
-)
+@option("--against STORE", "Compare with another workflow, profiled on the same requests, under the same models.", Path)
 @objective_options
 @declared("vinelm.verdicts.store_evaluation:evaluate", "trie", "objective", serve=("--serve N", Count(2)))
 @output_options
