@@ -7,6 +7,7 @@ from copy import copy
 from types import SimpleNamespace
 
 import pytest
+from kit.worlds.judges import JudgeChat, good, mixed, today, with_judge
 from kit.worlds.piloted import Service, equal
 from kit.worlds.replays import answered, differs, models, truth, wrong
 from langchain_core.messages import AIMessage
@@ -343,3 +344,30 @@ def test_an_attempt_whose_calls_are_used_up_ends(serve, monkeypatch):
     service.look()
     state = service.look()
     assert (state.plan, state.ended) == (None, "20 calls have proven nothing")
+
+
+def test_a_judge_compares_within_the_dollars_of_the_day_and_another_one_begins_the_race_again(serve):
+    judge, other = JudgeChat(rule=good), JudgeChat(rule=good)
+    catalog = with_judge(models(nano=mixed, big=today), judge)
+    service = serve(catalog, judge="boss", labels=200, max_loss=5.0)
+    for start in range(0, 800, 200):
+        service.ask(range(start, start + 200))
+        service.look()
+    assert service.pilot.state_of("name:grade").candidates
+    kept = service.pilot._pilot.kept
+    assert answered(service.pilot.settings.store, most=10) == 10
+    service.look()
+    verdicts = {key: answer for key, answer in kept.answers.items() if key[1].startswith("boss on ")}
+    assert len(verdicts) == len(judge.asked) > 0
+    assert kept.store.committed_usd() == pytest.approx(sum(answer.cost_usd for answer in kept.answers.values()))
+    attempt = service.look().attempt
+    service.vine.close()
+    again = serve(with_judge(models(nano=mixed, big=today), other), labels=200, max_loss=5.0)
+    again.ask(range(800, 1000))
+    assert again.look().attempt == attempt + 1
+    assert not other.asked
+
+
+def test_a_judge_that_is_no_entry_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="unknown model 'none'"):
+        VineLM(models(nano=equal, big=truth), autopilot=Autopilot(tmp_path / "pilot.db", judge="none"))

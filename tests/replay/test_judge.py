@@ -1,16 +1,13 @@
 """A model as judge in a replay: both orders, measured on the labels, and switched off where it is useless."""
 
 import dataclasses
-import datetime
 import json
 import re
 
 import pytest
-from kit.worlds.replays import RuleChat, answered, differs, models, recorded, truth, wrong
-from langchain_core.messages import AIMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from kit.worlds.judges import JudgeChat, good, mixed, today, with_judge
+from kit.worlds.replays import answered, models, recorded
 
-from vinelm.catalog import Catalog, Price
 from vinelm.errors import ConfigError
 from vinelm.replay import replay
 from vinelm.replay.judge import comparison, verdict_name, verdict_of
@@ -21,42 +18,8 @@ def said(content):
     return {"content": content, "tool_calls": []}
 
 
-class JudgeChat(RuleChat):
-    """Compares by a rule: ``rule(number, first, second)`` returns what it replies."""
-
-    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-        asked = json.loads(messages[-1].content)
-        number = int(asked["prompt"]["messages"][-1]["content"].split()[-1])
-        self.asked.append((number, {}))
-        text = self.rule(number, asked["first"]["content"], asked["second"]["content"])
-        message = AIMessage(text, usage_metadata={"input_tokens": 50, "output_tokens": 5, "total_tokens": 55})
-        message.response_metadata = {"finish_reason": "stop"}
-        return ChatResult(generations=[ChatGeneration(message=message)])
-
-
-def good(number, first, second):
-    right = truth(number)
-    better = "first" if first == right else "second" if second == right else "neither"
-    return f'```json\n{{"better": "{better}"}}\n```'
-
-
-def today(number):
-    return wrong(number) if differs(number, 0.1, 9) else truth(number)
-
-
-def mixed(number):
-    """Differs from today's in about 9 %, and is right where that is wrong as often as the other way round."""
-    if not differs(number, 0.1, 9):
-        return wrong(number) if differs(number, 0.05, 4) else truth(number)
-    return truth(number) if differs(number, 0.5, 3) else wrong(number)
-
-
 def with_boss(judge):
-    """Models of which the judge is too dear to be a plan."""
-    cheap = models(nano=mixed)
-    dear = Price(input=0.0, output=0.0, call=0.009, source="a test", as_of=datetime.date.today())
-    prices = {"nano": cheap["nano"].price, "boss": dear}
-    return Catalog.from_chat_models({**cheap.live, "boss": judge}, prices=prices)
+    return with_judge(models(nano=mixed), judge)
 
 
 def finished(path, catalog, judge, most=60, **options):

@@ -109,6 +109,8 @@ class Autopilot:
         workers: Recorded prompts that are asked at a time.
         max_slowdown: Mean seconds of a plan's calls in multiples of today's: slower plans are not tried, and a plan that
             becomes slower is rolled back. None: seconds do not matter.
+        judge: An entry of the catalog that compares answers that differ, twice each. It is measured on the labels, saves some
+            if it is right, and never decides; see :func:`~vinelm.replay.replay`. None: no judge.
         draw_secret: What only you know, at least 16 characters: requests are drawn by a hash that begins with it. None: that
             of ``VINELM_DRAW_SECRET``, else one in a file next to the store.
         every_s: Seconds between two looks at the store.
@@ -133,6 +135,7 @@ class Autopilot:
         audit: float | None = None,
         workers: int = 4,
         max_slowdown: float | None = None,
+        judge: str | None = None,
         draw_secret: str | None = None,
         every_s: float = EVERY_S,
     ) -> None:
@@ -140,6 +143,7 @@ class Autopilot:
             store=address_of(store), max_loss=max_loss / 100.0, alpha=alpha, shadow_usd_per_day=shadow_usd_per_day,
             labels=labels, models=tuple(models), same=same, check=None if check is None else named_function(check, "check"),
             database=database, ignore=tuple(ignore), audit=audit, workers=workers, max_slowdown=max_slowdown,
+            judge=judge,
         )  # fmt: skip
         if not every_s > 0.0:
             raise ConfigError(f"every_s is {every_s}: give seconds > 0")
@@ -175,7 +179,8 @@ class Autopilot:
         """
         if self._store is not None:
             raise ConfigError("the autopilot serves already: make one for each VineLM; they may share a store")
-        if unknown := [name for name in self.settings.models if name not in models.catalog]:
+        named = (*self.settings.models, *([] if self.settings.judge is None else [self.settings.judge]))
+        if unknown := [name for name in named if name not in models.catalog]:
             raise ConfigError(f"autopilot: unknown model {unknown[0]!r}: the catalog has {', '.join(models.catalog)}")
         address = self.settings.store
         if isinstance(address, Path) and not address.exists():

@@ -85,6 +85,7 @@ class Pilot:
         entries = {entry.name: entry_digest(entry) for entry in catalog.entries}
         for state in self.steps.values():
             self._compare_entries(state, entries)
+        self._compare_settings()
 
     def close(self) -> None:
         """Release what asks the models."""
@@ -122,6 +123,17 @@ class Pilot:
         elif not plans and state.ended and entries.keys() - state.entries.keys():
             self._begin(state, "")
         state.entries = dict(entries)
+
+    def _compare_settings(self) -> None:
+        """Begin again where answers are compared in another way; another judge ends the races, and no plan."""
+        comparing, judge = self.settings.comparing, self.settings.judge or ""
+        has_changed = self.notes.get("comparing", comparing) != comparing
+        for state in self.steps.values():
+            if has_changed:
+                self._begin(state, "how answers are compared has changed")
+            elif self.notes.get("judge", "") != judge:
+                state.candidates, state.race_since = [], max(self.kept.units, default=0)
+        self.notes |= {"comparing": comparing, "judge": judge}
 
     def _beat(self) -> None:
         """Note that a pilot is alive: the other processes serve plans only as long as an alarm would be noticed."""
@@ -188,7 +200,7 @@ class Pilot:
             self.kept, asker, self.catalog, self.same, self.follower, budget_usd=max(asker.spent_usd + asker.left_usd, 1e-9),
             max_loss=self.settings.max_loss, labels=self._labels_left(), seed=SEED, with_check=self.settings.check is not None,
             workers=self.settings.workers, show_text=False, on_line=lambda line: None, is_simulated=False, again=False,
-            judge=None, asked=frozenset(self.settings.models or self.catalog), days={}, choosing_share=1.0,
+            judge=self.settings.judge, asked=frozenset(self.settings.models or self.catalog), days={}, choosing_share=1.0,
             alpha=self.settings.alpha,
         )  # fmt: skip
         runs = []

@@ -31,6 +31,7 @@ class PilotSettings:
     audit: float | None
     workers: int
     max_slowdown: float | None = None
+    judge: str | None = None
 
     def __post_init__(self) -> None:
         require_max_loss(self.max_loss)
@@ -47,6 +48,13 @@ class PilotSettings:
         if self.max_slowdown is not None and not (self.max_slowdown > 0.0 and math.isfinite(self.max_slowdown)):
             raise ConfigError(f"max_slowdown is {self.max_slowdown}: give a multiple of today's seconds, such as 1.5")
         self.sameness()
+
+    @property
+    def comparing(self) -> dict[str, str]:
+        """How answers are compared, by setting: a proof holds for these alone."""
+        same = getattr(self.same, "__qualname__", self.same)
+        named = {"same": same, "database": self.database, "ignore": sorted(self.ignore), "audit": self.audit}
+        return {name: "" if one is None else str(one) for name, one in named.items()}
 
     def sameness(self) -> Sameness:
         """Return what compares answers.

@@ -45,6 +45,7 @@ RECORD_FILE = "calls.jsonl"
 @option("--shadow-usd-per-day USD", "With --autopilot: most dollars a day for asking recorded prompts [default: 2].", USD)
 @option("--labels N", "With --autopilot: questions that persons will answer, in all [default: 100].", Count())
 @option("--max-slowdown RATIO", "With --autopilot: a plan's seconds in multiples of today's [default: any].", RATE)
+@option("--judge MODEL", "With --autopilot: an entry that compares answers that differ, which may save labels.")
 @objective_options
 def command(
     *,
@@ -63,6 +64,7 @@ def command(
     shadow_usd_per_day: float | None,
     labels: int | None,
     max_slowdown: float | None,
+    judge: str | None,
     **given: Any,
 ) -> None:
     """Answer OpenAI's chat completions on http://HOST:PORT/v1, for every client that knows a base_url.
@@ -106,7 +108,10 @@ def command(
         if keys is not None:  # a user who names a file wants callers to need a key
             raise ConfigError(f"--keys {keys}: there is no key in it: `vinelm keys add NAME --keys {keys}` makes one")
         book = None
-    asked = {"max_loss": max_loss, "shadow_usd_per_day": shadow_usd_per_day, "labels": labels, "max_slowdown": max_slowdown}
+    asked = {
+        "max_loss": max_loss, "shadow_usd_per_day": shadow_usd_per_day, "labels": labels, "max_slowdown": max_slowdown,
+        "judge": judge,
+    }  # fmt: skip
     vine = VineLM(
         _models(models), trie=trie, evidence=evidence, allow_unproven=allow_unproven, fallback=trie is not None,
         autopilot=_autopilot(autopilot, {name: value for name, value in asked.items() if value is not None}),
