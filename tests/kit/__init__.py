@@ -25,6 +25,7 @@ Worlds, from which requests, rows and plans' true values are drawn:
     ``worlds.drift``: rows that are as a trie says, or not
     ``worlds.fleet_views``: views of fleets
     ``worlds.replays``: recorded calls of a step, models that answer them by a rule, and a person who compares answers
+    ``worlds.judges``: a model that compares two answers by a rule
     ``worlds.piloted``: an application of one call under an autopilot, which looks at its store when it is told to
     ``worlds.unlabelled``: an application of one call whose requests have no labels, or some, and models that answer by a rule
     ``worlds.shared_rates``, ``worlds.shared_dollars``: processes that share limits and budgets, step by step
