@@ -13,6 +13,7 @@ from vinelm.errors import ConfigError
 from vinelm.proof import Candidate
 from vinelm.replay import replay
 from vinelm.replay.kept import ReplayUnit, Sample, opened
+from vinelm.replay.labels import put_label
 from vinelm.replay.replaying import MOST_TOGETHER, StepRun
 
 WORLDS = 240
@@ -269,3 +270,39 @@ def test_weights_that_fail_are_one_line_without_the_prompt(tmp_path):
 
     with pytest.raises(ConfigError, match=r"^weights fails with ValueError: mend the function$"):
         replay(recorded(60), tmp_path / "a.db", models(nano=truth), budget_usd=20, weights=fails)
+
+
+# -- several people, several steps -------------------------------------------------------------------------------
+
+
+def test_people_who_disagree_are_said_and_their_mean_counts(tmp_path):
+    path, calls = tmp_path / "a.db", recorded(900)
+    catalog = models(nano=lambda number: wrong(number) if differs(number, 0.03, 5) else truth(number))
+    replay(calls, path, catalog, budget_usd=20)
+    with opened(path) as store:
+        first, second = (row["question_id"] for row in store.rows.questions()[:2])
+        for number, who, choice in (
+            (first, "ann", "left"),
+            (first, "bob", "0.5/1"),
+            (second, "ann", "both"),
+            (second, "bob", "both"),
+        ):
+            put_label(store, number, choice, who)
+    (step,) = replay(calls, path, catalog, budget_usd=20).steps
+    assert "2 questions answered by several people, who disagree on 1: the mean counts" in step.notes
+
+
+def test_several_switches_say_in_how_many_requests_any_answer_differs(tmp_path):
+    calls = [*recorded(700), *(dataclasses.replace(call, call=f"b{call.call}") for call in recorded(700, step="route"))]
+
+    def rule(number):
+        return wrong(number) if number % 100 == 7 else truth(number).upper()
+
+    path = tmp_path / "a.db"
+    for _ in range(20):
+        found = replay(calls, path, models(nano=rule), budget_usd=20)
+        if not answered(path, choose=lambda question: "both"):
+            break
+    assert [step.advice for step in found.steps] == ["switch", "switch"]
+    assert found.any_differs == (7, 700)
+    assert found.together.endswith("In 1.0 % of 700 requests at least one of their answers differs.")

@@ -11,6 +11,7 @@ from vinelm.cli.main import main
 from vinelm.replay.kept import opened
 from vinelm.replay.labelling.desk import Desk, text_of
 from vinelm.replay.labelling.page import FORMAT
+from vinelm.replay.labels import scores
 
 
 @pytest.fixture
@@ -97,3 +98,52 @@ def test_answers_are_shown_as_persons_read_them():
     assert text_of({"content": "", "tool_calls": [call]}) == "calls search\n  query: a parcel\n  limit: 3"
     assert text_of({"content": "Yes.", "tool_calls": []}) == "Yes."
     assert text_of({"content": "", "tool_calls": []}) == "(no text)"
+
+
+# -- scores from 0 to 1 ------------------------------------------------------------------------------------------
+
+
+def test_scores_are_typed_for_both_answers(path, monkeypatch, capfd):
+    keys, typed = iter("ggg1q"), iter(["0.7 0.4", "2 0", "1/0.25"])
+    monkeypatch.setattr("click.getchar", lambda: next(keys))
+    monkeypatch.setattr("click.prompt", lambda *_, **__: next(typed))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    assert main(["label", str(path), "--who", "ann"]) == 0
+    assert [choice for _, choice, _ in labels(path)] == ["0.7/0.4", "1/0.25", "left"]
+    assert "not kept: give two scores from 0 to 1" in capfd.readouterr().out
+    with opened(path) as kept:
+        sides = {row["question_id"]: row["is_today_left"] for row in kept.rows.questions()}
+        found = [(sides[number], score) for number, score in scores(kept).values()]
+    assert [score if is_left else -score for is_left, score in found] == pytest.approx([-0.3, -0.75, -1.0])
+
+
+def test_a_file_may_bring_scores_back_but_none_outside_of_0_to_1(path, tmp_path, capfd):
+    with opened(path) as kept:
+        number = Desk(kept).next_question("bob")["question"]
+    for choice, code in (("0.5/1", 0), ("0.5/1.5", 2), ("nan/0", 2), ("0.5", 2)):
+        answers = {"format": FORMAT, "who": "bob", "labels": [{"question": number, "choice": choice}]}
+        (tmp_path / "labels.json").write_text(json.dumps(answers), encoding="utf-8")
+        assert main(["label", str(path), "--read", "labels.json"]) == code
+    assert [choice for _, choice, _ in labels(path)] == ["0.5/1"]
+
+
+def test_an_own_scorer_answers_what_waits(path, tmp_path, capfd):
+    (tmp_path / "own_rules.py").write_text(
+        "def score(messages, answer):\n"
+        "    assert messages[-1]['content'].startswith('Question ')\n"
+        "    return len(answer['content']) / 10\n\n\n"
+        "def fails(messages, answer):\n    raise ValueError(messages)\n\n\n"
+        "def high(messages, answer):\n    return 2\n"
+    )
+    for name, said in (
+        ("fails", "the function given as score raised ValueError"),
+        ("high", "score returned 2: return a score"),
+    ):
+        assert main(["label", str(path), "--score", f"own_rules:{name}"]) == 2
+        assert said in capfd.readouterr().err
+    assert labels(path) == []
+    assert main(["label", str(path), "--score", "own_rules:score"]) == 0
+    assert "10 questions answered by own_rules:score" in capfd.readouterr().out
+    assert {who for *_, who in labels(path)} == {"own_rules:score"}
+    assert main(["label", str(path), "--score", "own_rules:score"]) == 0
+    assert len(labels(path)) == 10

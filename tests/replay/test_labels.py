@@ -139,7 +139,7 @@ def test_skipped_questions_count_as_lost_and_the_verdict_says_so(tmp_path):
 
 def test_what_is_no_question_or_choice_is_refused(path, tmp_path):
     with opened(path) as store:
-        with pytest.raises(ConfigError, match="the choice 'maybe' is none"):
+        with pytest.raises(ConfigError, match="the choice 'maybe' is unknown"):
             put_label(store, 1, "maybe")
         with pytest.raises(ConfigError, match="there is no question 4711"):
             put_label(store, 4711, "left")

@@ -73,7 +73,7 @@ labels = Table(
     Column("label_id", Integer, primary_key=True, autoincrement=True, comment="order in which they were given"),
     Column("question_id", Integer, nullable=False, comment="key into replay_questions"),
     Column("who", String, nullable=False, comment="the person"),
-    Column("choice", String, nullable=False, comment="left, right, both, neither or skip"),
+    Column("choice", String, nullable=False, comment="left, right, both, neither, skip, or two scores from 0 to 1: 0.7/0.4"),
     Column("given_s", Float, nullable=False, comment="when: seconds since 1970"),
     Column("is_undone", Boolean, nullable=False, comment="the person took it back"),
     comment="What persons answered. The last one of a person and question that is not undone holds.",
@@ -96,6 +96,20 @@ RIGHT: Mapping[str, tuple[float, float]] = {"left": (1.0, 0.0), "right": (0.0, 1
 """By choice, the scores of the answers on the left and on the right."""
 
 
+def sides_of(choice: str) -> tuple[float, float] | None:
+    """Return the scores of the left and the right answer by a choice, or by two scores such as 0.7/0.4; None for ``skip``.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if choice == "skip" or choice in RIGHT:
+        return RIGHT.get(choice)
+    left, right = map(float, choice.split("/"))
+    if not (0.0 <= left <= 1.0 and 0.0 <= right <= 1.0):
+        raise ValueError(choice)
+    return left, right
+
+
 class SaidOf(NamedTuple):
     """Persons' scores of a question's answers, averaged.
 
@@ -103,11 +117,14 @@ class SaidOf(NamedTuple):
         question: Its number.
         today: The score of the recorded answer; None where all have skipped the question.
         other: The score of the other one.
+        people: How many people have answered it without skipping; ``is_split``: whether they disagree.
     """
 
     question: int
     today: float | None
     other: float | None
+    people: int = 0
+    is_split: bool = False
 
 
 _BRIEF = [column for column in units.c if column.name != "prompt"]
@@ -184,11 +201,12 @@ class ReplayRows:
         found: dict[tuple[int, str], SaidOf] = {}
         for row in self.questions():
             given = last[row["question_id"]].values()
-            scores = [RIGHT[choice] for choice in given if choice != "skip"]
+            scores = [found_sides for choice in given if (found_sides := sides_of(choice)) is not None]
             if given:
                 sides = [sum(side) / len(scores) for side in zip(*scores, strict=True)] or [None, None]
                 today, other = sides if row["is_today_left"] else reversed(sides)
-                found[row["unit_id"], row["model"]] = SaidOf(row["question_id"], today, other)
+                is_split = len({left - right for left, right in scores}) > 1
+                found[row["unit_id"], row["model"]] = SaidOf(row["question_id"], today, other, len(scores), is_split)
         return found
 
     def open_questions(self, wanted: Iterable[Mapping[str, Any]]) -> None:

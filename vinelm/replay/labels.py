@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, cast, get_args
 
 from vinelm.errors import ConfigError
 from vinelm.replay.kept import Kept
-from vinelm.replay.same import Message
+from vinelm.replay.same import Message, called
+from vinelm.traces.served.replayed import sides_of
 
 Choice = Literal["left", "right", "both", "neither", "skip"]
 LEASE_S = 300.0
@@ -80,18 +81,48 @@ def put_label(store: Kept, question: int, choice: str, who: str = "", *, now_s: 
     Args:
         store: The open store, see :func:`vinelm.replay.kept.opened`.
         question: Its number.
-        choice: The answer that is right: ``left``, ``right``, ``both`` or ``neither``; ``skip`` if the person cannot say.
+        choice: The answer that is right: ``left``, ``right``, ``both`` or ``neither``; ``skip`` if the person cannot say. Or
+            the scores of both, left first, from 0 to 1: ``0.7/0.4``.
         who: The person.
         now_s: Seconds since 1970, if not now.
 
     Raises:
         ConfigError: There is no such question or choice.
     """
-    if choice not in get_args(Choice):
-        raise ConfigError(f"the choice {choice!r} is none: take {', '.join(get_args(Choice))}")
+    try:
+        sides_of(choice)
+    except ValueError:
+        choices = ", ".join(get_args(Choice))
+        raise ConfigError(
+            f"the choice {choice!r} is unknown: take {choices}, or two scores from 0 to 1 such as 0.7/0.4"
+        ) from None
     if question not in {row["question_id"] for row in store.rows.questions()}:
         raise ConfigError(f"{store.store.path}: there is no question {question}: take one that next_questions() gave")
     store.rows.add_label(question, who, choice, time.time() if now_s is None else now_s)
+
+
+def put_scores(store: Kept, score: Callable[[list[dict[str, Any]], Message], float], who: str) -> int:
+    """Answer all questions that have no label yet by a function, durably. Returns how many.
+
+    Args:
+        store: Open, see :func:`vinelm.replay.kept.opened`.
+        score: ``score(messages, answer)`` returns a score from 0 to 1.
+        who: Whose labels these are.
+
+    Raises:
+        WorkflowError: The function raised something.
+        ConfigError: It returned something else.
+    """
+    labelled = {label["question_id"] for label in store.rows.labels()}
+    waiting = [row["question_id"] for row in store.rows.questions() if row["is_open"] and row["question_id"] not in labelled]
+    for number in waiting:
+        asked = question_of(store, number)
+        given = [called(score, "score", asked.messages, side) for side in (asked.left, asked.right)]
+        for one in given:
+            if isinstance(one, bool) or not isinstance(one, int | float) or not 0.0 <= one <= 1.0:
+                raise ConfigError(f"score returned {one!r}: return a score from 0 to 1")
+        put_label(store, number, "/".join(map(str, given)), who)
+    return len(waiting)
 
 
 def undo_label(store: Kept, who: str = "") -> int | None:

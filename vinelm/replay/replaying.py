@@ -398,8 +398,10 @@ class ReplayRun:
         for together in [racing] if self.asker.is_batched else [[step] for step in racing]:
             self.ask_in_turn([self.race(step, notes["attempt"]) for step in together])
         self.open_questions(usable)
+        results = [self._result(step) for step in studied]
         return ReplayResult(
-            steps=[self._result(step) for step in studied],
+            steps=results,
+            any_differs=self._any_differs(list(zip(studied, results, strict=True))),
             others={one.title: shares[one.key] for one in bill.steps if one not in chosen},
             spent_usd=self.asker.spent_usd,
             budget_usd=self.budget_usd,
@@ -786,6 +788,16 @@ class ReplayRun:
                 )  # fmt: skip
         return StepResult(**own)
 
+    def _any_differs(self, found: Iterable[tuple[StepRun, StepResult]]) -> tuple[int, int]:
+        """Return in how many requests at least one of the switched steps' plans differs, and how many all of them answered."""
+        answered = []
+        for step, result in found:
+            if result.advice == "switch" and result.plan is not None:
+                done = self.followed(step.plans[result.plan], step.units)
+                answered.append({unit.request: not self.follower.is_same(unit, one) for unit, one in done})
+        common = set.intersection(*map(set, answered)) if answered else set()
+        return sum(any(one[request] for one in answered) for request in common), len(common)
+
     def _advice(self, step: StepRun, end: Any, at: Standing) -> tuple[Advice, str]:
         loss, more = f"a loss of {100 * self.max_loss:g} points", at.needed[self.max_loss]
         if not isinstance(end, Ended):
@@ -849,6 +861,13 @@ class ReplayRun:
             found.append(f"in {several} of {len(step.units)} requests the step is called several times: one call was drawn")
         if step.bill.unpriced:
             found.append(f"{step.bill.unpriced:,} calls have no known price, and are left out")
+        numbers = {unit.unit_id for unit in step.units}
+        shared = [one for (unit, _), one in self.kept.rows.said().items() if unit in numbers and one.people > 1]
+        if shared:
+            split = sum(one.is_split for one in shared)
+            found.append(
+                f"{counted(len(shared), 'question')} answered by several people, who disagree on {split}: the mean counts"
+            )
         if (weighing := self.weighed.get(step.bill.key)) is not None:
             found.append(self._weighing(weighing))
         elif self.weights != EVEN_DAYS and (uneven := self._uneven(step)) is not None:

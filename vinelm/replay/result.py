@@ -139,6 +139,8 @@ class ReplayResult:
         attempt: The number of the attempt on these requests: each has its part of the error.
         is_simulated: Whether models are simulated.
         lines: The lines that were printed before anything was sent.
+        any_differs: Requests in which the plan of at least one switched step differs from the recorded answer, and those that
+            all of these plans answered.
     """
 
     steps: Sequence[StepResult]
@@ -148,6 +150,7 @@ class ReplayResult:
     attempt: int = 1
     is_simulated: bool = False
     lines: Sequence[str] = ()
+    any_differs: tuple[int, int] = (0, 0)
 
     @property
     def waiting(self) -> int:
@@ -164,9 +167,13 @@ class ReplayResult:
             sum(values) for values in zip(*((one.saved_usd, one.usd, one.proven or 0.0) for one in switched), strict=True)
         )
         of = "a month" if switched[0].is_monthly else "of these calls"
+        differing, seen = self.any_differs
+        share = (
+            f" In {100 * differing / seen:.1f} % of {seen:,} requests at least one of their answers differs." if seen else ""
+        )
         return (
             f"Together the {len(switched)} switches save {_usd(saved)} of {_usd(usd)} {of}. Each is proven at 95 % for itself;"
-            f" where one wrong step makes a request wrong, losses add up: at most {_points(loss)}."
+            f" where one wrong step makes a request wrong, losses add up: at most {_points(loss)}.{share}"
         )
 
     def to_dict(self) -> dict[str, Any]:

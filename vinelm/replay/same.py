@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -176,6 +178,8 @@ def named_function(function: str | Callable[..., Any], what: str) -> Callable[..
     module, colon, name = function.partition(":")
     if not (module and colon and name):
         raise ConfigError(f"{what}={function!r}: write it as module:function")
+    if "" not in sys.path and os.getcwd() not in sys.path:  # as of every function that is named so; a script's path lacks it
+        sys.path.insert(0, os.getcwd())
     try:
         found = getattr(import_module(module), name, None)
     except ImportError as error:

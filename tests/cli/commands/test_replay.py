@@ -149,3 +149,21 @@ def test_lines_that_cannot_be_read_are_named_beside_verdicts_too(folder, capsys,
     assert "1 line could not be read:\n  trace.jsonl:" in capsys.readouterr().out
     assert main([*line, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["broken"] == 1
+
+
+def test_weights_multiply_the_bill_and_are_said(folder, capsys):
+    (folder / "own_rates.py").write_text("def weight(call):\n    return 10 if call.step == 'classify' else 0.5\n")
+    bills = {}
+    for name, options in {"plain": [], "weighed": ["--weights", "own_rates:weight"], "days": ["--weights", "days"]}.items():
+        assert main(["replay", "trace.jsonl", "--dry-run", "--json", *options]) == 0
+        bills[name] = {one["step"]: one for one in json.loads(capsys.readouterr().out)["steps"]}
+    assert bills["days"] == bills["plain"]
+    for step, one in bills["weighed"].items():
+        times = 10 if step == "classify" else 0.5
+        assert one["cost_usd"] == pytest.approx(times * bills["plain"][step]["cost_usd"])
+        assert one["stand_for"] == pytest.approx(times * one["calls"])
+        assert one["seconds_p50"] == pytest.approx(bills["plain"][step]["seconds_p50"])
+    assert main(["replay", "trace.jsonl", "--dry-run", "--weights", "own_rates:weight"]) == 0
+    assert "By their sampling rates they represent" in " ".join(capsys.readouterr().out.split())
+    assert main(["replay", "trace.jsonl", "--dry-run", "--weights", "weekly"]) == 2
+    assert "--weights: 'weekly' names no function" in capsys.readouterr().err

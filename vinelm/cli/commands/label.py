@@ -34,30 +34,48 @@ KEYS = {"1": "left", "2": "right", "3": "both", "4": "neither", "5": "skip"}
 @option("--file HTML", "Write the next questions to one HTML file, to send to a colleague.", Path)
 @option("--questions N", "How many questions that file has [default: 30].", Count(1), default=30)
 @option("--read JSON", "Keep the answers that a page of --file saved.", Path)
+@option("--score MODULE:FUNCTION", "Let score(messages, answer) answer what waits: a score from 0 to 1.")
 def command(
-    *, store: Path, who: str | None, page: bool, port: int, file: Path | None, questions: int, read: Path | None
+    *,
+    store: Path,
+    who: str | None,
+    page: bool,
+    port: int,
+    file: Path | None,
+    questions: int,
+    read: Path | None,
+    score: str | None,
 ) -> None:
     """Say which of two recorded answers is better, without being told which model wrote which.
 
     STORE is what `vinelm replay` keeps, or `vinelm try` of requests without labels. Only requests on which what runs today and
-    the plan that may be proven differ are asked. Keys: 1 left, 2 right, 3 both, 4 neither, 5 cannot say, u undo, p the whole
-    prompt, q stop. A label is on disk at once; several persons may label at the same time.
+    the plan that may be proven differ are asked. Keys: 1 left, 2 right, 3 both, 4 neither, 5 cannot say, g two
+    scores from 0 to 1, u undo, p the whole prompt, q stop. A label is on disk at once; several
+    persons may label at the same time.
 
     --page serves on 127.0.0.1 only, at an address with a secret part. --file writes prompts and answers in plain text: send it
     only to whom you would show them.
 
     Example: vinelm label app.db
+
+    Example: vinelm label replay.db --score rules:score
     """
     from vinelm.replay.kept import opened
     from vinelm.replay.labelling.desk import Desk
     from vinelm.replay.labelling.page import LabelPage, file_of, read_labels
+    from vinelm.replay.labels import put_scores
+    from vinelm.replay.same import named_function
+    from vinelm.trie.verdict import counted
 
-    if sum((page, file is not None, read is not None)) > 1:
-        raise ConfigError("--page, --file and --read are three ways to label: use one at a time")
+    if sum((page, *(way is not None for way in (file, read, score)))) > 1:
+        raise ConfigError("--page, --file, --read and --score are ways to label: use one at a time")
     name = who or getpass.getuser()
     with opened(store) as kept:
         desk = Desk(kept)
-        if read is not None:
+        if score is not None:
+            count = put_scores(kept, named_function(score, "--score"), who or score)
+            say(f"{counted(count, 'question')} answered by {score}. {desk.standing()}")
+        elif read is not None:
             whose, count = read_labels(read, desk)
             say(f"{count} labels of {whose} kept. {desk.standing()}")
         elif file is not None:
@@ -100,7 +118,15 @@ def _ask(desk: Desk, who: str) -> None:
             _show(asked, desk.standing(), whole=True)
         if key in ("q", "\x03", "\x04"):
             break
-        if key == "u":
+        if key == "g":
+            said = click.prompt("scores of left and right, from 0 to 1", default="", show_default=False)
+            try:
+                desk.put_label(asked["question"], "/".join(said.replace("/", " ").split()), who)
+            except ConfigError:
+                say("not kept: give two scores from 0 to 1, such as 0.7 0.4")
+            else:
+                asked = desk.next_question(who)
+        elif key == "u":
             asked = desk.undo(who) or asked
         elif key in KEYS:
             desk.put_label(asked["question"], KEYS[key], who)
@@ -125,4 +151,4 @@ def _show(asked: Mapping[str, Any], standing: str, *, whole: bool) -> None:
         if len(answer) > LINES and not whole:
             answer[LINES:] = [[("... (p shows the rest)", dim)]]
         lines += [[(f"{f'{side} ':─<{width}}", {"bold": True})], *answer]
-    draw([*lines, [("1 left  2 right  3 both  4 neither  5 cannot say  u undo  p all  q stop", dim)]])
+    draw([*lines, [("1 left  2 right  3 both  4 neither  5 cannot say  g scores  u undo  p all  q stop", dim)]])

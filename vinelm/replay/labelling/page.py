@@ -12,6 +12,7 @@ from typing import Any
 
 from vinelm.errors import ConfigError, DatasetError
 from vinelm.replay.labelling.desk import CHOICES, Desk
+from vinelm.traces.served.replayed import sides_of
 
 FORMAT = "vinelm-labels-1"
 """Format name of the file that a filled-in page saves."""
@@ -43,8 +44,10 @@ def read_labels(path: Path, desk: Desk) -> tuple[str, int]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         who, labels = str(found["who"]), [(int(one["question"]), str(one["choice"])) for one in found["labels"]]
-        if found["format"] != FORMAT or any(choice not in CHOICES for _, choice in labels):
+        if found["format"] != FORMAT:
             raise ValueError
+        for _, choice in labels:
+            sides_of(choice)
     except (ValueError, KeyError, TypeError) as error:
         raise DatasetError(f"{path}: not the answers that a page of `vinelm label --file` saves") from error
     unknown = next((question for question, _ in labels if not desk.knows(question)), None)
@@ -113,7 +116,8 @@ class _Handler(BaseHTTPRequestHandler):
             who = str(asked["who"])[:60]
             if what == "label":
                 question, choice = int(asked["question"]), str(asked["choice"])
-                if choice not in CHOICES or not desk.knows(question):
+                sides_of(choice)
+                if not desk.knows(question):
                     raise ValueError
                 desk.put_label(question, choice, who)
         except (ValueError, KeyError, TypeError):
