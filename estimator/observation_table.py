@@ -26,7 +26,7 @@ _PER_CELL = ("node", "stop", "right", "labelled", "failed", "cost_usd", "latency
 class ObservationTable:
     """Observed cells as arrays of shape (cells,), sorted by node, then request id; independent of the order of the rows.
 
-    Only cells that their request *reaches* are kept: rows below the request's own stop do not inform about conditional rates.
+    Only cells that their request *reaches* are kept: rows after the request's own stop say nothing about conditional rates.
 
     Args:
         trie: the trie of the template's prefixes.
@@ -35,15 +35,15 @@ class ObservationTable:
         request: index into ``request_ids``.
         node: node of the trie.
         stop: whether the request stops here under the stop rule; True for failed calls.
-        right: whether the answer is right, or its score in [0, 1] where scores are graded; False for failed calls.
+        right: whether the answer is right, or its score in [0, 1] if scores are graded; False for failed calls.
         labelled: whether ``right`` is known.
         failed: whether the call failed.
         cost_usd: dollars, including the tools after the stage.
-        latency_s: seconds, including the tools after the stage; NaN where they are not known.
+        latency_s: seconds, including the tools after the stage; NaN if unknown.
         in_flight: calls on the same engine at the start.
-        arm: the stage that came next, as an index into ``trie.stages``; -1 if the request ended here or the stage is not known.
-        n_beyond_stop: number of rows that were dropped because they lie below a stop.
-        kinds: the kinds of request that the trie's stages stand for; None where none are told apart.
+        arm: the stage that came next, as an index into ``trie.stages``; -1 if the request ended here or the stage is unknown.
+        n_beyond_stop: number of rows that were dropped because they lie after a stop.
+        kinds: the kinds of request that the trie's stages stand for; None if kinds are not distinguished.
     """
 
     trie: Trie
@@ -77,7 +77,7 @@ class ObservationTable:
 
     @cached_property
     def first_stage(self) -> Ints:
-        """The stage that ran first in each request, an index into ``trie.stages``, -1 if it is not known; shape (requests,)."""
+        """The stage that ran first in each request, an index into ``trie.stages``, -1 if unknown; shape (requests,)."""
         only = arms_of(self.trie).only_stage[0]
         first = np.full(self.n_requests, only, np.int64)
         cells = np.flatnonzero(self.trie.depth[self.node] == 1)
@@ -102,7 +102,7 @@ class ObservationTable:
 
     @classmethod
     def from_observations(cls, observations: Iterable[Observation], template: Template, trie: Trie) -> ObservationTable:
-        """Validate and encode observations. Equal rows of one cell count once.
+        """Equal rows of one cell count once.
 
         Raises:
             InputError: a prefix or stage is not in the template, a cell has two different rows, or a row lacks the outcome that
@@ -164,8 +164,8 @@ class ObservationTable:
     ) -> ObservationTable:
         """Build the table from validated arrays sorted by (node, request); drops cells that are not reached.
 
-        ``above`` says which cell lies above each on its request's path, as an index; -1 if none. Without ``in_flight`` the
-        engines count as idle. ``arm`` may be -1 where a later row, or the template, tells the arm.
+        ``above`` gives the index of the cell above each on its request's path; -1 if none. Without ``in_flight`` the engines
+        count as idle. ``arm`` may be -1 if a later row, or the template, determines the branch.
         """
         in_flight = np.zeros(len(node)) if in_flight is None else in_flight
         arm = np.full(len(node), -1, np.int64) if arm is None else arm
@@ -192,7 +192,7 @@ def _check_labels(row: Observation, rule: StopRule) -> None:
 
 
 def _right(rows: Sequence[Observation]) -> BoolArray | FloatArray:
-    """Right or wrong as booleans; scores as fractions if some row has one strictly between 0 and 1."""
+    """Return right or wrong as booleans; as fractions if some row has a score strictly between 0 and 1."""
     scores = np.array([float(row.success or 0.0) if row.failure is None else 0.0 for row in rows], np.float64)
     is_plain = (scores == 0.0) | (scores == 1.0)
     return scores == 1.0 if is_plain.all() else scores

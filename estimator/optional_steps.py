@@ -1,4 +1,4 @@
-"""The cost and effect of an optional stage: requests that ran it, compared with the same requests without it."""
+"""The cost and effect of an optional stage, from requests that ran it, compared with the same requests without it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _Z = 1.96
 def optional_steps(observations: Iterable[Observation], template: Template) -> dict[str, dict[str, Any]]:
     """Return ``cost_usd``, ``low``, ``high`` and ``pairs`` of each optional stage that writes an answer, by its name.
 
-    A pair is a request with two rows behind the same path, of which one skips the stage; each request counts once for a model.
+    A pair is a request with two rows after the same path, of which one skips the stage; each request counts once for a model.
     The figures are those of the model with the best chance to help. ``low`` and ``high`` bound the change of accuracy with 95 %
     confidence (paired proportions: Agresti and Min 2005); ``cost_usd`` are its mean dollars. Stages without a pair are left
-    out, and judges, whose labels change no answer by themselves.
+    out, and so are judges, whose labels alone change no answer.
 
     Args:
         observations: the rows of a store.

@@ -13,11 +13,11 @@ from vinelm.trie.arrays import FloatArray
 
 
 def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray]]:
-    """Return (yes answers, answers) of each node, shape (n + 1,), to: does it stop; is it right if it stops; if it continues.
+    """Return (yes answers, answers) of each node, shape (n + 1,), for: does it stop; is it right if it stops; if it continues.
 
     Together they give the rates s, b = s P(right | stop) and a = b + (1 - s) P(right | no stop) under any stop rule. An
     accepted answer is never assumed to be right. Under the oracle stop the third answer is always no, and the second is no only
-    for failed calls. A graded answer is yes in part.
+    for failed calls. A graded answer counts partly as yes.
     """
     questions = (
         (np.ones(len(cells), np.bool_), cells.stop),
@@ -33,7 +33,7 @@ def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """Probabilities of a yes to the three questions per node, shape (n + 1,), 0 at the root."""
+    """The probabilities of a yes to the three questions per node, shape (n + 1,), 0 at the root."""
 
     stop: FloatArray
     right_if_stop: FloatArray
@@ -62,7 +62,7 @@ class Rates:
 
 @dataclass(frozen=True, eq=False)
 class ArmRates:
-    """Rates of branches as :class:`vinelm.trie.annotated_trie.AnnotatedTrie` has them: by target node, or by edge.
+    """Rates of branches as in :class:`vinelm.trie.annotated_trie.AnnotatedTrie`: by target node, or by edge.
 
     Args:
         arm: P(the stage comes next | the node before is reached); 1 at the root.
@@ -76,7 +76,7 @@ class ArmRates:
     def of(cls, trie: Trie, arms: Arms, rates: Rates, arm: FloatArray, arm_success: FloatArray) -> ArmRates:
         """Spread rates of branches, shape (arms,), over the nodes or edges.
 
-        They are scaled, which mends rounding, so that those of a node sum to its P(goes on) and P(goes on, right).
+        They are scaled, which corrects rounding, so that those of a node sum to its P(continues) and P(continues, right).
         """
         goes_on = 1.0 - rates.stop
         arm = _scaled(arms, np.clip(arm, 0.0, 1.0), goes_on)

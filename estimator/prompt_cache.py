@@ -15,7 +15,8 @@ from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 EDGES = ("first", "switched", "kept")
-"""Edge types: the first invocation of a request; after one with another prompt cache; after one with the same prompt cache."""
+"""The edge types: the first invocation of a request; after one with another prompt cache; after one with the same prompt cache.
+"""
 
 FIGURES = ("switched_cost_usd", "kept_cost_usd", "switched_latency_s", "kept_latency_s")
 
@@ -66,8 +67,8 @@ def cached_shares(observations: Iterable[Observation], catalog: Catalog) -> dict
 def follow_ups(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
     """Return per model the estimated dollars and seconds of a later invocation, after a switch and without one.
 
-    Means within a depth, averaged over the depths that have both edge types; models without such a depth are left out. Each row
-    has the keys ``model`` and :data:`FIGURES`.
+    They are means within a depth, averaged over the depths that have both edge types; models without such a depth are left out.
+    Each row has the keys ``model`` and :data:`FIGURES`.
     """
     trie, rows = annotated.trie, []
     edges = edge_types(trie, index_per_node(trie, [annotated.catalog[name].prompt_cache for name in trie.models]))

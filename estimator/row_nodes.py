@@ -20,8 +20,8 @@ Ints = npt.NDArray[np.int64]
 def rows_with_nodes(observations: Iterable[Observation], trie: Trie, rule: StopRule) -> Iterator[tuple[Observation, int]]:
     """Return each row with its node.
 
-    The stages of a request's earlier rows say which arms it took. A row that is missing is replaced by what the row before it
-    says of the stage that came next, or by the template if it allows one stage only.
+    The stages of a request's earlier rows determine which branches it took. If a row is missing, the row before it determines
+    the stage that came next, or the template if it allows only one stage.
 
     Raises:
         InputError: a prefix, stage or arm is not in the template, a request's rows contradict one another, or an earlier row is
@@ -40,7 +40,7 @@ def rows_with_nodes(observations: Iterable[Observation], trie: Trie, rule: StopR
 
 
 def where_of(row: Observation) -> str:
-    """Return the request and prefix of a row, as the start of an error."""
+    """Return the request and prefix of a row, as the start of an error message."""
     return f"request {row.request_id!r}, prefix {'/'.join(row.prefix)}"
 
 
@@ -73,7 +73,7 @@ class _Walker:
         return node
 
     def _known_above(self, row: Observation) -> tuple[int, int]:
-        """Length and node of the longest prefix of the row with an earlier row."""
+        """Return length and node of the longest prefix of the row with an earlier row."""
         for length in range(len(row.prefix) - 1, 0, -1):
             node = self._nodes.get((row.request_id, row.prefix[:length]))
             if node is not None:
@@ -137,7 +137,7 @@ def below_a_stop(trie: Trie, node: Ints, stop: BoolArray, above: Ints) -> BoolAr
 
 
 def told_arms(trie: Trie, node: Ints, stop: BoolArray, arm: Ints, above: Ints) -> Ints:
-    """Return the branches, known from the next cell or because the node has one only; -1 where a request ended."""
+    """Return the branches that are known from the next cell or because the node has only one; -1 if a request ended."""
     found = arm.copy()
     below = np.flatnonzero(above >= 0)
     below = below[trie.depth[node[below]] == trie.depth[node[above[below]]] + 1]

@@ -26,10 +26,10 @@ def pooled_mean(
     weight: float = 1.0,
     kinds: StageKinds | None = None,
 ) -> FloatArray:
-    """Return the shrunken mean of each node's depth x model pair, shape (n + 1,), finite everywhere.
+    """Return the shrunk mean of each node's depth x model pair, shape (n + 1,), finite everywhere.
 
-    A pair is shrunken towards its model's mean, the model's towards the overall mean and that towards ``prior``; a pair without
-    observations gets its model's mean. Where the trie branches, a model stands for the model at one stage.
+    A pair is shrunk towards its model's mean, the model's mean towards the overall mean and that towards ``prior``; a pair
+    without observations gets its model's mean. Where the trie branches, "model" means the model at one stage.
 
     Args:
         trie: the trie.
@@ -37,8 +37,8 @@ def pooled_mean(
         count: number of values of each node, shape (n + 1,).
         prior: the mean without any observation.
         weight: pseudo-count of each level.
-        kinds: the kinds of request that the trie's stages stand for. A model at a kind's stage is then shrunken towards the
-            model at this stage for all kinds, times the factor of the kind, as if :data:`KIND_ROWS` rows said so.
+        kinds: the kinds of request that the trie's stages stand for. A model at a kind's stage is then shrunk towards the model
+            at this stage for all kinds, times the factor of the kind, with the weight of :data:`KIND_ROWS` rows.
     """
     model, n_models = trie.kinds
     pair = trie.depth.astype(np.int64) * n_models + model
@@ -59,14 +59,14 @@ def shrunk_mean(total: npt.NDArray[Any], count: npt.NDArray[Any], towards: Float
 def _shrunk_group_mean(
     group: Ints, n_groups: int, *, total: npt.NDArray[Any], count: npt.NDArray[Any], towards: FloatArray, weight: float
 ) -> FloatArray:
-    """Mean of each node's group, shrunken towards ``towards`` (constant within a group); shape (n + 1,)."""
+    """Return the mean of each node's group, shrunk towards ``towards`` (constant within a group); shape (n + 1,)."""
     sums = np.bincount(group, total, n_groups)
     sizes = np.bincount(group, count, n_groups)
     return np.asarray((sums[group] + weight * towards) / (sizes[group] + weight), dtype=np.float64)
 
 
 def _per_row(count: npt.NDArray[Any]) -> float:
-    """The weight of one row in ``count``, near 1."""
+    """Return the weight of one row in ``count``, near 1."""
     used = count[count > 0]
     return float(min(used.mean(), 1.0)) if len(used) else 1.0
 
@@ -74,7 +74,7 @@ def _per_row(count: npt.NDArray[Any]) -> float:
 def _over_kinds(
     trie: Trie, kinds: StageKinds, amounts: tuple[npt.NDArray[Any], npt.NDArray[Any]], towards: FloatArray, weight: float
 ) -> FloatArray:
-    """The mean of each node's model at its stage over all kinds, times the factor of its kind; shape (n + 1,)."""
+    """Return the mean of each node's model at its stage over all kinds, times the factor of its kind; shape (n + 1,)."""
     total, count = amounts
     at = np.maximum(trie.stage, 0)
     group = kinds.stage[at] * len(trie.models) + np.maximum(trie.model, 0)

@@ -16,13 +16,13 @@ from vinelm.trie.arrays import FloatArray
 
 Ints = npt.NDArray[np.int64]
 EASE_WEIGHT = 1.0
-"""Prior precision of a request's ease on the logit scale."""
+"""The prior precision of a request's ease on the logit scale."""
 TREND_WEIGHT = 5.0
 """Pseudo-requests that shrink the effect of stops on size: over all depths towards none, at one depth towards all depths."""
 KIND_WEIGHT = 20.0
-"""Pseudo-requests that shrink the size of those that go on after one depth x model towards that of its stop rate."""
+"""Pseudo-requests that shrink the size of those that continue after one depth x model towards that of its stop rate."""
 DEPTH_WEIGHT = 100.0
-"""Pseudo-rows that shrink what the sizes observed at a depth correct: few of them scatter more than they tell."""
+"""Pseudo-rows that shrink the correction by the sizes observed at a depth: few of them scatter more than they tell."""
 SMALLEST, LARGEST = 0.2, 5.0
 TINY = 1e-9
 
@@ -74,7 +74,7 @@ class SizesByDifficulty:
         return self.posterior @ of_point, self.posterior @ change
 
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """See :class:`SizesByOutcome`. Single requests' outcomes shift the sizes of their points."""
+        """See :class:`SizesByOutcome`. The observed outcomes of requests shift the sizes of their points."""
         of_point, change = self._of_points(slope)
         own = self.posterior.T @ (factor - self.posterior @ of_point) / np.maximum(self.posterior.sum(axis=0), TINY)
         weight = self.mass + TINY * self.posterior.mean(axis=0)
@@ -91,13 +91,12 @@ class SizesByDifficulty:
 
 @dataclass(frozen=True, eq=False)
 class SizesByStops:
-    """Size as it follows from stops, without a model of difficulty: conditional means, multiplied along the path.
+    """The size of requests as implied by stops, without a model of difficulty: conditional means, multiplied along the path.
 
-    The requests that go on at a node are larger or smaller than those that reach it by a factor, which is estimated per depth x
-    model from the sizes that outcomes let one expect, and shrunken towards 1 + k m(s): s is the stop rate, m the inverse Mills
-    ratio, by which the mean of a normal trait grows if the share s with the lowest is cut off, and k is one number per depth.
-    These chains are then scaled, per depth, to the sizes of the requests that were observed there, which are a random part of
-    those that went on.
+    The requests that continue at a node are larger or smaller than those that reach it by a factor. It is estimated per depth x
+    model from the sizes expected from outcomes, and shrunk towards 1 + k m(s): s is the stop rate, m the inverse Mills ratio,
+    by which the mean of a normal trait grows if the lowest share s is cut off, and k is one number per depth. These chains are
+    then scaled, per depth, to the sizes of the requests observed there, which are a random part of those that continued.
 
     Args:
         unseen: see :class:`SizesByOutcome`.
@@ -123,7 +122,7 @@ class SizesByStops:
         here, goes_on, size = kind[cells.node], ~cells.stop, self.expected(slope)[0]
         even = np.bincount(here, size[cells.request], n_kinds) * (1.0 - stop)  # going on, were size and stop independent
         actual = np.bincount(here, size[cells.request] * goes_on, n_kinds)
-        inner = np.clip(stop, TINY, 1.0 - TINY)  # of a standard normal above the quantile of the share that stops, the mean is:
+        inner = np.clip(stop, TINY, 1.0 - TINY)  # the mean of a standard normal above the quantile of the share that stops:
         mills = np.where(stop > 0.0, np.exp(-0.5 * ndtri(inner) ** 2) / np.sqrt(2.0 * np.pi) / (1.0 - inner), 0.0)
         everywhere = (actual - even).sum() / ((even * mills).sum() + TREND_WEIGHT)
         more, trend = np.bincount(depth, actual - even), np.bincount(depth, even * mills)
@@ -142,14 +141,14 @@ class SizesByStops:
 
     @cached_property
     def _stop(self) -> FloatArray:
-        """Stop rate of each node's depth x model, inside (0, 1)."""
+        """The stop rate of each node's depth x model, inside (0, 1)."""
         cells = self.cells
         stops = np.bincount(cells.node, cells.stop, len(cells.trie))
         return np.clip(pooled_mean(cells.trie, stops, cells.count, prior=0.5), 0.001, 0.999)
 
     @cached_property
     def _persistence(self) -> FloatArray:
-        """How much more often than others each request continued: a normal trait (logit scale, one Newton step)."""
+        """How much more often than others each request continued, as a normal trait (logit scale, one Newton step)."""
         cells = self.cells
         stop = self._stop[cells.node]
         surprise = np.bincount(cells.request, stop - cells.stop, cells.n_requests)

@@ -3,8 +3,9 @@
     python scripts/words.py            print the figures; exit with 1 if one is above its limit in tests/docs/words.json
     python scripts/words.py --lower    write what is lower by now as the new limit
 
-Limits only come down. `words` is the sum of the pages in the menu of the site, as `wc -w` counts it. `mean` has the pages whose
-sentences have more than 18 words on average, `long` those with sentences above 35 words; a page that is not named has none.
+Limits only come down. `words` is the sum of the pages in the menu of the site, as `wc -w` counts it without comments. `mean`
+has the pages whose sentences have more than 18 words on average, `long` those with sentences above 35 words; a page that is not
+named has none.
 `listed` counts WORDS in these pages and README, `listed_in_code` in comments, docstrings and texts of the product.
 """
 
@@ -88,7 +89,7 @@ def figures() -> dict[str, Any]:
     lengths = {path.name: Length.of(path.read_text(encoding="utf-8")) for path in read}
     sources = [path for folder in PRODUCT for path in sorted((ROOT / folder).rglob("*.py"))]
     return {
-        "words": sum(len(text.split()) for text in texts.values()),
+        "words": sum(len(re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).split()) for text in texts.values()),
         "mean": {name: round(one.mean, 1) for name, one in lengths.items() if one.mean > MEAN},
         "long": {name: n for name, one in lengths.items() if (n := sum(count(s) > LONGEST for s in one.sentences))},
         "listed": listed([prose(text) for text in (*texts.values(), read[0].read_text(encoding="utf-8"))]),

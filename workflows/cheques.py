@@ -1,6 +1,6 @@
 """Read the amount of a cheque, written in words: a small task that models of 135 to 270 million parameters half master.
 
-The application asks for the digits, looks whether there are as many as the words imply, and asks once more where not.
+The application asks for the digits, checks whether there are as many as the words imply, and asks once more if not.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def in_words(number: int) -> str:
 
 
 def is_plausible(words: str, digits: str) -> bool:
-    """Return whether the digits may be right: the application's own check, which finds some of the wrong ones."""
+    """Return whether the digits may be right. This is the application's own check, which finds some of the wrong ones."""
     ends_in_zero = words.endswith(("ty", "hundred", "ten"))
     return digits.isdecimal() and len(digits) == (3 if "hundred" in words else 2) and (not ends_in_zero or digits[-1] == "0")
 
@@ -57,8 +57,8 @@ def workflow(catalog: Catalog, *, today: str, seed: int, requests: int) -> Workf
     Args:
         catalog: The models.
         today: The model of both steps in the current setup.
-        seed: Decides the amounts.
-        requests: How many, at most 989; no amount comes twice.
+        seed: The seed of the amounts.
+        requests: The number of requests, at most 989; no amount occurs twice.
     """
 
     def asking(prompt: str) -> Callable[[ChequeState, Any], ChequeState]:

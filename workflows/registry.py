@@ -59,7 +59,7 @@ WORKFLOWS: Mapping[str, tuple[str, str]] = MappingProxyType(
 _SPEC = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 _FILE = re.compile(r"^([^\W\d]\w*)\.py:")
-"""A file of the working folder in place of its module."""
+"""A file of the working folder given instead of its module."""
 
 
 def available() -> list[tuple[str, str]]:
@@ -81,11 +81,11 @@ def load_workflow(
         spec: a name from :func:`available`, or ``module:attribute``; of the working folder also ``module.py:attribute``. The
             attribute is a :class:`Workflow` or a callable that returns one, without arguments or with the argument ``dataset``.
             Modules are searched as by ``python -m``, the working folder first.
-        dataset: a file or folder of requests. A callable with the argument ``dataset`` is given the path, and reads it as it
-            likes. Any other workflow gets the requests that :func:`vinelm.read_dataset` reads from it in place of its own.
-        columns: which columns of the dataset become inputs, labels and ids, where the callable does not read it itself; or
+        dataset: a file or folder of requests. A callable with the argument ``dataset`` gets the path, and reads it as it likes.
+            For any other workflow, the requests that :func:`vinelm.read_dataset` reads from it replace its own.
+        columns: which columns of the dataset become inputs, labels and ids, if the callable does not read it itself; or
             texts that :meth:`vinelm.datasets.Columns.parse` reads.
-        limit: read no more requests than that from the dataset, where the callable does not read it itself.
+        limit: read at most this many requests from the dataset, if the callable does not read it itself.
         labelled: False if the answers are not scored: rows then need no label, and may repeat if they have no id.
 
     Raises:
@@ -121,7 +121,7 @@ def load_function(spec: str, what: str) -> Callable[..., Any]:
     Importing the module runs its code. ``what`` is what errors call the function.
 
     Raises:
-        ConfigError: The text names none, or what it names cannot be called.
+        ConfigError: The text names no function, or what it names cannot be called.
         WorkflowError: The module cannot be imported, or lacks the attribute.
     """
     spec = _FILE.sub(r"\1:", spec)
@@ -170,7 +170,7 @@ def _made(
     workflow = _checked(spec, _call(spec, found, None) if is_factory else found, "returns" if is_factory else "is")
     if dataset is None:
         return workflow
-    if spec in WORKFLOWS:  # its scorer knows its own requests only
+    if spec in WORKFLOWS:  # its scorer knows only its own requests
         raise ConfigError(f"{spec} takes no dataset: leave the dataset out")
     return with_dataset(workflow, read_dataset(dataset, columns, limit=limit, may_repeat=not labelled), labelled=labelled)
 

@@ -160,6 +160,8 @@ class SubtreeView:
         if self.allowed[0] and not self.feasible(without=(FLOOR,)).any():  # there is an answer: break no cap for a better one
             missed = [bound for bound in self.bounds if not self.meets(bound)[0]]
             return Choice(self.root, tuple(sorted(missed, key=lambda bound: bound not in caps)))
+        # As few bounds as possible are broken. Of the plans that keep the others, the one that exceeds the broken bounds least
+        # comes first, since somebody pays or waits for the excess.
         for count in range(1, len(self.bounds) + 1):
             for relaxed in combinations(self.bounds, count):
                 feasible = self.feasible(without=relaxed)

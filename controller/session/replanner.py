@@ -115,6 +115,8 @@ class Replanner:
             usual = int(planner.trie.next_stage[node])
             if (usual < 0 or planner.trie.stages[usual] != stage) and planner.lacks(stage, node):
                 return None, self._lacking(stage, prefix)
+            # Read for each decision: between two calls of a request an engine may fill up, and the rest of the path can still
+            # avoid it.
             load_s: FloatArray | None = None
             if self._load is not None:
                 load_s, more = self._load.read()
@@ -140,6 +142,7 @@ class Replanner:
             if (self.follows or not prefix) and (self._raises or self._objective.on_infeasible == "raise"):
                 raise
             return None, f"{error}: default model"
+        # A plan only saves money: if the controller fails, the request still runs, on the stage's default model.
         except Exception as error:
             if self._raises:
                 raise

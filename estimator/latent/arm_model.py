@@ -1,7 +1,7 @@
 """Which branch a request takes: stick-breaking logistic regressions, one row for each (node, branch but the last, right or
 wrong).
 
-With arms 1 to G the questions are: is it arm 1; if not, is it arm 2; and so on; the last arm takes what is left. A row's logit
+With arms 1 to G the questions are: is it arm 1; if not, is it arm 2; and so on; the last arm takes the rest. A row's logit
 is a sum of effects of the decision (the stage that decided, and the arm in question), its model, and what came before:
 
 ========== ===============================================  ==========================================================
@@ -41,12 +41,12 @@ Ints = npt.NDArray[np.int64]
 class ArmQuestions:
     """The rows of the regression: every (node, branch but the last, wrong or right).
 
-    Rows of a node are side by side, ordered by arm; those of an answerable node come in pairs (wrong, right). At other nodes no
-    answer is right yet, and there is one row for each arm.
+    Rows of a node are adjacent and ordered by branch; those of an answerable node come in pairs (wrong, right). At other nodes
+    no answer is right yet, and there is one row for each branch.
 
     Args:
         node: the node that decides, shape (rows,).
-        order: the place of the arm in question among the arms of the node, shape (rows,).
+        order: the position of the branch in question among the node's branches, shape (rows,).
         right: whether the answer so far is right, shape (rows,).
         start: first row of each node, shape (n + 1,); meaningless where there is no choice.
         pairs: 2 at answerable nodes and 1 at others, shape (n + 1,).
@@ -84,8 +84,8 @@ class ArmQuestions:
 
         Args:
             probability: P(yes) of the rows, shape (rows, points).
-            nodes: nodes with a choice.
-            base: position in ``probability`` of each row of the regression; None where it holds all rows.
+            nodes: the nodes with a choice.
+            base: position in ``probability`` of each row of the regression; None if it holds all rows.
         """
         found = np.zeros((len(nodes), self.most_arms, 2, probability.shape[1]))
         for right in (0, 1):
@@ -101,7 +101,7 @@ class ArmQuestions:
 
 
 def arm_features(trie: Trie, questions: ArmQuestions) -> FeatureMatrix:
-    """Return the design of the questions; a decision at the root depends on the request only."""
+    """Return the design of the questions; a decision at the root depends only on the request."""
     arms, node, order = questions.arms, questions.node, questions.order
     rows = np.arange(len(node), dtype=np.int64)
     stage, model = trie.stage[node].astype(np.int64), trie.model[node].astype(np.int64)
@@ -140,10 +140,10 @@ class ArmModel:
     """The regression of the branches and the decisions that it is fitted to.
 
     Args:
-        request: request of each observed decision, shape (decisions,).
-        cell: its cell; -1 for the choice of the first stage, which no invocation made.
+        request: the request of each observed decision, shape (decisions,).
+        cell: the decision's cell; -1 for the choice of the first stage, which no invocation made.
         place: index of its node among the nodes with decisions.
-        order: place of the arm that was taken.
+        order: the position of the branch that was taken.
         nodes: the nodes with decisions.
     """
 
@@ -230,9 +230,7 @@ class ArmModel:
 
 @dataclass(frozen=True, eq=False)
 class ChoiceProbabilities:
-    """P(branch | its node is reached and the request continues) if the answer there is wrong and right, shape (arms,
-    points).
-    """
+    """P(branch | its node is reached and the request continues), with a wrong and with a right answer there; (arms, points)."""
 
     if_wrong: FloatArray
     if_right: FloatArray

@@ -2,7 +2,7 @@
 
 Three questions are modelled at a node: is the answer right; does the request stop given a right answer; does it stop given a
 wrong one. The workflow's check is thereby learned as an imperfect classifier of answers that behaves similarly at all nodes,
-and every row informs about the models' accuracy, accepted or not.
+and every row, accepted or not, is informative about the models' accuracy.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LatentFit:
         probabilities: P(yes) of each question at each node.
         belief: P(right) of each cell, shape (cells, 1) or (cells, points).
         regressions: one per question, in the order of :class:`OutcomeProbabilities`; None if the answer is certain.
-        arms: the model of the arms; None where every node has one arm.
+        arms: the model of the branches; None if every node has only one.
     """
 
     posterior: FloatArray
@@ -93,7 +93,7 @@ def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> La
     weights = normal
     posterior, belief = em.expect(weights)  # the prior of the slopes breaks the symmetry of the grid
     for iteration in range(iterations):
-        # The first two steps only move the effects: a variance learned from effects at their start would hold them there.
+        # The first two steps move only the effects: a variance learned from the starting effects would hold them there.
         em.maximize(posterior, belief, with_variances=iteration >= 2)
         posterior, belief = em.expect(weights)
         prior = WEIGHT_PRIOR * n_points
@@ -119,7 +119,7 @@ class _ExpectationMaximization:
         arms = arms_of(cells.trie)
         self.arms = ArmModel.start(cells, arms, grid) if arms.is_choice.any() else None
         features = FeatureMatrix.of(cells.trie, cells.kinds)
-        # Selected once: that takes longer than a step on them.
+        # Selected once, since that takes longer than a step on them.
         self._features = replace(features, design=features.design[self.rows], slope=features.slope[self.rows])
         is_oracle = cells.rule == "oracle"
         self.regressions = (
@@ -129,7 +129,7 @@ class _ExpectationMaximization:
         )
 
     def probabilities(self, *, of_all: bool = True) -> OutcomeProbabilities:
-        """P(yes) at all nodes, or at those of ``rows``.
+        """Return P(yes) at all nodes, or at those of ``rows``.
 
         Under the oracle stop a right answer always stops the request and, without failed calls, a wrong one never does.
         """
@@ -142,49 +142,49 @@ class _ExpectationMaximization:
         return OutcomeProbabilities(right * answerable[:, None], stop_if_right, stop_if_wrong)
 
     def expect(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """E step: (posterior of each request over the grid, P(right) of each cell)."""
+        """Do the E step; return (posterior of each request over the grid, P(right) of each cell)."""
         known = self.probabilities(of_all=False)
-        # For each cell, the log chance of what was seen (stopped or not) together with a right answer, and with a wrong one.
-        # Looked up by node and outcome, since all cells of a node share them.
+        # For each cell, the log chance of what was seen (stopped or not) together with a right answer, and with a wrong one. It
+        # is looked up by node and outcome, since all cells of a node share it.
         if_right = (_log(known.right) + _log_stop(known.stop_if_right)).reshape(-1, len(self.grid))[self._outcome]
         if_wrong = (_log(1.0 - known.right) + _log_stop(known.stop_if_wrong)).reshape(-1, len(self.grid))[self._outcome]
         of_first = None
         if self.arms is not None:
             of_first = self._add_arms(self.arms, if_right, if_wrong)
         belief = self._right[:, None].astype(np.float64)
-        if self.cells.right.dtype != np.bool_:  # a score between 0 and 1 is that share of a right answer
+        if self.cells.right.dtype != np.bool_:  # a score between 0 and 1 counts as that share of a right answer
             log_likelihood = belief * if_right + (1.0 - belief) * if_wrong
         else:
             log_likelihood = np.where(self._right[:, None], if_right, if_wrong)
         if not self._known.all():
-            # Rows without a label: right and wrong are both possible, weighted by how well each explains the verdict of the
-            # check.
+            # For rows without a label, right and wrong are both possible, weighted by how well each explains the check's
+            # verdict.
             either = np.logaddexp(if_right, if_wrong)
             belief = np.where(self._known[:, None], belief, np.exp(if_right - either))
             log_likelihood = np.where(self._known[:, None], log_likelihood, either)
-        # Given the difficulty, a request's cells are independent, so their log chances add up; the prior weight is added
-        # once.
+        # Given the difficulty, a request's cells are independent, so their log chances add up; the prior weight is added once.
         log = np.log(weights) + self._by_request @ log_likelihood
         if of_first is not None:
             log += of_first
-        # Long histories have tiny likelihoods: less the largest of the request, exp cannot underflow everywhere.
+        # Long histories have tiny likelihoods: with the request's largest subtracted, exp cannot underflow everywhere.
         relative = np.exp(log - log.max(axis=1, keepdims=True))
         return np.asarray(relative / relative.sum(axis=1, keepdims=True)), belief
 
     def maximize(self, posterior: FloatArray, belief: FloatArray, *, with_variances: bool) -> None:
-        """M step: one Newton step of every regression on the expected counts."""
-        # A request counts at each difficulty with its posterior chance, and a cell without a label partly as right and partly
-        # as wrong. These expected counts stand where a regression on known data would have whole ones.
+        """Do the M step: one Newton step of every regression on the expected counts."""
+        # A request counts at each difficulty with its posterior probability, and a cell without a label counts partly as right
+        # and partly as wrong. These expected counts replace the whole counts of a regression on known data.
         weight, stop = posterior[self.cells.request], self.cells.stop[:, None]
         right, wrong = self._sum(weight * belief), self._sum(weight * (1.0 - belief))
-        # Yes and asked of the three questions: right of all answers; stopped of the right ones; stopped of the wrong ones.
+        # The (yes, asked) counts of the three questions: right of all answers; stopped of the right ones; stopped of the wrong
+        # ones.
         counts = (
             (right, (right + wrong) * self._is_asked[:, None]),
             (self._sum(weight * belief * stop), right),
             (self._sum(weight * (1.0 - belief) * stop), wrong),
         )
         for regression, (yes, asked) in zip(self.regressions, counts, strict=True):
-            # One step each and not to convergence: the E step changes the counts anyway.
+            # One step each, without convergence: the E step changes the counts anyway.
             if regression is not None:
                 regression.step(self._features, yes, asked)
                 if with_variances:
@@ -209,7 +209,7 @@ class _ExpectationMaximization:
 
 
 def _log_stop(probability: FloatArray) -> FloatArray:
-    """Log P(continues) and log P(stops), shape (2, rows, points)."""
+    """Return log P(continues) and log P(stops), shape (2, rows, points)."""
     return np.stack([_log(1.0 - probability), _log(probability)])
 
 

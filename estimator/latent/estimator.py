@@ -29,7 +29,7 @@ class LatentEstimator(RateEstimator):
 
     Args:
         n_points: grid points of the latent difficulty; 1 means no latent difficulty.
-        min_requests: with fewer distinct requests the latent difficulty is left out.
+        min_requests: with fewer distinct requests, the latent difficulty is left out.
         iterations: EM iterations.
 
     Raises:
@@ -84,7 +84,7 @@ def _predicted(cells: ObservationTable, fit: LatentFit) -> PredictedRates | Merg
 
 
 def _sizes_by_outcome(cells: ObservationTable, fit: LatentFit, predicted: PredictedRates | MergedRates) -> SizesByOutcome:
-    """Size by difficulty, or by stops if there is no difficulty."""
+    """Return the size by difficulty, or by stops if there is no difficulty."""
     if isinstance(predicted, MergedRates):
         return SizesByDifficulty(fit.posterior, fit.grid, predicted.mix)
     unseen = predicted.unseen.sum(axis=1)

@@ -18,7 +18,7 @@ self       (none)                                           the model was called
 again      (none)                                           the model was called just before
 ========== ===============================================  ==========================================================
 
-On a trie that branches, the arms that led to the node come on top, since an answer on a wrong arm is mostly wrong:
+On a trie that branches, effects of the arms that led to the node are added, since an answer on a wrong arm is mostly wrong:
 
 ========== ===============================================  ==========================================================
 arrival    stage before x model before x stage              what this stage was handed
@@ -26,7 +26,7 @@ decided    decision x arm x stage                           the arm that was tak
 decider    decision x its model x arm x stage               whether the model that decided took the right one
 ========== ===============================================  ==========================================================
 
-Where the kinds of requests are told apart, the stages above are those of the application, and on top come:
+If the kinds of requests are distinguished, the stages above are those of the application, and these are added:
 
 ========== ===============================================  ==========================================================
 group      one effect per                                   meaning
@@ -61,7 +61,7 @@ START_VARIANCE = {
     "kind": 1.0, "suited": 0.16,
     "choice": 0.5, "before": 0.1, "history": 0.05, "outcome": 1.0, "verdict": 0.1,
 }  # fmt: skip
-"""Initial prior variance of each group on the logit scale; then estimated from the observations."""
+"""The initial prior variance of each group on the logit scale, which is then estimated from the observations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,7 @@ class FeatureMatrix:
 
     @cached_property
     def dense(self) -> tuple[FloatArray, FloatArray]:
-        """``design`` and ``slope`` as arrays, shape (rows, effects) and (rows, slopes); a fit asks for them in every step."""
+        """``design`` and ``slope`` as arrays, shape (rows, effects) and (rows, slopes); a fit reads them in every step."""
         return self.design.toarray(), self.slope.toarray()
 
 
@@ -141,7 +141,7 @@ class Part:
 
 
 def _arm_parts(trie: Trie) -> list[Part]:
-    """Groups of effects of the branches that led to a node."""
+    """Return the groups of effects of the branches that led to a node."""
     stage, model = trie.stage.astype(np.int64), trie.model.astype(np.int64)
     nodes = certain_nodes(trie)
     up = trie.parent[nodes].astype(np.int64)
@@ -172,13 +172,13 @@ def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
     return matrix, np.repeat(np.arange(len(parts)), [part.width for part in parts])
 
 
-# -- the common part of all histories of a node, of which a tree has one: its features may say no more than that ---------
+# -- the common part of all histories of a node (a tree has one history): its features must not say more than that -----
 
 
 def just_before(trie: Trie, label: Ints) -> Ints:
     """Return the label of the invocation just before each node's, shape (n + 1,); -1 without one or if histories differ."""
     order = np.argsort(trie.target, kind="stable")
-    starts = np.flatnonzero(np.diff(trie.target[order], prepend=0))  # every node but the root has an edge into it
+    starts = np.flatnonzero(np.diff(trie.target[order], prepend=0))  # every node except the root has an edge into it
     of_edge = label[trie.source[order]]
     lowest, highest = np.minimum.reduceat(of_edge, starts), np.maximum.reduceat(of_edge, starts)
     return np.concatenate(([-1], np.where(lowest == highest, lowest, -1)))
@@ -187,7 +187,8 @@ def just_before(trie: Trie, label: Ints) -> Ints:
 def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, Ints]:
     """Return (node, label, times): the labels before each node in every history, and how often at least.
 
-    Sorted by node, then label. Where ``memory=k`` merges histories, the choices before the last one of those remembered.
+    The result is sorted by node, then label. If ``memory=k`` merges histories, it has the choices before the last remembered
+    one.
     """
     times = np.zeros((len(trie), n_labels), np.int16)
     for edges in trie.edge_levels:
@@ -209,7 +210,7 @@ def certain_nodes(trie: Trie) -> Ints:
 
 
 def earlier_choices(trie: Trie, nodes: Ints) -> tuple[Ints, Ints]:
-    """Return (place, choice): for each of ``nodes`` the stages and models that ran before its invocation, once each."""
+    """Return (place, choice): for each of ``nodes``, the stages and models that ran before its invocation, each once."""
     node, made, _ = certain_before(trie, np.where(trie.model >= 0, _choice(trie), -1), len(trie.stages) * len(trie.models))
     first = np.searchsorted(node, nodes)
     count = np.searchsorted(node, nodes, side="right") - first
@@ -225,8 +226,8 @@ def _choice(trie: Trie) -> Ints:
 def decisions(trie: Trie) -> tuple[Ints, Ints, Ints]:
     """Return (node, decision, branch): for each node the earlier decisions at which one of several branches was taken.
 
-    ``decision`` is the node that was left, ``arm`` the one that was entered. Of merged histories the last decision alone is
-    known, where all came from one stage and model.
+    ``decision`` is the node that was left, ``arm`` the one that was entered. For merged histories only the last decision is
+    known, if all came from one stage and model.
     """
     is_choice = arms_of(trie).is_choice
     nodes = at = certain_nodes(trie)

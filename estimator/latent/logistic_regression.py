@@ -15,13 +15,13 @@ from vinelm.trie.arrays import FloatArray
 Ints = npt.NDArray[np.int64]
 VARIANCE_RANGE = (1e-4, 9.0)
 PRIOR_EFFECTS = 1.0
-"""Pseudo-effects of the initial variance when a group's variance is estimated."""
+"""The pseudo-effects with the initial variance that count when a group's variance is estimated."""
 LONGEST_STEP = 3.0
 
 
 @dataclass(frozen=True)
 class Prior:
-    """Prior of one question.
+    """The prior of one question.
 
     Args:
         slope: mean of the overall slope, in logits per standard deviation of difficulty.
@@ -35,16 +35,16 @@ class Prior:
 
 
 ANSWER = Prior(slope=1.5, slope_variance=(0.25, 0.1, 0.1), spread=1.0)
-"""For "is the answer right": recorded tables have slopes between 1 and 3."""
+"""The prior for "is the answer right": recorded tables have slopes between 1 and 3."""
 VERDICT = Prior(slope=0.0, slope_variance=(0.25, 0.02, 0.02), spread=0.1)
-"""For "does the request stop": a check behaves similarly at every node and for hard and easy requests."""
+"""The prior for "does the request stop": a check behaves similarly at every node and for hard and easy requests."""
 ARM = Prior(slope=0.0, slope_variance=(0.25, 0.5, 0.25), spread=1.0)
-"""For "is this arm taken": hard requests may take another arm than easy ones, each model in its own way."""
+"""The prior for "is this branch taken": hard requests may take other branches than easy ones, differently for each model."""
 
 
 @dataclass(eq=False)
 class Regression:
-    """Model of one question: logit P(yes | node u, grid point g) = effects of u + z_g * slope of u.
+    """The model of one question: logit P(yes | node u, grid point g) = effects of u + z_g * slope of u.
 
     Args:
         features: the design of effects and slopes.
@@ -81,7 +81,7 @@ class Regression:
         )
 
     def probabilities(self, at: FeatureMatrix | None = None) -> FloatArray:
-        """Return P(yes), shape (rows, points), of the rows of ``features`` that ``at`` holds, or of all."""
+        """Return P(yes), shape (rows, points), of the rows of ``features`` selected by ``at``, or of all."""
         design, slope = (self.features.design, self.features.slope) if at is None else at.dense
         n_effects = design.shape[1]
         level = design @ self.coefficients[:n_effects]
@@ -95,16 +95,16 @@ class Regression:
         design, slope = at.dense
         gradient = np.concatenate([residual.sum(axis=1) @ design, (residual @ self.grid) @ slope])
         gradient -= precision * (self.coefficients - self.prior_mean)
-        # X' W X for the columns [design, grid * slope], summed over the grid. The prior makes it positive definite, also where
-        # an effect was never observed.
+        # X' W X for the columns [design, grid * slope], summed over the grid. The prior makes it positive definite even if an
+        # effect was never observed.
         level, cross, square = weight.sum(axis=1), weight @ self.grid, weight @ self.grid**2
         information, n_effects = np.diag(precision), design.shape[1]
         information[:n_effects, :n_effects] += design.T @ (level[:, None] * design)
         information[n_effects:, n_effects:] += slope.T @ (square[:, None] * slope)
-        information[n_effects:, :n_effects] = slope.T @ (cross[:, None] * design)  # the other half is not looked at
+        information[n_effects:, :n_effects] = slope.T @ (cross[:, None] * design)  # the other half is not read
         self._factor = linalg.cho_factor(information, lower=True, check_finite=False)
         move = linalg.cho_solve(self._factor, gradient, check_finite=False)
-        # Where probabilities are near 0 or 1 the curvature vanishes, and a whole step would go much too far.
+        # If probabilities are near 0 or 1 the curvature vanishes, and a full step would go much too far.
         self.coefficients = self.coefficients + move * min(1.0, LONGEST_STEP / max(float(np.abs(move).max()), 1e-12))
 
     def update_variances(self) -> None:
@@ -112,11 +112,11 @@ class Regression:
         self.covariance = linalg.cho_solve(self._factor, np.eye(len(self.coefficients)), check_finite=False)
         n_groups = len(self.variance)
         squares = np.bincount(self.group, (self.coefficients - self.prior_mean) ** 2 * self._is_used, n_groups)
-        # The part of each effect that the observations, and not its prior, determine.
+        # The part of each effect that the observations determine, rather than its prior.
         share = (1.0 - np.diag(self.covariance) / self.variance[self.group]) * self._is_used
         determined = np.maximum(np.bincount(self.group, share, n_groups), 0.0)
         fresh = (squares + PRIOR_EFFECTS * self._start_variance) / (determined + PRIOR_EFFECTS)
-        n_learned = len(self.features.groups)  # slope variances stay fixed: otherwise the latent trait could change its sign
+        n_learned = len(self.features.groups)  # slope variances stay fixed: otherwise the latent trait could change sign
         self.variance = np.where(np.arange(n_groups) < n_learned, np.clip(fresh, *VARIANCE_RANGE), self.variance)
 
 

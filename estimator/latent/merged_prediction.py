@@ -20,7 +20,7 @@ from vinelm.trie.difficulty import DifficultyRates
 TINY = 1e-12
 LARGEST_SHIFT = 3.0
 PSEUDO_ROWS = 20.0
-"""Rows of a uniform choice that are added to those of each stage."""
+"""The pseudo-rows of a uniform choice that are added to the rows of each stage."""
 SQUARE_ROOT_BLOCK = 4096
 
 
@@ -30,10 +30,10 @@ class MergedRates:
 
     Args:
         rates: conditional on reaching the node, over the requests that reach it in the profile.
-        arm_rates: probabilities of the arm of each edge, shape (edges,).
+        arm_rates: probability of each edge's branch, shape (edges,).
         by_difficulty: the rates for requests of each difficulty.
-        success_se: standard error of ``rates.success``: the posterior of the model's effects for the given mix of
-            difficulties, and the sample of requests. Effects that the features leave out are not in it.
+        success_se: standard error of ``rates.success``, from the posterior of the model's effects for the given mix of
+            difficulties and from the sample of requests. It excludes effects that the features leave out.
         mix: share of each difficulty among the requests that reach each node, shape (n + 1, points).
     """
 
@@ -55,9 +55,9 @@ class MergedRates:
 def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) -> MergedRates:
     """Carry the requests' difficulties along the edges, and take means at each node.
 
-    A node stands for many histories, of which few were bought: what was observed does not replace a prediction here, but it
-    moves the node's probabilities by an effect of its own, shrunken by the spread of these effects over all nodes. Deeper in a
-    loop than any row of its stage no answer counts as right: nothing shows that further turns still help.
+    A node represents many histories, of which few were bought. Observations therefore do not replace predictions here, but
+    shift the node's probabilities by an effect of the node, shrunk by the spread of these effects over all nodes. Deeper in a
+    loop than any row of the stage, no answer counts as right, since nothing shows that further turns still help.
     """
     probabilities = _with_node_effects(cells, fit)
     probabilities.right[_beyond_rows(cells, trie)] = 0.0
@@ -83,7 +83,7 @@ def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) ->
 
 
 def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
-    """True for nodes that are deeper than every row of their stage, shape (n + 1,)."""
+    """Return a mask of the nodes that are deeper than every row of their stage, shape (n + 1,)."""
     deepest = np.zeros(len(trie.stages), np.int64)
     np.maximum.at(deepest, trie.stage[cells.node], trie.depth[cells.node])
     beyond: BoolArray = trie.depth > deepest[trie.stage]
@@ -92,18 +92,18 @@ def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
 
 
 def _arms(fit: LatentFit, arms: Arms, probabilities: OutcomeProbabilities) -> tuple[FloatArray, FloatArray]:
-    """P(branch) and P(branch and right) given that its source is reached, by difficulty; shape (arms, points)."""
+    """Return P(branch) and P(branch and right) given that its source is reached, by difficulty; shape (arms, points)."""
     shares, source = fit.shares(arms), arms.source
     on_right, on_wrong = probabilities.on_right, probabilities.on_wrong
-    on_right[0], on_wrong[0] = 0.0, 1.0  # the root is no invocation: nothing was fitted there, and no request ends there
+    on_right[0], on_wrong[0] = 0.0, 1.0  # the root is not an invocation: nothing was fitted there, and no request ends there
     took_right = on_right[source] * shares.if_right
     return took_right + on_wrong[source] * shares.if_wrong, took_right
 
 
 def _choice_shares(cells: ObservationTable, trie: MergedTrie) -> FloatArray:
-    """For each edge the share of the profile's choices at its stage that fell on its model, shape (edges,).
+    """Return for each edge the share of the profile's choices at its stage that fell on its model, shape (edges,).
 
-    Shares are those of the stage's rows, shrunken towards a uniform choice; the edges of one source and stage sum to 1.
+    Shares are those of the stage's rows, shrunk towards a uniform choice; the edges of one source and stage sum to 1.
     """
     n_models = len(trie.models)
     kind = trie.stage.astype(np.int64) * n_models + trie.model
@@ -115,10 +115,10 @@ def _choice_shares(cells: ObservationTable, trie: MergedTrie) -> FloatArray:
 
 
 def _masses(trie: MergedTrie, start: FloatArray, arm: FloatArray, share: FloatArray) -> FloatArray:
-    """The mass of each grid point at each node, ``start`` at the root, if models are chosen as in the profile.
+    """Return the mass of each grid point at each node, with ``start`` at the root, if models are chosen as in the profile.
 
-    ``arm``: the part of a source's mass that takes the edge's arm, shape (edges, points). ``share``: of each edge among those
-    of its arm, shape (edges,).
+    ``arm``: the part of a source's mass that takes the edge's branch, shape (edges, points). ``share``: each edge's share
+    within its branch, shape (edges,).
     """
     mass = np.zeros((len(trie), len(start)))
     mass[0] = start
@@ -131,7 +131,7 @@ def _masses(trie: MergedTrie, start: FloatArray, arm: FloatArray, share: FloatAr
 
 
 def _with_node_effects(cells: ObservationTable, fit: LatentFit) -> OutcomeProbabilities:
-    """The fitted probabilities, with each node's logits adjusted by its own rows beyond the features."""
+    """Return the fitted probabilities, with each node's logits adjusted by its own rows beyond the features."""
     fitted = fit.probabilities
     weight, stop = fit.posterior[cells.request], cells.stop[:, None]
     right, wrong = weight * fit.belief, weight * (1.0 - fit.belief)

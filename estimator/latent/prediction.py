@@ -20,7 +20,7 @@ TINY = 1e-9
 """Pseudo-requests with the predicted rates, so that nodes that no request reaches have finite rates."""
 
 FURTHER_REQUESTS = 100.0
-"""Requests of each kind that are predicted besides those of the profile."""
+"""How many further requests of each kind are predicted, in addition to the profile's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,14 +29,14 @@ class PredictedRates:
 
     Args:
         rates: the rates over observed and predicted requests.
-        arm_rates: probabilities of the arms, per node.
+        arm_rates: probabilities of the branches, per node.
         reaching: expected number of requests that reach the node; ``cells.count`` of them were observed there.
-        unseen: expected number of the others, by grid point, shape (n + 1, points).
-        mean_difficulty: mean grid value of those requests.
+        unseen: expected number of the unobserved ones, by grid point, shape (n + 1, points).
+        mean_difficulty: mean grid value of the unobserved requests.
         arms: the arms.
-        shares: P(arm | goes on) of each arm.
-        on_right: of the unseen requests those that go on with a right answer, shape (n + 1, points).
-        on_wrong: those that go on with a wrong one; same shape.
+        shares: P(arm | continues) of each arm.
+        on_right: the unobserved requests that continue with a right answer, shape (n + 1, points).
+        on_wrong: those that continue with a wrong one; same shape.
     """
 
     rates: Rates
@@ -54,8 +54,8 @@ def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
     """Propagate every request down every path and every branch.
 
     A cell is executed only after its ancestors, so a request observed at a node certainly reaches it and counts with its full
-    posterior. One that goes on counts with the arm that it took, and with the predicted arms where the arm is not known. The
-    others arrive as one mass per grid point: the work is nodes x points, independent of the number of requests.
+    posterior. If it continues, it counts with the branch that it took, or with the predicted branches if that is unknown. The
+    other requests arrive as one mass per grid point, so the work is nodes x points, independent of the number of requests.
     """
     trie, probabilities = cells.trie, fit.probabilities
     arms = arms_of(trie)
@@ -93,16 +93,16 @@ def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
 
 
 def _further(of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
-    """Further requests of each kind, whose outcomes are predicted; shape (nodes, points).
+    """Return further requests of each kind, whose outcomes are predicted; shape (nodes, points).
 
-    Few requests of a kind were observed. Their own outcomes, taken as they are, would favour the model that was lucky on them.
+    Few requests of a kind were observed, and their outcomes alone would favour a model that was lucky on them.
     """
     mix = of_kind + of_all / of_all.sum()
     return np.asarray(FURTHER_REQUESTS * mix / mix.sum(axis=1, keepdims=True))
 
 
 def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen: FloatArray) -> tuple[Rates, FloatArray]:
-    """The rates over the requests observed at each node and those expected unobserved, and the number of both."""
+    """Return the rates over the requests observed at each node and those expected unobserved, and the number of both."""
     probabilities, stopped, size = fit.probabilities, cells.stop, len(cells.trie)
     stop, right = probabilities.stop, probabilities.right
     seen_stop = _sums(cells.node[stopped], fit.posterior[cells.request[stopped]], size)
@@ -122,7 +122,7 @@ def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen:
 def _seen_arms(
     cells: ObservationTable, fit: LatentFit, arms: Arms, shares: ChoiceProbabilities
 ) -> tuple[FloatArray, FloatArray]:
-    """Observed requests that took each branch, and those with a right answer; shape (arms, points) each."""
+    """Return the observed requests that took each branch, and those with a right answer; shape (arms, points) each."""
     goes_on = ~cells.stop & (arms.count[cells.node] > 0)
     weight, belief = fit.posterior[cells.request], fit.belief * np.ones(len(fit.grid))
     known = np.flatnonzero(goes_on & (cells.arm >= 0))
@@ -144,6 +144,6 @@ def _seen_arms(
 
 
 def _sums(of: Ints, values: FloatArray, size: int) -> FloatArray:
-    """The sums of the rows of ``values`` with equal ``of``, shape (size, points)."""
+    """Return the sums of the rows of ``values`` with equal ``of``, shape (size, points)."""
     rows = np.arange(len(of))
     return np.asarray(sparse.csr_array((np.ones(len(of)), (of, rows)), shape=(size, len(of))) @ values, dtype=np.float64)

@@ -1,9 +1,9 @@
 """Standard errors of the path metrics: the delta method along every path and its branches, times a calibrated factor.
 
 The accuracy of a path is here the probability of ending on it, or before it on a shared part, with a correct answer; plans add
-up the masses of the paths where they end (docs/estimators.md#arms). With L the derivative of log P(arm) by a logit of the node
-that is left, where one stage follows that of log (1 - s), and B the mass of correct answers that ended before, the derivatives
-of A(u) along effects x_j are
+up the masses of the paths where they end (docs/estimators.md#arms). Let L be the derivative of log P(arm) by a logit of the
+node that is left (if only one stage follows, that of log (1 - s)), and B the mass of correct answers that ended before. The
+derivatives of A(u) along effects x_j are
 
 - reach_j db_j for proper ancestors j, and reach_u da_u for u itself;
 - (A(u) - B_j) L_j for every step from an ancestor j down to u, including those of the regression of the arms.
@@ -35,8 +35,8 @@ ACCURACY_SCALE = 0.92
 COST_SCALE = 1.25
 LATENCY_SCALE = 1.2
 """Factors that bring the coverage of 90 % intervals to about 90 %, calibrated at 2 % of the exhaustive cost on simulated tables
-of seeds that are not reported. Below 1 for accuracy, because the mean of the table's own requests is less uncertain than that
-of further ones; above 1 for dollars and seconds, because of effects that their model leaves out. Arms have none.
+of seeds that are not reported. They are below 1 for accuracy, because the mean of the table's own requests is less uncertain
+than that of further ones, and above 1 for dollars and seconds, because of effects that the model leaves out.
 """
 TINY = 1e-9
 
@@ -45,7 +45,7 @@ TINY = 1e-9
 class StandardErrors:
     """Standard errors of path accuracy (fraction), cost (dollars) and latency (seconds), and of each node's ``arm``.
 
-    Shape (n + 1,) each; that of ``arm`` is None where it is not known.
+    Shape (n + 1,) each; that of ``arm`` is None if unknown.
     """
 
     accuracy: FloatArray
@@ -65,18 +65,18 @@ def standard_errors(
 ) -> StandardErrors:
     """Return the standard errors for *further requests of the same kind* (see the module's text).
 
-    Two sources: the posterior of the effects where outcomes were not observed, and the sample of requests.
+    They have two sources: the posterior of the effects for unobserved outcomes, and the sample of requests.
 
     Args:
         cells: the observations.
         fit: the latent model fitted to them.
-        predicted: its predicted rates and arms.
-        annotated: the trie with these.
+        predicted: its predicted rates and branches.
+        annotated: the trie annotated with these.
         cost_usd: estimate of the dollars per invocation.
         latency_s: estimate of the seconds per invocation at zero load.
     """
     n, trie, spent = cells.n_requests, cells.trie, annotated.path_cost_usd
-    shrunk = (annotated.accuracy * n + 1.0) / (n + 2.0)  # 0 or 1 observed is not certainty
+    shrunk = (annotated.accuracy * n + 1.0) / (n + 2.0)  # an observed 0 or 1 is not certainty
     accuracy_var = shrunk * (1.0 - shrunk) / n * (1.0 + _unknown(cells, predicted))
     cost_var = trie.accumulate(annotated.reach**2 * cost_usd.mean_var) + spent**2 * cost_usd.shared
     cost_var += trie.accumulate(annotated.reach * cost_usd.along) ** 2
@@ -87,10 +87,11 @@ def standard_errors(
         for moves in gradients(trie, question, predicted):
             part = moves.nodes
             accuracy_var[part] += _squares(moves.of_accuracy(annotated.accuracy[part], question.ended))
-            # Dollars depend on the questions only by who goes on: no term of a node's own, none for answers.
+            # Dollars depend on the questions only through which requests continue: there is no term for the node itself or for
+            # answers.
             cost_var[part] += _squares(moves.of_later(spent[part], spent))
             arm_var[part] += predicted.arm_rates.arm[part] ** 2 * _squares(moves.arm)
-    arm_var = arm_var[predicted.arms.target][predicted.arms.of_node]  # the same for all nodes of an arm, to the last bit
+    arm_var = arm_var[predicted.arms.target][predicted.arms.of_node]  # the same for all nodes of a branch, to the last bit
     arm_var[0] = 0.0
     return StandardErrors(
         accuracy=ACCURACY_SCALE * np.sqrt(accuracy_var),
@@ -105,7 +106,7 @@ def standard_errors(
 
 @dataclass(frozen=True, eq=False)
 class MovedRates:
-    """A regression, and how its logits change rates; arrays have shape (n + 1,).
+    """A regression, and the derivatives of rates by its logits; arrays have shape (n + 1,).
 
     ``step``: the derivative of log P(arm into the node) by the logit at the parent, or, for the regression of the arms, by its
     coefficients (effects and slopes, one row per arm). ``through`` and ``own``: derivatives of the mass of correct answers that
@@ -124,7 +125,7 @@ def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTri
     reach, found = annotated.reach, fit.probabilities
     nothing = np.zeros(len(reach))
     ended = annotated.trie.accumulate(reach * annotated.stop_success)
-    # Derivatives are means of p (1 - p) over the grid points of the requests that were not observed.
+    # Derivatives are means of p (1 - p) over the grid points of the unobserved requests.
     share = predicted.unseen / np.maximum(predicted.reaching, TINY)[:, None]
     moved = share * found.right * (1.0 - found.right)
     accepted = share * found.right * found.stop_if_right * (1.0 - found.stop_if_right)
@@ -138,7 +139,7 @@ def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTri
 
 
 def _steps(fit: LatentFit, predicted: PredictedRates) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Derivatives of log P(branch into each node) by the logits of right, stop if right and stop if wrong at its parent."""
+    """Return the derivatives of log P(branch into each node) by its parent's logits of right, stop if right, stop if wrong."""
     up = predicted.arms.source
     share = predicted.unseen[up] / np.maximum(predicted.reaching[up], TINY)[:, None]
     found = fit.probabilities
@@ -156,7 +157,7 @@ def _steps(fit: LatentFit, predicted: PredictedRates) -> tuple[FloatArray, Float
 
 
 def _choice_steps(model: ArmModel, predicted: PredictedRates) -> tuple[Matrix, Matrix]:
-    """Derivatives of log P(branch) by the effects and slopes of the branches' regression; one row per branch each."""
+    """Return the derivatives of log P(branch) by the effects and slopes of the branches' regression, one row per branch."""
     arms, asks, shares = predicted.arms, model.questions, predicted.shares
     probability = model.regression.probabilities()
     chosen = np.flatnonzero(arms.is_choice[arms.source])
@@ -185,8 +186,9 @@ def _choice_steps(model: ArmModel, predicted: PredictedRates) -> tuple[Matrix, M
 class Gradients(NamedTuple):
     """The effect of a question's coefficients, times a root of their covariance, on the nodes of a subtree of the root.
 
-    ``up``: the parent of each node. Shape (nodes, coefficients) each, 0 for none: ``arm``, the change of log P(arm into the
-    node); ``passed``, that of the mass of correct answers that end at the parent; ``own``, of those that end at the node.
+    ``up``: the parent of each node. The others have shape (nodes, coefficients) each, 0 for none: ``arm``, the change of log
+    P(arm into the node); ``passed``, that of the mass of correct answers that end at the parent; ``own``, that of those that
+    end at the node.
     """
 
     nodes: slice
@@ -197,22 +199,22 @@ class Gradients(NamedTuple):
     own: FloatArray | float
 
     def of_accuracy(self, accuracy: FloatArray, ended: FloatArray) -> FloatArray:
-        """The gradient of the accuracy of each node's path."""
+        """Return the gradient of the accuracy of each node's path."""
         return self.own + self.of_later(accuracy, ended, self.passed)
 
     def of_later(self, metric: FloatArray, before: FloatArray, passed: FloatArray | float = 0.0) -> FloatArray:
-        """The gradient of a path metric by the branches of its path: each step shifts what follows it.
+        """Return the gradient of a path metric by the branches of its path: each step shifts what follows it.
 
         Args:
             metric: the metric of the nodes.
             before: its part up to each node of the trie.
-            passed: what each step changes besides.
+            passed: the direct change by each step.
         """
         along = self._running(self.arm) * metric[:, None]
         return along + self._running(passed - before[self.up][:, None] * self.arm)
 
     def _running(self, rows: FloatArray) -> FloatArray:
-        """The sums of the rows from the top of the subtree down to each node."""
+        """Return the sums of the rows from the top of the subtree down to each node."""
         total, depth = rows.copy(), self.trie.depth[self.nodes]
         for d in range(int(depth[0]) + 1, int(depth.max()) + 1):
             level = np.flatnonzero(depth == d)
@@ -254,7 +256,7 @@ def _squares(gradient: FloatArray) -> FloatArray:
 
 
 def _arm_sampling(predicted: PredictedRates, trie: Trie) -> FloatArray:
-    """Variance of each branch from the sample of requests that reach its node."""
+    """Return the variance of each branch from the sample of requests that reach its node."""
     up = np.maximum(trie.parent, 0)
     reaching = np.maximum(predicted.reaching[up], 1.0)
     shrunk = (predicted.arm_rates.arm * reaching + 1.0) / (reaching + 2.0)
@@ -263,9 +265,7 @@ def _arm_sampling(predicted: PredictedRates, trie: Trie) -> FloatArray:
 
 
 def _unknown(cells: ObservationTable, predicted: PredictedRates) -> FloatArray:
-    """Share of the requests whose outcome on each path was not observed: at its end, at an earlier stop, or on another
-    branch.
-    """
+    """Return the share of requests whose outcome on a path is unobserved: at its end, an earlier stop, or another branch."""
     trie, arms, size = cells.trie, predicted.arms, len(cells.trie)
     stops = np.bincount(cells.node[cells.stop], minlength=size).astype(np.float64)
     known = np.flatnonzero(cells.arm >= 0)

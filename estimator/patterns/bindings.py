@@ -1,4 +1,4 @@
-"""Sources of a call's arguments: a path in an earlier call, the user's words, or a constant."""
+"""The sources of a call's arguments: a path in an earlier call, the user's words, or a constant."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ANY_ITEM, ANY_VALUE, ANY_KEY = 0, 1, 2
 """Steps of a path that stand for every item of a list, every value of a dictionary whose keys vary, and every such key."""
 Path = tuple[str | int, ...]
 MOST_ROWS = 16
-"""Candidates of one pattern that are looked at."""
+"""The most candidates of one pattern that are considered."""
 MOST_EVENTS = 6
-"""Earlier calls of one tool that are looked at, the newest first."""
+"""The most earlier calls of one tool that are considered, the newest first."""
 MOST_NAMED = 2
-"""Last values of one name."""
+"""How many of the last values of one name are kept."""
 _PLACES_A_MESSAGE = 1000
 
 
@@ -34,7 +34,7 @@ class Binding:
         path: for "call", from ``"result"`` or ``"arguments"`` to the value: keys, :data:`ANY_ITEM` and the like; for "named",
             the name.
         shape: for "user", the token's shape.
-        text: for "constant", the value as JSON; for "user", what the token becomes: "text", "int" or "float".
+        text: for "constant", the value as JSON; for "user", the type that the token is converted to: "text", "int" or "float".
     """
 
     kind: Literal["call", "named", "user", "constant"]
@@ -45,7 +45,7 @@ class Binding:
 
     @property
     def reads(self) -> str:
-        """The source that it reads: a tool's calls, a name, the user's words, or nothing."""
+        """The source that the binding reads: a tool's calls, a name, the user's words, or nothing."""
         return f"call {self.tool}" if self.kind == "call" else f"named {self.path[0]}" if self.kind == "named" else self.kind
 
 
@@ -61,7 +61,7 @@ class Filled(NamedTuple):
 
 
 class Sources:
-    """The events of one session, as bindings read them."""
+    """The events of one session, in the form that bindings read."""
 
     def __init__(self) -> None:
         self.calls: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
@@ -75,7 +75,7 @@ class Sources:
         """How often what a binding reads has changed, by :attr:`Binding.reads`."""
 
     def add_call(self, at: int, event: ToolEvent) -> None:
-        """Add a call that did not fail; ``at`` is its place in the history."""
+        """Add a call that did not fail; ``at`` is its position in the history."""
         root = {"arguments": event.arguments or {}, "result": event.result}
         self.calls.setdefault(event.tool, []).append((at, root))
         self.versions[f"call {event.tool}"] = at
@@ -96,21 +96,21 @@ class Sources:
             self.tokens.setdefault(token.shape, []).append(Token(token.text, token.shape, place))
 
     def words_of(self, wanted: tuple[tuple[str, Binding], ...]) -> list[Filled]:
-        """Cached result of :func:`_of_words`, until the next user message."""
+        """Return the result of :func:`_of_words`, cached until the next user message."""
         messages, known = len(self.event_of_message), self._words.get(wanted)
         if known is None or known[0] != messages:
             known = self._words[wanted] = (messages, list(_of_words(wanted, self)))
         return known[1]
 
     def event_at(self, place: int) -> int:
-        """The place in the history of the message with the token at ``place``."""
+        """Return the position in the history of the message with the token at ``place``."""
         return self.event_of_message[place // _PLACES_A_MESSAGE]
 
 
 def fill(bindings: Bindings, sources: Sources) -> dict[str, Filled]:
     """Return the calls that ``bindings`` yield now, each by the text of its arguments, the newest sources first.
 
-    At most :data:`MOST_ROWS`.
+    Returns at most :data:`MOST_ROWS` calls.
     """
     constants = {name: json.loads(one.text) for name, one in bindings if one.kind == "constant"}
     words = [(name, one) for name, one in bindings if one.kind == "user"]

@@ -28,10 +28,10 @@ from vinelm.tools.speculation import ToolCandidate
 
 _WORDS = ("description", "title")
 LEAST_LIKELY = 0.1
-"""A set of bindings that is never likelier than this is dropped."""
+"""A set of bindings whose likelihood never exceeds this is dropped."""
 MOST_SECONDS = 16
 LEAST_MOMENTS = 30
-"""Possible calls from which a calibration is fitted; with fewer, nothing is speculated."""
+"""The fewest possible calls from which a calibration is fitted; with fewer, nothing is speculated."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Patterns:
         reads: the names of the tools that only read.
         sets: (tool, its bindings).
         counts: hits and trials by key.
-        coefficients: of the logistic regression, one for each feature; empty if there was too little to fit it.
+        coefficients: of the logistic regression, one for each feature; empty if there was too little data to fit it.
         seconds: quantiles of the recorded durations of each read, at most :data:`MOST_SECONDS`.
-        schemas: the digest of each tool's schema (:func:`schema_digest`), where it is known.
+        schemas: the digest of each tool's schema (:func:`schema_digest`), if known.
     """
 
     reads: frozenset[str]
@@ -61,7 +61,7 @@ class Patterns:
             schemas: the JSON schema of the arguments of each tool, by name.
 
         Raises:
-            ConfigError: a tool is unknown, its schema is another, or it does not take an argument that a pattern fills.
+            ConfigError: a tool is unknown, its schema differs, or it does not take an argument that a pattern fills.
         """
         for tool, digest in self.schemas.items():
             if tool in schemas and schema_digest(schemas[tool]) != digest:
@@ -77,7 +77,7 @@ class Patterns:
                 raise ConfigError(f"patterns: tool {tool!r} was recorded with other arguments ({what}): mine them anew")
 
     def candidates(self, history: History) -> list[ToolCandidate]:
-        """Return the reads that may be asked for before the next write, most likely first.
+        """Return the reads that may be requested before the next write, most likely first.
 
         Args:
             history: the user's messages and the ended calls, with arguments and results, in order.
@@ -85,7 +85,7 @@ class Patterns:
         return self.for_run().candidates(history)
 
     def for_run(self) -> PatternsInRun:
-        """Return a predictor for one run, which only reads new events each time."""
+        """Return a predictor for one run, which reads only new events each time."""
         return PatternsInRun(self)
 
     def candidates_of(self, seen: SessionState) -> list[ToolCandidate]:
@@ -105,7 +105,7 @@ class Patterns:
 
 
 class PatternsInRun:
-    """Patterns, and the state of the run that they are asked about. Not thread-safe.
+    """Patterns, and the state of the run that they predict for. Not thread-safe.
 
     Args:
         patterns: the patterns.
@@ -117,7 +117,7 @@ class PatternsInRun:
         self._patterns, self._known, self._seen = patterns, list[str | ToolEvent](), SessionState(patterns.reads)
 
     def candidates(self, history: History) -> list[ToolCandidate]:
-        """As :meth:`Patterns.candidates`; only new events are processed."""
+        """Return the candidates as :meth:`Patterns.candidates` does, but process only new events."""
         if not begins_with(history, self._known):
             self._known, self._seen = [], SessionState(self._patterns.reads)
         for event in history[len(self._known) :]:
@@ -138,7 +138,7 @@ def schema_digest(schema: Mapping[str, Any]) -> str:
 
 
 class Moment(NamedTuple):
-    """A possible call after some events of a session, and whether it was asked for before the next write."""
+    """A possible call after some events of a session, and whether it was requested before the next write."""
 
     group: Hashable
     seen: SessionState
@@ -156,16 +156,17 @@ def mine(
     """Mine patterns from recorded sessions.
 
     Args:
-        sessions: each the user's messages and the calls, with arguments and results, in order.
+        sessions: each has the user's messages and the calls, with arguments and results, in order.
         reads: the names of the tools that only read; every other tool writes.
-        groups: sessions of one group repeat each other, such as trials of one task; by default each is its own.
+        groups: sessions of one group repeat each other, such as trials of one task; by default each session is a separate
+            group.
         schemas: the digest of each tool's schema.
 
     Raises:
-        ConfigError: a session is without arguments: values were not recorded.
+        ConfigError: a session has no arguments, because values were not recorded.
     """
     of = list(range(len(sessions))) if groups is None else list(groups)
-    in_order = sorted(range(len(of)), key=lambda at: str(of[at]))  # the same patterns in whatever order sessions are read
+    in_order = sorted(range(len(of)), key=lambda at: str(of[at]))  # the same patterns in any order of sessions
     sessions, of = [sessions[at] for at in in_order], [of[at] for at in in_order]
     names = frozenset(reads)
     calls = [event for session in sessions for event in session if isinstance(event, ToolEvent)]
@@ -234,7 +235,7 @@ def _count(
 def _moments(
     sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str], sets: Sequence[tuple[str, Bindings]]
 ) -> Iterator[Moment]:
-    """Yield every possible call after every event. ``seen`` is true until the next call."""
+    """Yield every possible call after every event. ``seen`` is valid until the next call."""
     ready = with_sources(sets)
     for session, group in zip(sessions, groups, strict=True):
         seen = SessionState(reads)

@@ -1,4 +1,4 @@
-"""The probability that a possible call is asked for before the next write: backed-off counts, then a logistic regression."""
+"""The probability that a possible call is requested before the next write: backed-off counts, then a logistic regression."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ PRIOR = 0.02
 PRIOR_TRIALS = 3.0
 NEVER = (0.0, 0.0)
 FLOOR = 0.03
-"""Calls that their counts make less likely are left out."""
+"""Calls whose counts give a lower probability than this are left out."""
 FOLDS = 5
 PENALTY = 2.0
 """Half the inverse variance of a standardized coefficient."""
 Key = tuple[int, int, int, bool, tuple[str, ...]]
 """The number of a set of bindings, rank (0 to 3), calls that it yields (1 to 4), read before the last write, suffix."""
 Lookup = Callable[[Key], tuple[float, float] | None]
-"""(hits, trials) of a key; None for one that was never counted."""
+"""Returns (hits, trials) of a key; None for one that was never counted."""
 _NAMES = (
     "intercept logit logit_whatever_came logit_last_event rank log_count in_last_words in_words calls_of_tool calls after_user "
     "from_calls from_words constants no_arguments again log_age sets read_share after_same_tool calls_this_turn turns "
     "logit_second from_names names_tool names_tool_not_yet_called called_this_turn"
 )
 FEATURES = tuple(_NAMES.split())
-"""What the regression sees of a possible call, in order; kept in files."""
+"""The features of a possible call that the regression uses, in order; they are stored in files."""
 
 
 def keys_of(one: Yielded, is_again: bool, seen: SessionState) -> list[Key]:
-    """Return the keys whose counts inform about ``one``, shortest suffix first."""
+    """Return the keys whose counts are informative about ``one``, shortest suffix first."""
     rank, count = min(one.rank, 3), min(one.of, 4)
     return [(one.at, rank, count, is_again, suffix) for suffix in seen.suffixes]
 
@@ -52,9 +52,9 @@ def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
 def features_of(
     possible: Possible, seen: SessionState, sets: Sequence[tuple[str, Bindings]], lookup: Lookup
 ) -> list[float] | None:
-    """Return the values of :data:`FEATURES`: of the set that makes the call most likely, and of the session.
+    """Return the values of :data:`FEATURES`, of the set that makes the call most likely and of the session.
 
-    None for a call whose counts make it as unlikely as :data:`FLOOR`.
+    None for a call whose counts give a probability below :data:`FLOOR`.
     """
     chains = [(backed_off(keys_of(one, possible.is_again, seen), lookup), one) for one in possible.yielded]
     chains.sort(key=lambda chain: -chain[0][-1])
@@ -87,7 +87,7 @@ def fit(features: NDArray[np.float64], hits: NDArray[np.float64]) -> list[float]
 
     Args:
         features: shape (calls, features), the first column 1.
-        hits: shape (calls,), 1 for a call that was asked for.
+        hits: shape (calls,), 1 for a call that was requested.
     """
     mean, spread = features.mean(axis=0), features.std(axis=0)
     mean[0], spread[0] = 0.0, 1.0

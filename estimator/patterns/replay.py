@@ -1,4 +1,4 @@
-"""Replays speculation on recorded sessions: reads that are ready when asked for, seconds and dollars."""
+"""Replays speculation on recorded sessions: how many reads are ready when requested, and the seconds and dollars."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vinelm.tools.speculation import Speculation, ToolCandidate
 
 LEAST_PROBABILITY = Speculation().least_probability
 LEAST_GAIN = 0.01
-"""Where reads that are all ready would save a smaller share of the time, there is nothing to gain."""
+"""If reads that are all ready would save a smaller share of the time, speculation is not worth it."""
 
 
 @dataclass
@@ -22,14 +22,14 @@ class Replayed:
     Args:
         calls: calls of any tool.
         reads: calls of tools that only read.
-        ready: reads whose result was there or in flight: speculated, or read before and still valid.
+        ready: reads whose result was available or in flight: speculated, or read before and still valid.
         repeats: those of ``ready`` that needed no speculation.
         speculations: reads that were started on a guess.
-        used: those of them that were asked for while still true.
+        used: those of them that were requested while still valid.
         model_s: seconds of models.
         tool_s: seconds of tools, without speculation.
-        read_s: those of ``tool_s`` that reads take.
-        hideable_s: seconds of reads that would be hidden if each was started when the model began to think before it.
+        read_s: the part of ``tool_s`` that reads take.
+        hideable_s: seconds of reads that would be hidden if each started when the model call before it did.
         saved_s: seconds that speculation saves.
         waste_usd: dollars of speculated reads that were not used.
     """
@@ -62,7 +62,7 @@ class Replayed:
 
     @property
     def precision(self) -> float:
-        """The share of the speculations that were asked for."""
+        """The share of the speculations that were requested."""
         return self.used / max(1, self.speculations)
 
     @property
@@ -83,7 +83,7 @@ class Replayed:
 
 
 Predictions = Sequence[Sequence[ToolCandidate]]
-"""What may be asked for, after each event of a session."""
+"""The candidates for the next calls, after each event of a session."""
 
 
 def predictions(patterns: Patterns, session: History) -> list[list[ToolCandidate]]:
@@ -107,18 +107,18 @@ def replay(
 ) -> Replayed:
     """Replay one session in virtual time.
 
-    A guess starts when the model starts to think, if fewer than ``at_once`` run; a write makes all results stale. The seconds
-    of models are those between two calls.
+    A guess starts when the model starts to think, if fewer than ``at_once`` are running; a write makes all results stale. A
+    model's seconds are those between two calls.
 
     Args:
         session: its events.
-        predicted: what may come, after each event.
+        predicted: the candidates after each event.
         reads: the names of the tools that only read.
         least: the probability from which a read is started.
         at_once: guesses that may run at a time.
         cost_usd: dollars of one speculated read.
-        messages_s: when a message of the user came, by its place in the session, in the seconds of the calls; a message whose
-            time is not known came right after the call before it.
+        messages_s: when each user message came, by its position in the session, in the seconds of the calls; a message without
+            a known time counts as coming right after the call before it.
     """
     sums = Replayed()
     ready_at: dict[str, float] = {}
@@ -182,9 +182,9 @@ def hold_out(
 
     Args:
         sessions: see :func:`vinelm.estimator.patterns.patterns.mine`.
-        reads: the same.
-        groups: the same.
-        folds: how many parts, >= 2.
+        reads: see :func:`vinelm.estimator.patterns.patterns.mine`.
+        groups: see :func:`vinelm.estimator.patterns.patterns.mine`.
+        folds: the number of parts, >= 2.
         cost_usd: see :func:`replay`.
     """
     names = frozenset(reads)

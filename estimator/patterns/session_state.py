@@ -14,7 +14,7 @@ from vinelm.estimator.patterns.words import stems_of, tokens_of
 from vinelm.tools.call import ToolEvent, canonical_key
 
 USER = "user"
-"""The signature of a message of the user; that of a call is its tool, with ``!`` if it failed."""
+"""The signature of a user message; that of a call is its tool, with ``!`` if it failed."""
 LONGEST_SUFFIX = 2
 
 
@@ -35,9 +35,9 @@ class Yielded(NamedTuple):
 
     Args:
         at: the number of the set.
-        rank: how many calls that were not read yet stand before it, at most 8.
+        rank: how many calls that were not read yet come before it, at most 8.
         of: how many such calls the set yields.
-        read_share: the share of all that the set yields which were read already.
+        read_share: the share of the set's calls that were already read.
         age: events since the newest source of its arguments.
     """
 
@@ -114,7 +114,7 @@ class SessionState:
             self.sources.add_call(at, event)
 
     def possible(self, sets: Sequence[WithSources]) -> dict[str, Possible]:
-        """Return the calls, by key, that the sets yield and whose result is not at hand."""
+        """Return the calls, by key, that the sets yield and whose result is not available."""
         found: dict[str, Possible] = {}
         version_of = self.sources.versions.get
         for at, (tool, bindings, sources) in enumerate(sets):
@@ -141,18 +141,18 @@ class SessionState:
         for text, filled in fill(bindings, self.sources).items():
             key = self._keys.get((tool, text))
             if key is None:
-                with suppress(WorkflowError):  # NaN in a result: no call can be told by it
+                with suppress(WorkflowError):  # NaN in a result: no call can be identified by it
                     key = self._keys[tool, text] = canonical_key(tool, filled.arguments)
             if key is not None:
                 rows.append((key, filled))
         return rows
 
     def names_tool(self, tool: str) -> float:
-        """The share of the words of the tool's name that occur in the user's last message."""
+        """Return the share of the words of the tool's name that occur in the user's last message."""
         stems = _stems_of_tool(tool)
         return len(stems & self.last_stems) / len(stems) if stems else 0.0
 
     def has_words(self, arguments: Mapping[str, Any]) -> tuple[bool, bool]:
-        """Whether a value of ``arguments`` occurs in the user's last message, and in any."""
+        """Return whether a value of ``arguments`` occurs in the user's last message, and in any."""
         texts = {str(value) for value in arguments.values()}
         return bool(texts & self.last_words), bool(texts & self.words)

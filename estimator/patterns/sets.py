@@ -16,13 +16,13 @@ from vinelm.estimator.patterns.words import tokens_of
 from vinelm.tools.call import History, ToolEvent
 
 LEAST_GROUPS = 2
-"""Groups of sessions in which a set must have yielded a call."""
+"""The fewest groups of sessions in which a set must have yielded a call."""
 MOST_SETS = 8
-"""Of one tool."""
+"""The most sets of one tool."""
 LEAST_CONSTANT, LEAST_CONSTANT_SHARE, LEAST_CONSTANT_GROUPS = 8, 0.10, 4
-"""A value is a constant from so many calls of the tool on, from this share of them, and from so many groups."""
+"""A value is a constant if it occurs in at least this many calls of the tool, this share of them, and this many groups."""
 LITERAL_SHARE = 0.15
-"""A key is part of a path from this share of the dictionaries on that stand there; keys that are rarer are data."""
+"""A key is part of a path if at least this share of the dictionaries at that position have it; rarer keys are data."""
 _SOURCES_AN_ARGUMENT = 4
 _MOST_CHOICES = 64
 _MOST_LEAVES = 2000
@@ -31,7 +31,7 @@ _MOST_LEAVES = 2000
 def find_sets(
     sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str]
 ) -> dict[tuple[str, Bindings], set[Hashable]]:
-    """Return the groups in which each (tool, bindings) yielded a call, a few sets for each tool."""
+    """Return the groups in which each (tool, bindings) yielded a call; a few sets for each tool."""
     finder = _Finder(sessions, groups, reads)
     support: dict[tuple[str, str, Binding], set[Hashable]] = defaultdict(set)
     for read in finder.reads_with_sources():
@@ -70,9 +70,7 @@ class _Yield:
 
 
 def _cover(found: Mapping[tuple[str, Bindings], _Yield]) -> list[tuple[str, Bindings]]:
-    """Return sets that cover the calls: greedily the one that adds most, and among those the one with the fewest other
-    yields.
-    """
+    """Return sets that cover the calls: greedily the one that adds most, among equals the one with the fewest other yields."""
     chosen: list[tuple[str, Bindings]] = []
     covered: set[int] = set()
     left = sorted(found)
@@ -147,7 +145,7 @@ class _Finder:
             yield path, node
 
     def reads_with_sources(self) -> Iterator[_Read]:
-        """Yield every read whose arguments all have a source. ``seen`` is true until the next read."""
+        """Yield every read whose arguments all have a source. ``seen`` is valid until the next read."""
         for session, group in zip(self.sessions, self.groups, strict=True):
             seen = SessionState(self.reads)
             at_hand: dict[tuple[type, Any], set[Binding]] = defaultdict(set)
@@ -173,7 +171,7 @@ class _Finder:
         constant = (tool, name, json.dumps(value, sort_keys=True))
         least = max(LEAST_CONSTANT, LEAST_CONSTANT_SHARE * self.calls[tool])
         is_common = self.constants[constant] >= least and len(self.groups_of_constant[constant]) >= LEAST_CONSTANT_GROUPS
-        # Applications pass tokens to their tools, which are the same in all sessions: no file may have them.
+        # Applications pass tokens to their tools, which are the same in all sessions: no file may contain them.
         if is_common and not holds_secret({name: value}):
             found.add(Binding("constant", text=constant[-1]))
         return found
@@ -199,7 +197,7 @@ class _Finder:
 
 
 def _is_telling(value: Any) -> bool:
-    """Whether equal values likely mean the same thing: 1 and True do not."""
+    """Return whether equal values likely mean the same thing, unlike 1 and True."""
     if isinstance(value, str):
         return 2 <= len(value) <= 300
     return type(value) in (int, float) and (abs(value) >= 10 or not float(value).is_integer())

@@ -12,11 +12,11 @@ _LOWER = re.compile(r"[^\W\d_A-Z]+")
 _STEM = 5
 _EMPTY_WORDS = frozenset(("get", "the", "and", "for", "all", "with", "from", "list", "info", "based"))
 MOST_CHARS = 20_000
-"""Of one message; what comes after is not read."""
+"""How many characters of one message are read; the rest is ignored."""
 
 
 class Token(NamedTuple):
-    """One token of a message: its text, its shape, and its place among the words."""
+    """One token of a message: its text, its shape, and its position among the words."""
 
     text: str
     shape: str
@@ -38,7 +38,7 @@ def _is_mixed(run: str) -> bool:
 
 
 def tokens_of(text: str) -> list[Token]:
-    """Return the words of a message, pairs of capitalized words, and quoted passages, by place."""
+    """Return the words of a message, pairs of capitalized words, and quoted passages, by position."""
     text = text[:MOST_CHARS]
     words = [(word.group().strip(_EDGES), word.start()) for word in _WORD.finditer(text)]
     found = []
@@ -57,6 +57,6 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def stems_of(text: str) -> frozenset[str]:
-    """Return the first letters of the words, in lower case; names of tools are split at underscores and capitals."""
+    """Return the first letters of the words, in lower case; tool names are split at underscores and capitals."""
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", text[:MOST_CHARS])
     return frozenset(part.lower()[:_STEM] for part in parts if len(part) > 2 and part.lower() not in _EMPTY_WORDS)

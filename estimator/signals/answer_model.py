@@ -1,7 +1,7 @@
 """The latent model of answers: the probabilities of an answer's type and label, given the request's latent pair.
 
-Types of an answer: right (R), none (E), wrong but equal to a right one by ``agree`` (V), the request's usual mistake (W1),
-its second (W2), wrong in a way of its own (U). Two answers of one type agree, and R with V; those of type U agree with nothing.
+Types of an answer: right (R), none (E), wrong but equal to a right one by ``agree`` (V), the request's usual mistake (W1), its
+second mistake (W2), wrong in a unique way (U). Two answers of one type agree, and R with V; those of type U agree with nothing.
 With easiness t and popularity k of the request on a grid, and c the context of the answer (model, stage, what went before):
 
     p = sigma(a_c + t)                         w = (1 - p)(1 - e_c)
@@ -9,9 +9,9 @@ With easiness t and popularity k of the request on a grid, and c the context of 
     P(V) = p g                                 P(W2) = w (1 - u) v
     P(E) = (1 - p) e_c                         P(U)  = w (1 - u)(1 - v)
 
-A label is drawn given the context's model and whether the answer is right, wrong or missing. Where the application chooses the
-next stage, that choice is a part of the label. Stages that write no answer have labels alone, whose rates do not depend on the
-request: what they mean for the answers that follow is an effect of the context. Judges say what they think of an answer
+A label is drawn given the context's model and whether the answer is right, wrong or missing. If the application chooses the
+next stage, that choice is part of the label. Stages that write no answer have only labels, whose rates do not depend on the
+request; their meaning for the following answers is an effect of the context. Judges give verdicts on an answer
 (:mod:`~vinelm.estimator.signals.verdicts`).
 """
 
@@ -40,21 +40,21 @@ N_TYPES = 6
 POINTS_EASY, POINTS_POPULAR = 10, 3
 EASY_END, POPULAR_END = 5.0, 1.5
 EASY_SD = 2.0
-"""Standard deviation of the prior of the easiness."""
+"""The standard deviation of the easiness' prior."""
 GRID_PRIOR = 10.0
-"""Requests that the prior of the grid's weights counts as."""
+"""The number of requests that the prior of the grid's weights counts as."""
 DOLLAR_ROUNDS = 4
-"""Rounds in which the dollars of models and of places are told apart."""
+"""The number of rounds in which the dollars of models and of positions are separated."""
 PSEUDO_COUNTS = 6.0
-"""Answers that the prior of a rate counts as."""
+"""The number of answers that the prior of a rate counts as."""
 LEAST_PRICE = 0.01
 """Models that cost less than this share of the median model count as equally cheap."""
 BEGINNING = 15
-"""Newton steps before the first EM iteration."""
+"""The number of Newton steps before the first EM iteration."""
 BEGUN_SD, SUITED_SD = 1.0, 1.0
-"""Prior standard deviations of how a request began, and of a model for requests that begin so."""
+"""The prior standard deviations of how a request began, and of a model for requests that begin so."""
 FOUND_SD = 2.5
-"""Prior standard deviation of what a stage without an answer has shown: a search that found nothing decides the answer."""
+"""The prior standard deviation of what a stage without an answer has shown: a search that found nothing decides the answer."""
 TINY = 1e-12
 
 
@@ -63,12 +63,12 @@ class Features:
     """Effects on an answer's log odds, each with a normal prior: of models, stages, being later, asking again, earlier
     outcomes of stages without an answer, how the request began and which models suit that, and the price.
 
-    Dear models mostly are better, and few of their answers are bought: without an effect of the price, their prior would draw
-    them to the mean of the cheap ones.
+    Expensive models are mostly better, and few of their answers are bought. Without an effect of the price, their prior would
+    pull them to the mean of the cheap ones.
 
     Args:
         matrix: Shape (contexts, effects).
-        sd: Prior standard deviation of each effect; the first is the mean of the models and has a wide one.
+        sd: Prior standard deviation of each effect; the first effect is the mean of the models and has a wide prior.
         mean: Prior mean of each effect.
     """
 
@@ -83,7 +83,7 @@ class Features:
         Args:
             contexts: The contexts.
             model_sd: Prior standard deviation of a model, and of ten times its price.
-            price: Of the context's model, as log10 dollars with mean 0 over the models; shape (contexts,).
+            price: The price of the context's model, as log10 dollars with mean 0 over the models; shape (contexts,).
             centre: The prior means in standard deviations, shape (effects,); None for 0.
         """
         models = sorted({c.model for c in contexts})
@@ -99,7 +99,7 @@ class Features:
         if again:
             columns.append(np.array([float(c.is_again) for c in contexts]))
             sd.append(1.0)
-        for part, spread in ((1, 0.5), (2, FOUND_SD)):  # the model of a stage that has no answer, and what it has shown
+        for part, spread in ((1, 0.5), (2, FOUND_SD)):  # the model of a stage without an answer, and what it has shown
             for before in sorted({(c.after[0], c.after[part]) for c in contexts if c.after}):
                 columns.append(np.array([float(bool(c.after) and (c.after[0], c.after[part]) == before) for c in contexts]))
                 sd.append(spread)
@@ -142,20 +142,20 @@ class AnswerFit:
         grid: The latent pairs.
         log_weights: Log of their weights, shape (points,).
         features: The effects of the contexts.
-        right_effects: Of being right or alike, shape (effects,).
-        usual_effects: Of making the usual mistake, shape (effects,).
+        right_effects: Effects on being right or alike, shape (effects,).
+        usual_effects: Effects on making the usual mistake, shape (effects,).
         none: P(E | neither R nor V) by context.
         alike: P(V | R or V) by context.
         second: P(W2 | W2 or U).
         label_rates: P(label | context, right / none / wrong), shape (contexts, 3, labels).
-        same_again: P(the model's earlier answer again) by context, NaN where the context is not ``is_again``.
-        label_follows_class: Answers of one class have one label.
+        same_again: P(the model's earlier answer again) by context, NaN if the context is not ``is_again``.
+        label_follows_class: Whether answers of one class have one label.
         cost_usd: Dollars of an invocation for a request of mean size, by context.
         size: Size of the requests of each latent pair, relative to the mean; shape (points,).
         verdicts: The judges, and the stages that were skipped.
-        verdict_effects: Of what judges say; see :class:`~vinelm.estimator.signals.verdicts.Verdicts`.
+        verdict_effects: Effects of judges' verdicts; see :class:`~vinelm.estimator.signals.verdicts.Verdicts`.
         growth: Relative rise of an invocation's dollars with each invocation before it: prompts grow with their history.
-        turn: Invocations before those that ``cost_usd`` is the mean of, by context.
+        turn: Mean number of earlier invocations, for the rows that ``cost_usd`` is the mean of, by context.
     """
 
     contexts: tuple[Context, ...]
@@ -203,7 +203,7 @@ class AnswerFit:
 
 
 OF_TYPE = np.array([0, 1, 0, 2, 2, 2])
-"""Which rates of labels a type has: right or alike, none, wrong."""
+"""The label rates that a type uses: right or alike, none, wrong."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,14 +213,14 @@ class Labelings:
     A class with answers of several models cannot be OWN; those of one model may be one answer that it repeats. At most one
     class is the USUAL mistake, and at most one the SECOND.
 
-    Many requests have the same rows but for dollars: the same models, answers that agree alike, the same scores. They have the
-    same labelings, which are kept once.
+    Many requests have the same rows except for dollars: the same models, the same agreement of answers, the same scores. They
+    share their labelings, which are stored once.
 
     Args:
         pattern_of: The pattern of each request, shape (requests,).
-        pattern: Of each labeling, ascending.
-        counts: Weighted number of its answers by (context, type), and behind these of its verdicts by (judge, right / missing /
-            wrong, signal); shape (labelings, contexts * types + verdicts).
+        pattern: The pattern of each labeling, ascending.
+        counts: Weighted number of its answers by (context, type), followed by its verdicts by (judge, right / missing / wrong,
+            signal); shape (labelings, contexts * types + verdicts).
     """
 
     pattern_of: Ints
@@ -244,7 +244,7 @@ class Labelings:
         bounds = np.searchsorted(table.request, np.arange(len(table.requests) + 1))
         for r in range(len(table.requests)):
             here = slice(bounds[r], bounds[r + 1])
-            # Requests that show the same have the same labelings and the same likelihood: each pattern is enumerated once.
+            # Requests that show the same have the same labelings and the same likelihood, so each pattern is enumerated once.
             firsts: dict[int, int] = {}  # a key of labelings: classes numbered in the order of rows
             kinds = tuple(-1 if kind < 0 else firsts.setdefault(kind, len(firsts)) for kind in table.kind[here].tolist())
             key = (kinds, *(getattr(table, name)[here].tobytes() for name in ("context", "right", "evidence")))
@@ -256,8 +256,8 @@ class Labelings:
             for column, score, weight in zip(verdicts.column[here], table.right[here], table.evidence[here], strict=True):
                 for at, share in verdicts.counts_of(int(column), float(score)) if column >= 0 else ():
                     base[width + at] += weight * share
-            # What the labels settle goes into the base: right answers, missing ones, and wrong answers that agree with a
-            # right one. Only wrong classes remain open, and these are what is enumerated.
+            # What the labels settle goes into the base: right answers, missing ones, and wrong answers that agree with a right
+            # one. Only wrong classes remain open, and only these are enumerated.
             right_class = {int(k) for k, right in zip(table.kind[here], table.right[here], strict=True) if right >= 1.0}
             of_class: dict[int, npt.NDArray[np.float64]] = {}
             givers: dict[int, set[str]] = {}
@@ -277,8 +277,8 @@ class Labelings:
                     continue
                 of_class.setdefault(int(kind), np.zeros(len(table.contexts)))[context] += weight * (1.0 - right)
                 givers.setdefault(int(kind), set()).add(table.contexts[context].model)
-            # A class that two models gave cannot be a mistake of one's own: U agrees with nothing. That rule is in the
-            # assignments.
+            # A class that two models gave cannot be a unique mistake, since U agrees with nothing. The assignments contain that
+            # rule.
             for types in _assignments([len(givers[kind]) > 1 for kind in of_class], may_be_alike=not right_class):
                 row = base.copy()
                 for type_, counts in zip(types, of_class.values(), strict=True):
@@ -289,12 +289,10 @@ class Labelings:
 
 
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
-    """Types of wrong classes; ``shared``: which have several models' answers. Classes without a fitting assignment count as
-    OWN.
-    """
+    """Return the types of wrong classes; ``shared``: which have several models' answers. Without an assignment they are OWN."""
     found = []
     allowed = (OWN, USUAL, SECOND, ALIKE) if may_be_alike else (OWN, USUAL, SECOND)
-    # Four classes are told apart, the others are OWN: the assignments multiply with every further class.
+    # Four classes are distinguished and the others are OWN, since the assignments multiply with every further class.
     for first in product(allowed, repeat=min(len(shared), 4)):
         types = first + (OWN,) * (len(shared) - len(first))
         several = [type_ for type_ in types if type_ != OWN]
@@ -317,11 +315,11 @@ def fit_answers(
 
     Args:
         table: The answers.
-        labelings: Those of the table, where several fits share them; None to enumerate them here.
-        weights: How often each request counts, shape (requests,); None for once. For the bootstrap.
+        labelings: The table's labelings, if several fits share them; None to enumerate them here.
+        weights: How often each request counts (for the bootstrap), shape (requests,); None for once.
         centre: Means of the effects' priors in their standard deviations, shape (2, effects): of being right or alike, and of
-            making the usual mistake; None for 0. Random ones give fits that differ where rows are few.
-        iterations: EM iterations; one Newton step of the effects in each.
+            making the usual mistake; None for 0. Random means give fits that differ where rows are few.
+        iterations: EM iterations, with one Newton step of the effects in each.
     """
     weights = np.ones(len(table.requests)) if weights is None else weights
     labelings, grid = Labelings.of(table) if labelings is None else labelings, Grid.new()
@@ -354,15 +352,14 @@ class _Fit:
         if any(context.after for context in model.contexts):
             model = self._begun(model)
         for _ in range(iterations):
-            # E step: how probable each way to read a request (types of its wrong classes, latent point) is, given all that it
-            # shows.
+            # E step: how probable each reading of a request (types of its wrong classes, latent point) is, given everything
+            # that it shows.
             posterior = self.posterior(model)
             every, of_types = self.transposed @ posterior, len(model.contexts) * N_TYPES
             counts = every[:of_types].reshape(len(model.contexts), N_TYPES, -1)
             said = every[of_types:].reshape(*model.verdicts.shape, every.shape[1])
-            # The prior counts as requests do, so that few of them cannot empty a grid point.
-            # M step: effects by one Newton step on expected counts, shares (alike, none, second) by counts with pseudo-
-            # counts.
+            # The prior counts as requests do, so that few of them cannot empty a grid point. M step: effects by one Newton step
+            # on expected counts; shares (alike, none, second) by counts with pseudo-counts.
             of_grid = posterior.sum(axis=0) + GRID_PRIOR * np.exp(model.grid.log_prior)
             model = replace(
                 model,
@@ -386,11 +383,11 @@ class _Fit:
         return model
 
     def _begun(self, model: AnswerFit) -> AnswerFit:
-        """The model with the effects that best explain the answers if all requests are alike.
+        """Return the model with the effects that best explain the answers if all requests are equally easy.
 
-        What a stage has found comes before easiness: the fit would else take requests for hard where nothing was found.
+        What a stage has found is fitted before easiness; otherwise the fit would consider requests hard if nothing was found.
         """
-        # For a beginning the first labeling of each pattern will do.
+        # At the beginning the first labeling of each pattern suffices.
         of_types = self.weights @ self.counts[self.starts][:, : len(model.contexts) * N_TYPES]
         counts = of_types.reshape(len(model.contexts), N_TYPES, 1)
         counts = counts * np.exp(model.grid.log_prior)
@@ -400,10 +397,10 @@ class _Fit:
         return replace(model, right_effects=effects)
 
     def posterior(self, model: AnswerFit) -> FloatArray:
-        """P(labeling, point | request) times the weight of the requests of its pattern, shape (labelings, points)."""
+        """Return P(labeling, point | request) times the weight of the requests of its pattern, shape (labelings, points)."""
         chances = np.concatenate([one.reshape(-1, len(model.grid)) for one in (model.log_types, model.log_verdicts)])
         log = self.counts @ chances + model.log_weights
-        # Less the largest of each pattern, exp cannot underflow everywhere.
+        # With the largest of each pattern subtracted, exp cannot underflow everywhere.
         highest = np.maximum.reduceat(log.max(axis=1), self.starts)[self.labelings.pattern]
         mass = np.exp(log - highest[:, None])
         total = np.add.reduceat(mass.sum(axis=1), self.starts)
@@ -411,12 +408,12 @@ class _Fit:
 
 
 def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit: _Fit) -> AnswerFit:
-    """Dollars by context, and the size of requests by latent pair: harder requests often are larger.
+    """Return the dollars by context, and the size of requests by latent pair: harder requests often are larger.
 
-    A row's size is its dollars over the mean of its context. Contexts with few rows lean on those of their model.
+    A row's size is its dollars over the mean of its context. Contexts with few rows borrow from those of their model.
     """
     weight = table.weight * weights[table.request]
-    weight = weight * np.array([context.model != SKIP for context in table.contexts])[table.context]  # costs nothing
+    weight = weight * np.array([context.model != SKIP for context in table.contexts])[table.context]  # skipping costs nothing
     n = len(table.contexts)
     of_model = _same_model(table.contexts)
     paid, count = np.bincount(table.context, weight * table.cost_usd, n), np.bincount(table.context, weight, n)
@@ -437,11 +434,11 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
 
 
 def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -> FloatArray:
-    """A prior for contexts with few rows: their model's dollars, times how much more expensive their place is for all models.
+    """Return a prior for contexts with few rows: their model's dollars, times their position's extra cost over all models.
 
-    A later answer has a longer prompt. With the dollars of the model alone, mostly those of first answers, plans that go
-    on would promise too few. No later place is taken for cheaper. ``paid`` and ``expected`` are dollars and rows (of mean
-    size) by context.
+    A later answer has a longer prompt. With only the model's dollars, mostly those of first answers, the cost of plans that
+    continue would be underestimated. No later position counts as cheaper. ``paid`` and ``expected`` are dollars and rows (of
+    mean size) by context.
     """
     same, later = _same_model(table.contexts), np.array([c.is_later for c in table.contexts])
     place = [(c.is_later, c.is_later and c.stage) for c in table.contexts]
@@ -457,10 +454,10 @@ def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -
 
 
 def _growth(table: AnswerTable, weight: FloatArray, expected_usd: FloatArray) -> tuple[FloatArray, float]:
-    """The mean number of earlier invocations by context, and the growth of dollars with each, over all contexts.
+    """Return the mean number of earlier invocations by context, and the growth of dollars with each, over all contexts.
 
-    Rows are mostly those of early invocations, which all later ones of a loop share a context with: without the rise, a plan
-    that goes deeper than they do promises too few dollars. Least squares within contexts, shrunk towards none; no fall.
+    Most rows are of early invocations, and the later ones of a loop share their context: without the growth, the cost of a
+    deeper plan would be underestimated. Estimated by least squares within contexts, shrunk towards 0, and never negative.
     """
     n = len(table.contexts)
     count = np.bincount(table.context, weight, n)
@@ -474,7 +471,7 @@ def _growth(table: AnswerTable, weight: FloatArray, expected_usd: FloatArray) ->
 
 
 def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: FloatArray, offset: FloatArray) -> FloatArray:
-    """One Newton step of a logistic regression with normal priors; counts have shape (contexts, points)."""
+    """Do one Newton step of a logistic regression with normal priors; counts have shape (contexts, points)."""
     x = features.matrix
     p = sigmoid((x @ effects)[:, None] + offset)
     gradient = x.T @ (yes - asked * p).sum(axis=1) - (effects - features.mean) / features.sd**2
@@ -483,7 +480,7 @@ def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: Flo
 
 
 def _log_price(table: AnswerTable) -> FloatArray:
-    """Log10 of the mean dollars of a row of each context's model, less the mean over the models; all 0 if most cost nothing."""
+    """Return log10 of the mean dollars of each context's model, less the mean over models; all 0 if most cost nothing."""
     n, same = len(table.contexts), _same_model(table.contexts)
     rows = same @ np.bincount(table.context, minlength=n)
     first = (same.argmax(axis=1) == np.arange(n)) & (rows > 0.0)  # one context of each model
@@ -494,14 +491,14 @@ def _log_price(table: AnswerTable) -> FloatArray:
 
 
 def _same_model(contexts: Sequence[Context]) -> FloatArray:
-    """1 where two contexts share a model and both answer or both do not; shape (contexts, contexts)."""
+    """Return 1 if two contexts share a model and both answer or neither does; shape (contexts, contexts)."""
     models = np.array([f"{c.answers}{c.model}" for c in contexts])
     return np.asarray(models[:, None] == models, np.float64)
 
 
 @lru_cache(maxsize=8)
 def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArray]:
-    """1 where two contexts follow the same signal, or also share a model. Cached: every iteration uses it."""
+    """Return 1 if two contexts follow the same signal, and 1 if they also share a model. Cached: every iteration uses it."""
     names = {signal: place for place, signal in enumerate({c.after[2:] for c in contexts})}
     signals = np.array([names[c.after[2:]] for c in contexts])
     alike = np.asarray(signals[:, None] == signals, np.float64)
@@ -509,10 +506,10 @@ def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArra
 
 
 def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: tuple[Context, ...], usual: float) -> FloatArray:
-    """P(one of ``some`` types | one of the types ``among``) by context: each model's, shrunk towards the mean of all.
+    """Return P(one of ``some`` types | one of the types ``among``) by context: each model's, shrunk towards the mean of all.
 
-    After a stage without an answer it is that after the same signal: what was found decides what an answer is worth that
-    looks right. That of all is shrunk towards ``usual``. ``counts`` has shape (contexts, types, points).
+    After a stage without an answer it is computed for the same signal, since what was found decides how much a right-looking
+    answer is worth. The mean of all is shrunk towards ``usual``. ``counts`` has shape (contexts, types, points).
     """
     yes, asked = counts[:, some].sum(axis=(1, 2)), counts[:, among].sum(axis=(1, 2))
     overall = (yes.sum() + usual * PSEUDO_COUNTS) / (asked.sum() + PSEUDO_COUNTS)
@@ -523,10 +520,9 @@ def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: t
 
 
 def _label_rates(table: AnswerTable, weights: FloatArray) -> FloatArray:
-    """P(label | context, right / none / wrong): each model's, shrunk towards the mean of all with the same possible next
-    stages.
+    """Return P(label | context, right / none / wrong): each model's, shrunk towards the mean of all with the same next stages.
 
-    Those of stages without an answer are shared by the same stage after the same signal.
+    Rates of stages without an answer are shared by the same stage after the same signal.
     """
     counts = np.zeros((len(table.contexts), 3, len(table.labels)))
     weight = table.evidence * weights[table.request]

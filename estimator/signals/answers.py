@@ -28,12 +28,12 @@ Cells = dict[tuple[str, tuple[str, ...]], Observation]
 class AnswerTable:
     """The scored answers of a profile; arrays of shape (answers,).
 
-    Rows of one request and model on different paths often hold the same answer: each row weighs one over their number. Where
-    the application branches, those at the same stage after the same signal do.
+    Rows of one request and model on different paths often hold the same answer, so each weighs one over their number. If the
+    application branches, this holds for those at the same stage after the same signal.
 
     Args:
         requests: The distinct requests, sorted.
-        contexts: The distinct contexts, those of the template included that no row has.
+        contexts: The distinct contexts, including those of the template without rows.
         labels: The distinct labels, at most 16.
         request: Index into ``requests``.
         context: Index into ``contexts``.
@@ -41,11 +41,12 @@ class AnswerTable:
         right: Whether the answer is right, or its score in [0, 1].
         kind: Class of the answer within its request; -1 without an answer.
         weight: Weight of the row.
-        is_repeat: Whether it is the model's earlier answer again, or again none, which says nothing more about the request.
+        is_repeat: Whether it is the model's earlier answer again, or again no answer, which says nothing more about the
+            request.
         cost_usd: Dollars of the row, tools included.
-        turn: Invocations before it.
+        turn: The number of invocations before it.
         repeats: For each context with ``is_again``: rows, and those whose answer is the model's earlier one; (contexts, 2).
-        verdicts: The rows that leave the answer as it is.
+        verdicts: The rows that leave the answer unchanged.
     """
 
     requests: tuple[str, ...]
@@ -68,14 +69,14 @@ class AnswerTable:
 
     @cached_property
     def evidence(self) -> FloatArray:
-        """Weight of each row when answers are counted: 0 for a repeated answer of the same model."""
+        """The weight of each row when answers are counted: 0 for a repeated answer of the same model."""
         return np.where(self.is_repeat, 0.0, self.weight)
 
     @cached_property
     def label_follows_class(self) -> bool:
-        """True if answers of one class always have one label, as they do if it is a function of the answer.
+        """True if answers of one class always have one label, as they do if the label is a function of the answer.
 
-        Where the application chooses between stages, its choice depends on the place as well: signals alone are compared.
+        If the application chooses between stages, its choice depends on the position as well, so only signals are compared.
         """
         signals = [label.signal for label in self.labels]
         branches = any(context.arms for context in self.contexts)
@@ -96,7 +97,7 @@ class AnswerTable:
         """Encode rows.
 
         Args:
-            rows: By the application's own stages. Those of another course are left out where it branches.
+            rows: The rows, by the application's own stages. If it branches, rows of another course are left out.
             course: The stages that may follow each other.
             begins: How each request began, one of ``course.starts``; needed where there are several.
 
@@ -166,7 +167,7 @@ class AnswerTable:
 
 
 def _as_chosen(rows: list[Observation], course: Course) -> list[Observation]:
-    """The rows as later choices see them: nothing is known while other stages run in parallel to the row's."""
+    """Return the rows as later choices see them: nothing is known while other stages run in parallel to the row's."""
     if not course.joint:
         return rows
     cells = {(row.request_id, row.prefix): row for row in rows}
@@ -175,14 +176,14 @@ def _as_chosen(rows: list[Observation], course: Course) -> list[Observation]:
 
 
 def _labels_before(rows: Iterable[Observation], by_cell: Cells, labels: list[Label], course: Course) -> Ints:
-    """The label of the row before each, -1 without one."""
+    """Return the label of the row before each, -1 without one."""
     before = [by_cell.get((row.request_id, row.prefix[:-1])) for row in rows]
     shown = [None if row is None else _label(row, course) for row in before]
     return np.array([labels.index(label) if label in labels else -1 for label in shown], np.int64)
 
 
 def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[tuple[str, ...]]]) -> Iterator[Context]:
-    """The possible contexts; a repeated model counts only if some row has one."""
+    """Yield the possible contexts; a repeated model counts only if some row has one."""
     models, knows_again = {context.model for context in seen}, any(context.is_again for context in seen)
     for stage, has_answer, quiet, arms, begins in course.visits():
         answers = stage not in course.silent
@@ -198,7 +199,7 @@ def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[
 
 
 def _shown_in_silence(rows: Iterable[Observation], course: Course) -> dict[str, set[tuple[str, ...]]]:
-    """The labels that each stage without an answer has shown, with its models; see :attr:`Context.after`."""
+    """Return the labels that each stage without an answer has shown, with its models; see :attr:`Context.after`."""
     found: dict[str, set[tuple[str, ...]]] = {stage: set() for stage in course.silent}
     for row in rows:
         if row.stage in found:
@@ -207,7 +208,7 @@ def _shown_in_silence(rows: Iterable[Observation], course: Course) -> dict[str, 
 
 
 def _label(row: Observation, course: Course) -> Label:
-    """The label of a row, without its class."""
+    """Return the label of a row, without its class."""
     shown = Label.of(bool(row.stopped) and row.failure is None, STATUS[0] if row.failure else row.signal)
     return shown._replace(arm=row.arm) if course.branches else shown
 
@@ -221,14 +222,14 @@ def _earlier(row: Observation, by_cell: Cells) -> list[Observation | None]:
 
 
 def _stages(row: Observation, by_cell: Cells) -> list[str]:
-    """The stages of the row's invocations; empty names for those without a row, which no course has."""
+    """Return the stages of the row's invocations, with empty names for those without a row, which no course has."""
     return [*("" if other is None else other.stage for other in _earlier(row, by_cell)), row.stage]
 
 
 def _context(
     row: Observation, by_cell: Cells, repeated: dict[Context, list[int]], course: Course, begins: str
 ) -> tuple[Context, bool]:
-    """The row's context, and whether it repeats the model's earlier answer; such rows are counted."""
+    """Return the row's context, and whether it repeats the model's earlier answer; such rows are counted."""
     arms: tuple[str, ...] = ()
     if course.branches:
         position = course.after(_stages(row, by_cell))

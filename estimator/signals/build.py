@@ -23,7 +23,7 @@ from vinelm.trie.arrays import FloatArray
 from vinelm.trie.outcomes import Outcomes, arm_title, path_edges
 
 MOST_HISTORIES = 300_000
-"""With more histories, the less likely ones are not continued."""
+"""The most histories; beyond that the less likely ones are not continued."""
 
 
 def why_without_signals(rows: Sequence[Observation], template: Template) -> str | None:
@@ -43,12 +43,12 @@ def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, f
     """Estimate the trie of signals.
 
     Args:
-        annotated: The path trie of the same rows: its seconds are used, and its template and catalog.
-        rows: All rows, those below a passed check included.
-        fits: Fits to resampled requests that are joined; see :class:`Predictive`.
+        annotated: The path trie of the same rows; its seconds, template and catalog are used.
+        rows: All rows, including those after a passed check.
+        fits: The number of fits to resampled requests that are joined; see :class:`Predictive`.
 
     Returns:
-        The trie; None where :func:`why_without_signals` has a reason.
+        The trie; None if :func:`why_without_signals` returns a reason.
 
     Raises:
         EvidenceError: No row is scored, or more than 8 signals occur.
@@ -84,7 +84,7 @@ def signals_trie(
     Args:
         annotated: The path trie; see :func:`estimate_signals`.
         model: The fitted model.
-        goes_on: Whether a history may go on after the workflow's own check has passed its answer.
+        goes_on: Whether a history may continue after the workflow's own check has passed its answer.
         least_reach: See :data:`LEAST_REACH`; doubled until the trie is small enough.
         meta: Provenance, as plain JSON.
     """
@@ -104,11 +104,10 @@ def signals_trie(
 
 
 class _Layout(NamedTuple):
-    """The positions of nodes. They are numbered level by level from the root, 0; ``place`` is the pre-order, ``order``
-    lists it.
+    """The positions of nodes, numbered level by level from the root, 0; ``place`` is the pre-order, ``order`` lists it.
 
-    ``levels``: the nodes of each level. ``arms``: the distinct arms (stage that comes next, label, class). ``arm_of``: by
-    level, the arm of each history from 1, 0 at the end.
+    ``levels``: the nodes of each level. ``arms``: the distinct branches (next stage, label, class). ``arm_of``: by level, the
+    branch of each history, from 1; 0 at the end.
     """
 
     levels: list[slice]
@@ -145,7 +144,7 @@ class _Builder:
         self.base, self.model, self.levels, self.masses, self.shares = annotated, model, levels, masses, shares
         names = [stage.name for stage in annotated.template.stages]
         own = np.array([course.stages.index(annotated.template.base_stages[name]) for name in names])
-        # The stage of the template by how the request began and the stage of the course: that of its kind.
+        # The template's stage, by how the request began and the stage of the course: that of its kind.
         of_kind = own.reshape(len(annotated.template.kind_names), -1).argsort(axis=1)
         self.first = np.array([names.index(begins or first) for begins, first in course.starts.items()])
         each = len(course.stages)
@@ -178,7 +177,7 @@ class _Builder:
 
     def _layout(self) -> _Layout:
         keys: list[Ints] = [np.full((1, 1), -1)]
-        path = np.arange(len(self.first))[:, None]  # of the histories of the level before: (model, outcome) alternately
+        path = np.arange(len(self.first))[:, None]  # paths of the previous level's histories: (model, outcome) alternately
         for level, known in zip(self.levels, self.masses, strict=True):
             keys.append(np.column_stack((path[known.parent], known.model)))
             path = np.column_stack((keys[-1][known.node], level.label * 64 + level.kind + 1))
@@ -191,7 +190,7 @@ class _Builder:
         return _Layout([slice(*each) for each in pairwise(bounds)], order, place, *self._arms())
 
     def _connect(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """The past of a level's nodes: node above, outcome there."""
+        """Set the past of a level's nodes: the node above, and the outcome there."""
         here, history, models = layout.levels[d], self.masses[d].parent, self.masses[d].model
         nodes.depth[here], nodes.model[here] = d + 1, models
         if not d:
@@ -204,7 +203,7 @@ class _Builder:
         nodes.came_right[here] = before.right[history].max(axis=1) / nodes.reach[up]
 
     def _estimate(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Reach, dollars and accuracy of the nodes of a level, from the histories that end with their invocation."""
+        """Set reach, dollars and accuracy of a level's nodes, from the histories that end with their invocation."""
         level, here, known = self.levels[d], layout.levels[d], self.masses[d]
         of, n = known.node, len(known.parent)
         nodes.reach[here] = np.bincount(of, level.reach, n)
@@ -218,7 +217,7 @@ class _Builder:
         nodes.stop_success[here] = np.bincount(of, best * closes, n) / nodes.reach[here]
 
     def _outcomes_of(self, d: int, nodes: _Nodes, layout: _Layout) -> dict[str, Any]:
-        """The outcomes of the nodes of a level, by column of :class:`~vinelm.signals.Outcomes`."""
+        """Return the outcomes of a level's nodes, by column of :class:`~vinelm.signals.Outcomes`."""
         level, node = self.levels[d], layout.levels[d].start + self.masses[d].node
         best, last = level.right.max(axis=1), level.right[np.arange(len(level)), np.maximum(level.kind, 0)]
         return {
@@ -234,7 +233,7 @@ class _Builder:
         }
 
     def _outcomes(self, parts: Sequence[dict[str, Any]], nodes: _Nodes, layout: _Layout, goes_on: bool) -> Outcomes:
-        """The outcomes of all levels, sorted by node."""
+        """Return the outcomes of all levels, sorted by node."""
         table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         rows = np.argsort(table["node"], kind="stable")
         kinds: dict[str, type] = {
@@ -250,7 +249,7 @@ class _Builder:
         return Outcomes(self.labels, stages, goes_on, cost_spread=nodes.cost_spread[layout.order], **arrays)
 
     def _arms(self) -> tuple[list[tuple[int, int, int]], list[Ints]]:
-        """See :class:`_Layout`."""
+        """Return ``arms`` and ``arm_of``; see :class:`_Layout`."""
         arms: dict[tuple[int, int, int], int] = {}
         of_levels = []
         for level in self.levels:
@@ -264,7 +263,7 @@ class _Builder:
         return list(arms), of_levels
 
     def _trie(self, arms: list[tuple[int, int, int]], parent: Ints, labels: dict[str, Ints]) -> Trie:
-        """The trie of the nodes in pre-order."""
+        """Return the trie of the nodes in pre-order."""
         end, depth = np.arange(1, len(parent) + 1), labels["depth"]
         for d in range(int(depth.max()), 0, -1):
             level = np.flatnonzero(depth == d)
@@ -279,7 +278,7 @@ class _Builder:
         )  # fmt: skip
 
     def _amounts(self, cost_usd: FloatArray, base: Ints) -> dict[str, Any]:
-        """Dollars as estimated here, with the relative spread that the path trie has; seconds as the path trie has them."""
+        """Return the dollars as estimated here, with the path trie's relative spread, and the seconds of the path trie."""
         annotated = self.base
         cost_usd[0] = annotated.cost_usd[0]
         ratio = np.divide(cost_usd, annotated.cost_usd[base], out=np.ones(len(base)), where=annotated.cost_usd[base] > 0.0)

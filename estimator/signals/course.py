@@ -10,16 +10,17 @@ from vinelm.template import SKIP, Template
 
 
 class Context(NamedTuple):
-    """Under which an answer is given: all that its chance of being right depends on, besides the request.
+    """Everything except the request that an answer's probability of being right depends on.
 
     Args:
         is_later: Whether an earlier invocation of the request has given an answer that this one may have seen.
-        is_again: Whether the same model has answered before, at whatever stage.
-        arms: The stages that the application may go on to; none where it has no choice, or the request ends.
-        answers: Whether the stage writes an answer; what one that does not, such as a router, shows is not right or wrong.
-        after: See :meth:`shown`, of the last invocation before it that wrote no answer; empty without one.
-        keeps: Whether the answer that there is stays as it is: the stage judges it, or is skipped.
-        begins: How the request began, one of :attr:`Course.starts`; empty where all begin alike.
+        is_again: Whether the same model has answered before, at any stage.
+        arms: The stages that the application may continue to; empty if it has no choice, or the request ends.
+        answers: Whether the stage writes an answer; what a stage without one, such as a router, shows is neither right nor
+            wrong.
+        after: The result of :meth:`shown` for the last earlier invocation that wrote no answer; empty without one.
+        keeps: Whether the current answer stays unchanged: the stage judges it, or is skipped.
+        begins: How the request began, one of :attr:`Course.starts`; empty if all begin in the same way.
     """
 
     stage: str
@@ -38,12 +39,12 @@ class Context(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """A place in the course of a request.
+    """A position in the course of a request.
 
     Args:
         has_answer: Whether an answer was given before.
-        silent: The last stage before it that writes no answer; None without one.
-        arms: The stages that the application may go on to.
+        silent: The last earlier stage that writes no answer; None without one.
+        arms: The stages that the application may continue to.
         begins: How the request began.
     """
 
@@ -64,12 +65,12 @@ class Course:
 
     Args:
         follow: For each position the stages that may come next, each with the position after it.
-        models: The models of each stage; None where that does not matter.
+        models: The models of each stage; None if that does not matter.
         silent: The stages that write no answer, such as a router.
-        judges: The stages that judge the answer that there is.
-        starts: The first stage by how a request may begin, which is known before its first call: by its kind, by what the
-            application chooses. By default all begin alike, in the one stage that comes first.
-        joint: The positions whose next stage runs in the superstep of the one before, which has shown nothing yet.
+        judges: The stages that judge the current answer.
+        starts: The first stage, by how a request may begin, which is known before its first call: by its kind, or by the
+            application's choice. By default all begin in the one stage that comes first.
+        joint: The positions whose next stage runs in the superstep of the previous stage, which has shown nothing yet.
     """
 
     def __init__(  # noqa: PLR0917 - all of a template that counts
@@ -105,7 +106,7 @@ class Course:
         return cls([one.arms for one in positions], models, silent, judges, starts if len(starts) > 1 else None, joint)
 
     def keeps(self, stage: str, model: str) -> bool:
-        """Return whether the current answer stays: the stage judges it, or is skipped."""
+        """Return whether the current answer stays unchanged: the stage judges it, or is skipped."""
         return stage in self.judges or (model == SKIP and stage not in self.silent)
 
     def allows(self, stage: str, model: str) -> bool:
@@ -127,11 +128,11 @@ class Course:
         return tuple(self.follow[position]) if self.branches else ()
 
     def following(self, position: int, chosen: str | None) -> int:
-        """Return the stage that comes next, an index into ``stages``; -1 if there is none.
+        """Return the stage that comes next, as an index into ``stages``; -1 if there is none.
 
         Args:
-            position: Where the request is.
-            chosen: The application's choice, where it has one.
+            position: The request's position.
+            chosen: The application's choice, if it has one.
         """
         arms = self.follow[position]
         name = chosen if self.branches else next(iter(arms), None)

@@ -21,7 +21,7 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 NO_ANSWER = -1
 _CLASS_OF_TYPE = {RIGHT: 0, ALIKE: 0, USUAL: 1, SECOND: 2, NONE: NO_ANSWER}
 _FIRST_OWN = 3
-"""Class of an answer that agrees with nothing, of the first model; those of the others follow."""
+"""The class of an answer that agrees with nothing, for the first model; those of the other models follow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +29,10 @@ class DrawnAnswers:
     """Drawn requests with the answer of every model to each; arrays of shape (requests, models).
 
     Args:
-        labels: What may be seen of an answer.
+        labels: The labels that an answer may have.
         right: Whether the answer is right.
         answer_class: Answers of one request with equal numbers agree; -1 without an answer.
-        label: What is seen of it, an index into ``labels``.
+        label: The answer's label, an index into ``labels``.
         cost_usd: Dollars of the call; infinite for a model without a row.
     """
 
@@ -47,7 +47,7 @@ class DrawnAnswers:
 class FirstAnswers:
     """The fitted model restricted to first answers, which no earlier answer can change.
 
-    Plans that depend on what requests show are made from this estimate.
+    This estimate is used for plans that depend on what requests show.
 
     Args:
         models: The models, in column order.
@@ -64,9 +64,9 @@ class FirstAnswers:
         """Fit to rows of a linear template; the order of the rows does not matter.
 
         Args:
-            rows: All rows, those below a passed check included.
+            rows: All rows, including those after a passed check.
             models: The models, in the order of the columns; those without a row are never right.
-            fits: Fits to resampled requests that are joined; see :class:`Predictive`.
+            fits: The number of fits to resampled requests that are joined; see :class:`Predictive`.
 
         Raises:
             EvidenceError: No row is scored or none is a first answer, or more than 8 signals occur.
@@ -98,7 +98,7 @@ class FirstAnswers:
     def draw(self, requests: int, seed: int) -> DrawnAnswers:
         """Draw requests and every model's answer to them. Equal arguments give equal answers.
 
-        Where answers of one class have one label, it is that of the first model of the class in column order.
+        If answers of one class have one label, it is that of the first model of the class in column order.
         """
         model, contexts, rng = self.predictive, self._contexts, np.random.default_rng(seed)
         shape, known = (requests, len(contexts)), contexts >= 0
@@ -118,14 +118,14 @@ class FirstAnswers:
 
 
 def _stratified(weights: FloatArray, n: int) -> npt.NDArray[np.intp]:
-    """``n`` indices in proportion to their weights, as evenly as possible."""
+    """Return ``n`` indices in proportion to their weights, as evenly as possible."""
     cumulative = np.cumsum(weights)
     at = np.searchsorted(cumulative, (np.arange(n) + 0.5) / n * cumulative[-1])
     return np.asarray(np.minimum(at, len(weights) - 1))
 
 
 def _drawn(probabilities: FloatArray, rng: np.random.Generator) -> npt.NDArray[np.intp]:
-    """Draw one index for each distribution along the last axis."""
+    """Draw one index from each distribution along the last axis."""
     cumulative = np.cumsum(probabilities, axis=-1)
     at = rng.random(cumulative.shape[:-1])[..., None] * cumulative[..., -1:]
     return np.asarray((at >= cumulative).sum(axis=-1).clip(max=cumulative.shape[-1] - 1))

@@ -1,9 +1,10 @@
 """All histories with a positive probability under the latent model: reach, and the mass of "class j is right", by exact
 summation.
 
-A history is a sequence of (model, outcome). What is not seen, the type of each class of answers, is summed over: a *row* is a
-history with one assignment of types, and its mass at each latent pair. That mass is a number times a vector over the pairs, and
-few vectors serve many rows: it depends on the models and types alone, not on labels and on the order in which classes came.
+A history is a sequence of (model, outcome). The unobserved types of the classes of answers are summed over: a *row* is a
+history with one assignment of types, and its mass at each latent pair. That mass is a number times a vector over the pairs. Few
+vectors serve many rows, since a vector depends only on the models and types, not on labels or on the order in which classes
+came.
 """
 
 from __future__ import annotations
@@ -27,27 +28,28 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 LEAST_REACH = 1e-3
 """A history that is less likely than this, given its models, is not continued: a plan can only end there."""
 MOST_OPEN = 4_000
-"""Of more histories of one length, only the most likely ones are continued."""
+"""The most open histories of one length; only the most likely ones are continued."""
 MOST_ROWS, MOST_LAST_ROWS = 10_000, 100_000
-"""Of histories with more rows than this, only the most likely ones are continued; the second bound is for the last answer,
-whose rows take less memory. Loops of five and more turns meet them: some 30 rows follow each row."""
+"""For histories with more rows than this, only the most likely ones are continued; the second bound is for the last answer,
+whose rows take less memory. Loops of five and more turns reach these bounds: some 30 rows follow each row."""
 NO_ANSWER, NOT_ASKED = -1, -2
 _JOINS, _REPEATS, _SAYS = N_TYPES, N_TYPES + 1, N_TYPES + 2
-"""What a vector is multiplied by besides P(a type): P(right or alike), for an answer that joins such a class; 1, for the
-model's earlier answer again, or what a stage without an answer shows; and, from :data:`_SAYS` on, P(a judge's signal | right,
-missing or wrong)."""
+"""The factors of a vector other than P(a type): P(right or alike), for an answer that joins such a class; 1, for the model's
+earlier answer again, or what a stage without an answer shows; and, from :data:`_SAYS` on, P(a judge's signal | right, missing
+or wrong)."""
 _MOST_SPARSE = 1 << 20
 _AT_ONCE = 4096
-"""Vectors that are multiplied at once: few enough to stay in the processor's cache."""
+"""How many vectors are multiplied at once: few enough to stay in the processor's cache."""
 _EXCLUDES = {RIGHT: (RIGHT, ALIKE), ALIKE: (RIGHT, ALIKE), USUAL: (USUAL,), SECOND: (SECOND,), OWN: ()}
-"""The types of earlier classes that a new class would have agreed with. A class has the type of its first answer."""
+"""The types of earlier classes that a new class of each type would have agreed with. A class has the type of its first answer.
+"""
 
 
 class _Part(NamedTuple):
     """Rows created in the same way, each with its previous history, and its last answer and outcome.
 
-    ``vector`` is that of the row before, ``factor`` what it is multiplied by: the context's number times the number of factors
-    (:func:`_n_factors`), plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal (:data:`_SAYS`).
+    ``vector`` is the vector of the previous row, ``factor`` what it is multiplied by: the context's number times the number of
+    factors (:func:`_n_factors`), plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal (:data:`_SAYS`).
     """
 
     history: Ints
@@ -61,7 +63,7 @@ class _Part(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Rows of a level: the mass of each is ``scale`` times its ``vector``, an index into the level's vectors."""
+    """The rows of a level: the mass of each is ``scale`` times its ``vector``, an index into the level's vectors."""
 
     history: Ints
     types: npt.NDArray[np.int8]
@@ -69,7 +71,7 @@ class _Rows(NamedTuple):
     scale: FloatArray
 
     def take(self, at: npt.NDArray[Any]) -> _Rows:
-        """Some of the rows."""
+        """Return some of the rows."""
         return _Rows(*(values[at] for values in self))
 
 
@@ -111,9 +113,9 @@ def histories(
         model: The fitted model.
         course: The stages that may follow each other, with their models.
         models: All models, in the order of the indices.
-        goes_on: Whether a history may go on after the workflow's own check has passed its answer.
+        goes_on: Whether a history may continue after the workflow's own check has passed its answer.
         least_reach: See :data:`LEAST_REACH`.
-        shares: P(a request begins so), shape (starts,); None: all are equally frequent.
+        shares: P(a request begins in each way), shape (starts,); None: all are equally frequent.
     """
     shares = np.full(len(course.starts), 1.0 / len(course.starts)) if shares is None else shares
     growing = _Growing(model, models, course, shares, goes_on=goes_on, least_reach=least_reach)
@@ -152,7 +154,7 @@ class _Growing:
         self.label_of_class = np.full((n, depth), -1, np.int64)
 
     def add_level(self) -> bool:
-        """Add the histories that are one invocation longer; returns False if there are none."""
+        """Add the histories that are one invocation longer; return False if there are none."""
         is_final = len(self.found) + 1 == self.depth
         _close_rare(self.last, self.rows.history, MOST_LAST_ROWS if is_final else MOST_ROWS)
         known = _Before(self.last, self.label_of_class, len(self.found))
@@ -166,9 +168,11 @@ class _Growing:
             self.last.is_open[:] = False
             return False
         part = _Part(*map(np.concatenate, zip(*parts, strict=True)))
+        # A history that no model can follow, since no row shows such a call, is a leaf: a plan may only end there.
         is_known = np.zeros(len(self.last), np.bool_)
         is_known[part.history] = True
-        self.last.is_open[~is_known] = False  # no model is known to be asked there
+        self.last.is_open[~is_known] = False  # no model is known to run there
+        # Rows with the same code (history, model, class, label) look the same to an application: together they are one history.
         number = np.cumsum(self.last.is_open) - 1
         code = (number[part.history] * len(self.models) + part.model) * (self.depth + 1) + part.kind + 1
         first, of = _numbered(code * len(self.model.labels) + part.label)
@@ -181,7 +185,7 @@ class _Growing:
         return True
 
     def _stages(self) -> Iterator[tuple[BoolArray, _Contexts, int]]:
-        """The open histories by next stage: their indices, the contexts of that stage, and the next position."""
+        """Yield the open histories by next stage: their indices, the contexts of that stage, and the next position."""
         last, course = self.last, self.course
         has_answer = (last.last != NOT_ASKED).any(axis=1)
         keys = np.column_stack((last.position, last.following, has_answer, last.after, last.begins))
@@ -219,7 +223,7 @@ class _Growing:
         return _Contexts(asked, found[0], found[1], answers, copies, keeps)
 
     def _multiplied(self, part: _Part, *, is_final: bool) -> tuple[_Vectors, Ints]:
-        """The vectors of the rows ``part``, and which of them is each row's."""
+        """Return the vectors of the rows ``part``, and the index of each row's vector."""
         model, before = self.model, self.vectors.of_points
         first, of = _numbered(part.factor * len(before) + part.vector)
         factor, parent = part.factor[first], part.vector[first]
@@ -235,7 +239,7 @@ class _Growing:
         return _Vectors.of(model, found, is_final=is_final), of
 
     def _level(self, part: _Part, first: Ints, after: Ints, *, is_final: bool) -> HistoryLevel:
-        """The histories of the rows ``part``; ``first`` is one row of each, ``after`` the position by history before."""
+        """Return the histories of the rows ``part``; ``first``: one row of each; ``after``: position by previous history."""
         n, rows, vectors = len(first), self.rows, self.vectors
         sized = vectors.sized
         parent, model, label, kind = part.history[first], part.model[first], part.label[first], part.kind[first]
@@ -262,7 +266,7 @@ class _Growing:
         if not self.goes_on:
             is_open &= ~self.passed[label]
         if np.count_nonzero(is_open) > MOST_OPEN:
-            # The most likely ones, because the next level grows with each history that is continued.
+            # Only the most likely ones, because the next level grows with each continued history.
             is_open &= reach > np.partition(reach[is_open], -MOST_OPEN)[-MOST_OPEN]
         return HistoryLevel(
             parent=parent, model=model, label=label, kind=kind, reach=reach, right=right,
@@ -274,7 +278,7 @@ class _Growing:
         )  # fmt: skip
 
     def _shown(self, context: Ints, label: Ints) -> Ints:
-        """The outcome number of each of these invocations, for those that write no answer."""
+        """Return the outcome number of each of these invocations, for those that write no answer."""
         codes, of = np.unique(context * len(self.model.labels) + label, return_inverse=True)
         found = []
         for number, shown in (divmod(code, len(self.model.labels)) for code in codes.tolist()):
@@ -284,14 +288,14 @@ class _Growing:
         return np.array(found, np.int64)[of]
 
     def _following(self, position: Ints, label: Ints) -> Ints:
-        """The next stage by a history's position and outcomes."""
+        """Return the next stage by a history's position and outcomes."""
         labels = self.model.labels
         codes, of = np.unique(position * len(labels) + label, return_inverse=True)
         found = [self.course.following(at, labels[shown].arm) for at, shown in (divmod(c, len(labels)) for c in codes.tolist())]
         return np.array(found, np.int64)[of]
 
     def _labels_of_classes(self, level: HistoryLevel) -> Ints:
-        """The first label of each class, shape (histories, classes); -1 for missing classes."""
+        """Return the first label of each class, shape (histories, classes); -1 for missing classes."""
         at, labels = np.arange(len(level)), self.label_of_class[level.parent].copy()
         is_new = (level.kind >= 0) & (labels[at, np.maximum(level.kind, 0)] < 0)
         labels[np.flatnonzero(is_new), level.kind[is_new]] = level.label[is_new]
@@ -299,10 +303,10 @@ class _Growing:
 
 
 class _Contexts(NamedTuple):
-    """The models of a stage (index, name), and their contexts: asked for the first time, and again (no item: not known).
+    """The models of a stage (index, name), and their contexts: when asked for the first time, and again (no item: unknown).
 
-    ``copies``: the label there of an answer that had each label before; None where another stage may follow than then.
-    ``keeps``: the judge of each model (by index) that leaves the answer as it is.
+    ``copies``: for each earlier label of an answer, its label here; None if different stages may follow here. ``keeps``: the
+    judge of each model (by index) that leaves the answer unchanged.
     """
 
     asked: list[tuple[int, str]]
@@ -314,12 +318,12 @@ class _Contexts(NamedTuple):
 
 
 def _n_factors(model: Predictive) -> int:
-    """The number of factors of a context."""
+    """Return the number of factors of a context."""
     return _SAYS + KINDS * len(model.verdicts.signals)
 
 
 def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
-    """The sums over the rows of each of ``n`` histories, times the number of fits; ``values`` are by vector and fit."""
+    """Return the sums over the rows of each of ``n`` histories, times the number of fits; ``values`` are by vector and fit."""
     n_fits, found = values.shape[1], np.zeros((n, values.shape[1]))
     for fit in range(n_fits):
         found[:, fit] = np.bincount(rows.history, values[rows.vector, fit] * (rows.scale * n_fits), n)
@@ -327,7 +331,7 @@ def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
 
 
 def _of_points(model: Predictive, factor: int) -> FloatArray:
-    """The factor of a vector, shape (points,); see :class:`_Part`."""
+    """Return the factor of a vector, shape (points,); see :class:`_Part`."""
     context, which = divmod(factor, _n_factors(model))
     if which == _REPEATS:
         return np.ones(len(model.fit))
@@ -339,9 +343,9 @@ def _of_points(model: Predictive, factor: int) -> FloatArray:
 
 
 def _numbered(code: Ints) -> tuple[Ints, Ints]:
-    """The numbers, in ascending order, of the distinct codes: an item of each, and the number of every item.
+    """Number the distinct codes in ascending order; return the position of one item of each, and the number of every item.
 
-    As ``np.unique`` for codes >= 0, without sorting where they are not much larger than their count.
+    Works as ``np.unique`` for codes >= 0, without sorting if they are not much larger than their count.
     """
     if int(code.max()) > _MOST_SPARSE + 8 * len(code):
         _, first, of = np.unique(code, return_index=True, return_inverse=True)
@@ -358,14 +362,14 @@ def _close_rare(level: HistoryLevel, history: Ints, most_rows: int) -> None:
     """Stop continuing a level's least likely histories, so that at most ``most_rows`` rows remain."""
     rows = np.bincount(history, minlength=len(level)) * level.is_open
     if rows.sum() > most_rows:
-        # Stable: of equally likely histories the same ones are closed on every machine.
+        # Stable, so that of equally likely histories the same ones are closed on every machine.
         by_reach = np.argsort(-level.reach, kind="stable")
         level.is_open[by_reach[np.cumsum(rows[by_reach]) > most_rows]] = False
 
 
 @dataclass(frozen=True, eq=False)
 class _Before:
-    """The knowledge about the histories before an invocation."""
+    """What is known about the histories before an invocation."""
 
     level: HistoryLevel
     label_of_class: Ints
@@ -373,7 +377,7 @@ class _Before:
 
 
 def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before, asked: tuple[int, str]) -> list[_Part]:
-    """The rows after asking one model (its index and name), in parts."""
+    """Return the rows after asking one model (its index and name), in parts."""
     before, label_of_class, depth = known.level, known.label_of_class, known.depth
     m, name = asked
     was_asked = before.last[rows.history, m] != NOT_ASKED
@@ -397,14 +401,14 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
         classes = label_of_class[history]
         n_classes = (classes >= 0).sum(axis=1)
         everyone = np.arange(len(at))
-        # Every way that the answer may fall: none at all, a new class, an earlier class, or the model's own answer repeated.
+        # All possible outcomes: no answer, a new class, an earlier class, or the model's own answer repeated.
         part.add(everyone, NO_ANSWER, NONE, model.label_rates[context, 1] * (1.0 - same))
         part.add(np.flatnonzero(earlier == NO_ANSWER), NO_ANSWER, _REPEATS, model.label_rates[context, 1] * same)
         for kind in range(depth + 1):
             fresh, old = np.flatnonzero(n_classes == kind), np.flatnonzero(n_classes > kind)
             for type_ in (RIGHT, ALIKE, USUAL, SECOND, OWN):
                 rates = model.label_rates[context, OF_TYPE[type_]] * (1.0 - same)
-                # It opens a class only if no class has a type that agrees with this one: else it would join that class.
+                # It opens a class only if no class has a type that agrees with it; otherwise it would join that class.
                 unused = fresh[~np.isin(types[fresh], _EXCLUDES[type_]).any(axis=1)]
                 part.add(unused, kind, type_, rates, new_type=type_)
                 if type_ == OWN:
@@ -426,7 +430,7 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
 def _judge(model: Predictive, judge: int, part: _Parts, known: _Before) -> None:
     """Add the rows after a judge's verdict on the current answer; a skipped judge adds no information.
 
-    A judge that is asked about an answer again says what it said: that is no further evidence.
+    A judge that is asked about an answer again repeats its verdict, which is no further evidence.
     """
     rows, verdicts, before = part.rows, model.verdicts, known.level
     every = np.arange(len(rows.history))
@@ -467,7 +471,8 @@ class _Parts:
         """Add the rows ``at`` after an answer of a class, with their mass multiplied by the mean of ``factor`` and by
         ``scale``.
 
-        Without ``label`` they are added once for each label, ``scale`` being its rate; else with that label of each row.
+        Without ``label`` they are added once for each label, ``scale`` being its rate; otherwise with the given label of each
+        row.
         """
         if not len(at):
             return

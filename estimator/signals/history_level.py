@@ -11,7 +11,8 @@ from vinelm.estimator.signals.answers import Ints
 from vinelm.trie.arrays import BoolArray, FloatArray
 
 _ROUNDING = 1e-12
-"""Relative difference below which two sums are equal: which answer is returned must not depend on the order of additions."""
+"""The relative difference below which two sums are equal: which answer is returned must not depend on the order of additions.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,25 +20,25 @@ class HistoryLevel:
     """The histories of one length. Arrays of shape (histories,), sorted by parent, model and outcome.
 
     Args:
-        parent: The history before, an index into the level before.
+        parent: The previous history, an index into the previous level.
         model: The last model, an index into the models.
-        label: What was seen of its answer, an index into the model's labels.
+        label: The label of its answer, an index into the model's labels.
         kind: Class of its answer, -1 without one.
         reach: P(the history | its models).
         right: P(the history and an answer of class j is right | its models), shape (histories, classes).
         right_by_fit: The same by fit, shape (histories, classes, fits). Its mean over the fits is ``right``.
-        size_by_fit: P(the history | its models) times the mean size of the requests with it, by fit; 0 where none is continued.
+        size_by_fit: P(the history | its models) times the mean size of the requests with it, by fit; 0 if none is continued.
             Shape (histories, fits).
-        size: Mean size of the requests with this history, relative to all; 1 where none is continued. Shape (histories,).
+        size: Mean size of the requests with this history, relative to all; 1 if none is continued. Shape (histories,).
         context: The context of the last answer, an index into the model's contexts.
-        last: The class of each model's last answer, -1 without one and -2 where it was not asked; shape (histories, models).
-        position: Where in the course of the stages it leads to; shape (histories,).
-        following: The stage that comes next, an index into the stages of the course; -1 where none does.
+        last: The class of each model's last answer, -1 without one and -2 if it was not asked; shape (histories, models).
+        position: The position in the course that it leads to; shape (histories,).
+        following: The stage that comes next, an index into the stages of the course; -1 if there is none.
         after: What the last stage without an answer has shown, an index into the distinct values of ``Context.after``; shape
             (histories,).
         is_open: Whether it is continued.
         held: The class of the answer that the state holds, -1 if the last one was none and -2 before the first.
-        judged: What each model has said, as a judge, of each class: a signal's number, -1 if it was not asked; shape
+        judged: Each model's verdict, as a judge, on each class: a signal's number, -1 if it was not asked; shape
             (histories, models or 0 without judges, classes).
         begins: How the request began, an index into the starts of the course.
     """
@@ -66,7 +67,7 @@ class HistoryLevel:
 
     @property
     def spread(self) -> FloatArray:
-        """P(the history and an answer of the class that is most probably right is right), by fit; shape (histories, fits)."""
+        """P(the history, and an answer of the class most probably right is right), by fit; shape (histories, fits)."""
         return np.asarray(self.right_by_fit[np.arange(len(self)), best_class(self.right)])
 
 

@@ -1,9 +1,9 @@
 """The optimism of choosing the best of all contingent plans: each fit chooses, and the others judge.
 
-Over outcomes, the fits to resampled requests differ from their mean as the estimate differs from the truth. So what a fit
-promises for the plan that is best by its own figures, less what the others say of it, is a sample of the optimism of a chosen
-plan, by the bootstrap. Over the arms of an application, or the kinds of its requests, the fits are those to two halves of the
-requests. It is measured at several prices of a dollar, which lead to plans of different cost.
+For plans over outcomes, the fits to resampled requests differ from their mean as the estimate differs from the truth. By the
+bootstrap, a fit's prediction for the plan that it considers best, less the other fits' prediction, is a sample of the optimism
+of a chosen plan. For plans over branches or over kinds of requests, the fits are to two halves of the requests. The optimism is
+measured at several prices of a dollar, which lead to plans of different cost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.decision_graph import DecisionGraph
 
 PRICES = 8
-"""Prices of a dollar at which the fits choose."""
+"""The prices of a dollar at which the fits choose."""
 OF_HALF = 2.0
 """Half of the requests choose with twice the variance, and so with about twice the optimism."""
 _END = -1
@@ -35,13 +35,13 @@ class FitMasses:
 
     Args:
         node: The node that each history belongs to (its parent and last model), ascending, shape (histories,).
-        parent: The history before each node, an index into the level before; ascending, shape (nodes,). On the first level the
-            kind of the request, or what else the application chooses before any invocation.
+        parent: The history before each node, an index into the previous level; ascending, shape (nodes,). On the first level it
+            is the request's kind, or whatever the application chooses before any invocation.
         model: The model of each node, shape (nodes,).
-        right: P(the history, and an answer of class j is right), shape (histories, classes, fits); once it is settled which
-            answer a fit returns, that this one is right, shape (histories, fits).
+        right: P(the history, and an answer of class j is right), shape (histories, classes, fits); once each fit has chosen
+            which answer it returns, P(this one is right), shape (histories, fits).
         cost_usd: Expected dollars of the node's invocation, shape (nodes, fits).
-        is_open: Whether a request may go on after the history, shape (histories,).
+        is_open: Whether a request may continue after the history, shape (histories,).
     """
 
     node: Ints
@@ -53,7 +53,7 @@ class FitMasses:
 
     @classmethod
     def of(cls, levels: Sequence[HistoryLevel], model: Predictive, shares: FloatArray | None = None) -> list[FitMasses]:
-        """Return the masses of all lengths; ``shares`` as in :func:`~vinelm.estimator.signals.histories.histories`."""
+        """Return the masses of all lengths; for ``shares`` see :func:`~vinelm.estimator.signals.histories.histories`."""
         shares = np.ones(1) if shares is None else shares
         sizes = [shares[:, None] * model.mean_size, *(level.size_by_fit for level in levels)]
         found = []
@@ -69,7 +69,7 @@ class FitMasses:
     def of_tries(cls, fits: Sequence[AnnotatedTrie]) -> list[FitMasses]:
         """Return the masses of fits of one branching trie without merged histories: its histories end with a branch.
 
-        A request that the application ends is a history that is not open. Minus infinity is right where no plan may end.
+        A request that the application ends is a history that is not open. ``right`` is minus infinity where no plan may end.
         """
         graphs = [DecisionGraph.of(fit) for fit in fits]
         graph, found = graphs[0], list[FitMasses]()
@@ -100,22 +100,22 @@ class FitMasses:
 
 
 def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
-    """Return a choice's optimism from what the fits predict for the plans that they choose; None for a single fit.
+    """Return a choice's optimism from the fits' predictions for the plans that they choose; None for a single fit.
 
-    The curve is over the dollars that the judges expect of the plans. No optimism is below 0. It is scaled to that of a choice
-    on half of the requests, as :class:`SelectionOptimism` has it. The advantage over a single model is not measured.
+    The curve is over the dollars that the other fits expect of the plans. The optimism is never below 0, and is scaled to that
+    of a choice on half of the requests, as in :class:`SelectionOptimism`. The advantage over a single model is not measured.
     """
     n_fits = levels[0].cost_usd.shape[1]
     if n_fits < 2:
         return None
     cost, gap, _ = gaps(*by_fit_and_others(levels))
-    # Stable: where plans cost the same, the prices keep their order on every machine.
+    # Stable: if plans cost the same, the prices keep their order on every machine.
     order = np.argsort(cost, kind="stable")
     return SelectionOptimism.measured(cost[order], OF_HALF * gap[order])
 
 
 def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return, by price of a dollar, the judges' expected cost of a plan, and how much more its own fit predicts.
+    """Return, by price of a dollar, the other fits' expected cost of a plan, and how much more its own fit predicts.
 
     Both are means over the fits, of shape (prices,). Then the dollars that each fit expects of its plan, (prices, fits).
     """
@@ -128,7 +128,7 @@ def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatAr
 
 
 def _prices(levels: Sequence[FitMasses]) -> FloatArray:
-    """Accuracy per dollar, from the price at which the cheapest first model is best down to almost nothing."""
+    """Return accuracy per dollar, from the price at which the cheapest first model is best down to almost nothing."""
     models, of_node = np.unique(levels[0].model, return_inverse=True)
     first = np.bincount(of_node, levels[0].cost_usd.mean(axis=1), len(models))
     dearest = max(float(first.max()), 1e-12)
@@ -152,11 +152,11 @@ def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[FitMasses], lis
 def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
     """Return each fit's best plan by its own accuracy less ``price`` times its dollars.
 
-    For each length from 0 the node that it goes on to after each history, or to end: -1; shape (histories, fits). Of length 0
-    there is one history for each way to begin.
+    For each length from 0, this is the node that it continues to after each history, or -1 to end; shape (histories, fits).
+    Length 0 has one history for each way to begin.
     """
     choice: list[Ints] = []
-    below: FloatArray | None = None  # of the nodes that follow
+    below: FloatArray | None = None  # the values of the nodes that follow
     for d in range(len(levels) - 1, -1, -1):
         level = levels[d]
         value, picked = level.right, np.full(level.right.shape, _END)
@@ -186,20 +186,20 @@ def worth(levels: Sequence[FitMasses], choice: Sequence[Ints]) -> tuple[FloatArr
 
 
 def _best(parent: Ints, values: FloatArray, n: int) -> tuple[Ints, FloatArray]:
-    """The best node after each of ``n`` histories and its value, by fit; minus infinity if there is none."""
+    """Return the best node after each of ``n`` histories and its value, by fit; minus infinity if there is none."""
     value = np.full((n, values.shape[1]), -np.inf)
     best = np.full(value.shape, _END)
     if len(parent):
         starts = np.flatnonzero(np.diff(parent, prepend=-1))
         value[parent[starts]] = np.maximum.reduceat(values, starts, axis=0)
         rows, fits = np.nonzero(values == value[parent])
-        # Backwards: of several assignments to one place the last counts, so that the first of equal nodes stays.
+        # Backwards: of several assignments to one position the last counts, so the first of equal nodes stays.
         best[parent[rows][::-1], fits[::-1]] = rows[::-1]
     return best, value
 
 
 def _sums(of: Ints, values: FloatArray, n: int) -> FloatArray:
-    """The sums of rows with the same ``of``, shape (n, fits)."""
+    """Return the sums of rows with the same ``of``, shape (n, fits)."""
     starts = np.flatnonzero(np.diff(of, prepend=-1))
     found = np.zeros((n, values.shape[1]))
     found[of[starts]] = np.add.reduceat(values, starts, axis=0)

@@ -1,8 +1,8 @@
-"""Combined fits to resampled requests: possible outcomes, including the uncertainty of the estimate.
+"""Combined fits to resampled requests: the probabilities of outcomes, including the uncertainty of the estimate.
 
-A single fit to few rows is too sure of itself: an answer that it calls right with probability .98 is so less often. The
-Bayesian bootstrap (Rubin 1981) weighs the requests at random. The mean over the fits of "this history, and class j is right" is
-the predictive probability, by which plans are chosen, and the spread over the fits is the standard error of a whole plan.
+A single fit to few rows is overconfident: an answer that it calls right with probability .98 is right less often. The Bayesian
+bootstrap (Rubin 1981) weights the requests at random. The mean over the fits of "this history, and class j is right" is the
+predictive probability by which plans are chosen; the spread over the fits is the standard error of a whole plan.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from vinelm.signals import Label
 from vinelm.trie.arrays import FloatArray
 
 FITS = 8
-"""Fits to resampled requests."""
+"""The number of fits to resampled requests."""
 LEAST_RISE = 0.1
-"""Least dollars of an invocation by its place, over the mean."""
+"""The least dollars of an invocation, by its position, relative to the mean."""
 LEAST_WEIGHT = 1e-4
-"""A latent pair of less weight in its fit is left out."""
+"""A latent pair with less weight in its fit is left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +38,14 @@ class Predictive:
         fit: The fit of each point, shape (points,).
         n_fits: Number of fits.
         label_rates: P(label | context, right / none / wrong), shape (contexts, 3, labels).
-        same_again: P(the model's earlier answer again), shape (contexts,); NaN where a context is no repetition.
-        label_follows_class: Answers of one class have one label.
+        same_again: P(the model's earlier answer again), shape (contexts,); NaN if a context is not a repetition.
+        label_follows_class: Whether answers of one class have one label.
         cost_usd: Dollars for a request of mean size, shape (contexts,).
         cost_by_fit: The same by each of the fits, shape (contexts, fits).
         verdicts: The judges, and the stages that may be skipped.
         log_verdicts: Log P(signal | judge, right / missing / wrong, point), shape (judges, 3, signals, points).
         growth: See :class:`AnswerFit`.
-        turn: Likewise, shape (contexts,).
+        turn: See :class:`AnswerFit`; shape (contexts,).
     """
 
     contexts: tuple[Context, ...]
@@ -81,17 +81,17 @@ class Predictive:
 
         Args:
             table: The answers.
-            fits: Number of resampled fits; 0 takes the one fit to all requests as it is.
-            seed: Of the weights.
+            fits: Number of resampled fits; 0 uses only the fit to all requests.
+            seed: The seed of the weights.
         """
-        labelings = Labelings.of(table)  # which types a request's wrong answers may have: the same for all fits
+        labelings = Labelings.of(table)  # the possible types of a request's wrong answers: the same for all fits
         whole = fit_answers(table, labelings=labelings)
         found = [whole]
         if fits:
             drawn = resampled(len(table.requests), fits, seed), prior_means(len(whole.features.sd), fits, seed)
             found = [fit_answers(table, labelings=labelings, weights=w, centre=c) for w, c in zip(*drawn, strict=True)]
-        # The latent points of all fits stand side by side, each fit with the weight 1 / fits: what follows treats them as one
-        # mixture. Points of hardly any weight are left out, since every history is multiplied by the number of points.
+        # The latent points of all fits are put side by side, each fit with the weight 1 / fits, and then treated as one
+        # mixture. Points of almost no weight are left out, since every history is multiplied by the number of points.
         kept = [np.flatnonzero(one.log_weights > np.log(LEAST_WEIGHT)) for one in found]
         weights = [one.log_weights[at] for one, at in zip(found, kept, strict=True)]
         return cls(
@@ -117,7 +117,8 @@ class Predictive:
 def resampled(requests: int, fits: int, seed: int) -> FloatArray:
     """Return random weights of the requests for each fit, shape (fits, requests).
 
-    Each request weighs as much over all fits together, so that the mean of few fits is near the fit to the rows as they are.
+    Over all fits each request has the same total weight, so that the mean of few fits is close to the fit to the rows as they
+    are.
     """
     weights = np.random.default_rng(seed).dirichlet(np.ones(requests), fits)
     return np.asarray(weights / weights.mean(axis=0))
@@ -126,8 +127,8 @@ def resampled(requests: int, fits: int, seed: int) -> FloatArray:
 def prior_means(effects: int, fits: int, seed: int) -> FloatArray:
     """Return random means of the effects' priors for each fit, in standard deviations; shape (fits, 2, effects).
 
-    Resampled requests do not show how little a few rows of a model say: if it was right in all three, it is so in every
-    resample. With prior means drawn from the prior, the fits differ where the prior decides. They add up to 0 over the fits.
+    Resampling alone does not show how little a few rows of a model prove: if it was right in all three, it is right in every
+    resample. With means drawn from the prior, the fits differ where the prior decides. The means add up to 0 over the fits.
     """
     drawn = np.random.default_rng((seed, 1)).standard_normal((fits, 2, effects))
     return np.asarray(drawn - drawn.mean(axis=0))

@@ -1,13 +1,14 @@
 """Judges in the latent model of answers: what a verdict says about its answer and about the request.
 
-A judge writes no answer. With y whether the answer is right, missing or wrong, t the easiness of the request, j the judge's
-model and l what it says,
+A judge writes no answer. Let y say whether the answer is right, missing or wrong, t be the easiness of the request, j the
+judge's model and l its verdict. Then
 
     P(l | y, t, j)  is proportional to  exp(a_yl + b_yjl + c_yl t)
 
-with normal priors of the effects. The slope c is there because a judge fails where models fail: without it the verdicts on hard
-requests are trusted too much. A stage that is skipped is a judge that says nothing, whatever the answer. Whether the workflow's
-own check passes the answer behind a judge, and which stage comes next, depends on what is said and on what was shown before.
+with normal priors of the effects. The slope c is needed because a judge fails where models fail: without it, verdicts on hard
+requests would be trusted too much. A skipped stage counts as a judge that says nothing, whatever the answer. Whether the
+workflow's own check passes the answer after a judge, and which stage comes next, depends on the verdict and on what was shown
+before.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 
 Ints = npt.NDArray[np.int64]
 KINDS = 3
-"""An answer is right, missing or wrong."""
+"""Whether an answer is right, missing or wrong."""
 LEVEL_SD, MODEL_SD, SLOPE_SD = 1.5, 0.7, 0.3
 """Prior standard deviations of a, b and c."""
 FOLLOWS_PSEUDO = 0.1
-"""Rows that the prior of what follows a verdict counts as: little, since mostly the application's code decides it."""
+"""How many rows the prior of what follows a verdict counts as: few, since mostly the application's code decides it."""
 NEVER = -40.0
 
 
@@ -40,8 +41,8 @@ class Verdicts:
     Args:
         contexts: the table's contexts; see ``Context.keeps``.
         labels: the table's labels.
-        context: of each row, an index into ``contexts``; shape (rows,).
-        label: of each row, an index into ``labels``; shape (rows,).
+        context: the context of each row, an index into ``contexts``; shape (rows,).
+        label: the label of each row, an index into ``labels``; shape (rows,).
         before: the label of the row before it; -1 without one; shape (rows,).
         is_missing: whether the state held no answer, shape (rows,).
     """
@@ -82,19 +83,17 @@ class Verdicts:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(judges, kinds of answer, signals)."""
+        """The shape (judges, kinds of answer, signals)."""
         return len(self.judges), KINDS, len(self.signals)
 
     @cached_property
     def column(self) -> Ints:
-        """For each row its judge, whether the answer was missing and its signal, as one number; -1 for answers; (rows,)."""
+        """For each row, its judge, whether the answer was missing and its signal, as one number; -1 for answers; (rows,)."""
         code = (self.judge * 2 + self.is_missing) * len(self.signals) + self.signal[self.label] if self.judges else self.judge
         return np.where(self.judge >= 0, code, -1)
 
     def counts_of(self, column: int, right: float) -> list[tuple[int, float]]:
-        """Return the flat indices in an array of :attr:`shape` at which a row counts, and its weights; ``right`` is its
-        score.
-        """
+        """Return the flat indices in an array of :attr:`shape` where a row counts, and its weights; ``right``: its score."""
         rest, signal = divmod(column, len(self.signals))
         judge, is_missing = divmod(rest, 2)
         parts = [(1, 1.0)] if is_missing else [(0, right), (2, 1.0 - right)]
@@ -133,7 +132,7 @@ class Verdicts:
     def follows(self) -> FloatArray:
         """P(label | its signal, the label before), by judge; the last label before is none.
 
-        Shape (judges, labels + 1, labels); 0 for labels whose arm is not possible there.
+        Shape (judges, labels + 1, labels); 0 for labels whose branch is not possible there.
         """
         n = len(self.labels)
         counts = np.zeros((len(self._stages[0]), n + 1, n))

@@ -2,8 +2,8 @@
 
 Requests are split in two by a hash of their ids, and the fit to each half is compared with the other half's outcomes. A half
 has less data than the whole, so its errors overestimate those of the full fit. Where the trie branches, a "path" below is a
-fixed plan, with one model for each stage. The optimism of the choice is there that of contingent plans, by kind of request too,
-which are chosen from more alternatives; not where histories are merged.
+fixed plan, with one model for each stage. The optimism of the choice is then that of contingent plans (also by kind of
+request), which are chosen from more alternatives, except if histories are merged.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 
 N_CAPS = 10
 SMALLEST_CAP = 1e-6
-"""Smallest cost cap relative to the largest, where some path is free."""
+"""The smallest cost cap relative to the largest, if some path is free."""
 
 Halves = tuple[AnnotatedTrie, AnnotatedTrie]
 _Measure = Callable[[AnnotatedTrie, AnnotatedTrie], FloatArray]
-"""Of a chooser and a judge: dollars, promised less judged accuracy, and the same of the advantage; a row each."""
+"""Measures a chooser with a judge; returns rows with the dollars, predicted less judged accuracy, and the same for the
+advantage."""
 
 
 @dataclass(frozen=True, eq=False)
 class SelectablePlans(PlanFigures):
-    """The choices: the nodes of a linear trie, or the static plans of a branching one.
+    """The plans to choose from: the nodes of a linear trie, or the static plans of a branching one.
 
     ``allowed``: whether each can be chosen at all.
     """
@@ -78,7 +79,7 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
 
     Args:
         splits: At least one pair of fits to the two halves of the requests. Each half chooses once and judges once.
-        fitted: The fit to all requests: the curve's costs are its own.
+        fitted: The fit to all requests, which gives the curve's costs.
     """
     pairs = [pair for one, other in splits for pair in ((one, other), (other, one))]
     measure = fitted.by_ends(one=_by_caps, several=_by_prices)
@@ -88,18 +89,18 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
 
 
 def _by_caps(fitted: AnnotatedTrie) -> _Measure:
-    """For plans that end at one node, and fixed plans over merged histories: the best under each of some caps."""
+    """Return the measure for plans that end at one node, and fixed plans over merged histories: the best under some caps."""
     caps = _caps(SelectablePlans.of(fitted))
     return lambda chooser, judge: np.array((caps, *_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge))))
 
 
 def _by_prices(fitted: AnnotatedTrie) -> _Measure:
-    """For plans with several ends: the best at each of some prices of a dollar."""
+    """Return the measure for plans with several ends: the best at each of some prices of a dollar."""
     return _contingent_gaps if fitted.has_path_metrics else _by_caps(fitted)
 
 
 def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
-    """By price of a dollar, shape (3, prices): dollars by the judge, and promised less judged as :func:`_gaps` has it."""
+    """Return, by price of a dollar, shape (3, prices): the judge's dollars, and predicted less judged as in :func:`_gaps`."""
     cost, gap, expected = gaps(FitMasses.of_tries([chooser]), FitMasses.of_tries([judge]))
     one, other = SelectablePlans.of(chooser), SelectablePlans.of(judge)
     alone = _chosen(one, one.single, expected[:, 0])
@@ -108,7 +109,7 @@ def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray
 
 
 def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
-    """Promised less judged, shape (2, caps): the chosen path's accuracy, and its advantage over the chosen single model."""
+    """Return predicted less judged, shape (2, caps): the path's accuracy, and its advantage over the best single model."""
     caps = _caps(chooser)
     rows = []
     for path, alone in zip(_chosen(chooser, chooser.allowed, caps), _chosen(chooser, chooser.single, caps), strict=True):
@@ -118,33 +119,33 @@ def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
 
 
 def _chosen(chooser: SelectablePlans, candidates: BoolArray, caps: FloatArray) -> Iterator[int | None]:
-    """The most accurate candidate under each cap, first in trie order on ties; None if all cost more."""
+    """Yield the most accurate candidate under each cap, the first in trie order on ties; None if all cost more."""
     for cap in caps:
         allowed = candidates & (chooser.cost_usd <= cap)
         yield int(np.argmax(np.where(allowed, chooser.accuracy, -1.0))) if allowed.any() else None
 
 
 def _caps(plans: SelectablePlans) -> FloatArray:
-    """Caps evenly spaced in the logarithm, from the cheapest answerable path to the most expensive one."""
+    """Return caps evenly spaced in the logarithm, from the cheapest answerable path to the most expensive one."""
     cost = plans.cost_usd[plans.allowed]
     high = float(cost.max())
     if high <= 0.0:
         return np.zeros(N_CAPS)
     caps = np.geomspace(max(float(cost.min()), SMALLEST_CAP * high), high, N_CAPS)
-    caps[-1] = high  # free of rounding: the last cap allows every path
+    caps[-1] = high  # without rounding: the last cap allows every path
     return np.asarray(np.maximum(caps, float(cost.min())), dtype=np.float64)
 
 
 FEWEST_REQUESTS = 10
 N_SPLITS = 2
-"""Random splits into halves that measure the optimism. The figures of held-out rows are those of the first."""
+"""The number of random splits into halves that measure the optimism. The figures of held-out rows are those of the first."""
 WARNING_Z = 3.0
 """A held-out difference of more standard errors than this gives a warning."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DepthCheck:
-    """Predicted and observed share of right answers among the held-out rows of one depth.
+    """The predicted and observed share of right answers among the held-out rows of one depth.
 
     ``standard_error`` is that of the difference, clustered by request. Shares are fractions.
     """
@@ -158,7 +159,7 @@ class DepthCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class Disagreement:
-    """Path accuracies of another estimator less those of the chosen one: mean absolute difference, and at the best path."""
+    """Path accuracies of another estimator less the chosen one's: mean absolute difference, and that at the best path."""
 
     estimator: str
     mean_abs: float
@@ -173,7 +174,7 @@ class ValidationReport:
         requests: distinct requests.
         best_accuracy: accuracy of the most accurate path, by the latent model.
         best_promised: the same less the expected optimism of its selection (:class:`vinelm.plans.promise.Promise`).
-        best_half_width: half width of the 90 % interval of the promised accuracy, the uncertainty of the optimism included.
+        best_half_width: half width of the 90 % interval of the promised accuracy, including the uncertainty of the optimism.
         held_out_error: root mean square error of P(right | reached) at nodes with at least two held-out rows, corrected for
             sampling noise; None if there is no such node.
         held_out_nodes: number of these nodes, over both halves.
@@ -216,7 +217,7 @@ class ValidationReport:
             raise EvidenceError(lacks, code="estimate-uncertain")
 
     def lacks(self, max_error: float, *, spent_usd: float, everything_usd: float) -> str | None:
-        """Why :meth:`require` would refuse, in words; None if it accepts. The arguments are the same."""
+        """Return why :meth:`require` would refuse, in words; None if it accepts. The arguments are the same."""
         times = self.times_needed(max_error)
         if times <= 1.0:
             return None
@@ -228,7 +229,7 @@ class ValidationReport:
         return f"{what}: {more_evidence(times, self.requests, spent_usd, everything_usd)}"
 
     def times_needed(self, max_error: float) -> float:
-        """The multiple of the present data that :meth:`require` needs: at most 1 if it accepts, else more than 1.
+        """Return the multiple of the current data that :meth:`require` needs: at most 1 if it accepts, else more than 1.
 
         Errors shrink with the square root of the data.
         """
@@ -257,7 +258,7 @@ def more_evidence(times: float, requests: int, spent_usd: float, everything_usd:
         return f"about ${more:.2g} more of profiling on the same store would suffice"
     labels = f"label about {math.ceil(requests * times):,} requests"
     left_usd = everything_usd - spent_usd
-    if left_usd < 0.01 * everything_usd:  # as estimated: nothing is left to run, so that nothing is said of running it
+    if left_usd < 0.01 * everything_usd:  # by the estimate, almost nothing is left to run, so running the rest is not mentioned
         return f"all paths of these requests together show no more: {labels}"
     return f"running everything (${left_usd:.2g} more) would not suffice: {labels}"
 
@@ -305,7 +306,7 @@ def validate_estimate(
 
 @dataclass(frozen=True, eq=False)
 class _Split:
-    """The rows of two halves of the requests, by a hash of their ids alone, and the fit to each."""
+    """The rows of two halves of the requests, by a hash of their ids only, and the fit to each."""
 
     halves: tuple[ObservationTable, ObservationTable]
     fits: tuple[AnnotatedTrie, AnnotatedTrie]
@@ -325,7 +326,7 @@ def _fit(name: str, cells: ObservationTable, template: Template, catalog: Catalo
 
 
 def _held_out_error(pairs: list[tuple[AnnotatedTrie, ObservationTable]]) -> tuple[float | None, int]:
-    """Root mean square error of rates, and the number of nodes.
+    """Return the root mean square error of rates, and the number of nodes.
 
     The product of two different requests' residuals at a node has the squared error of its rate as expectation, free of
     sampling noise.
@@ -407,7 +408,7 @@ def _warnings(cells: ObservationTable, depths: tuple[DepthCheck, ...]) -> tuple[
 
 
 def _optimism_warnings(promise: Promise) -> tuple[str, ...]:
-    """One sentence if selection contributes more to the best path's error than everything else."""
+    """Return one sentence if selection contributes more to the best path's error than everything else."""
     if promise.optimism is None or promise.standard_error is None or promise.optimism <= Z90 * promise.standard_error:
         return ()
     return (

@@ -35,7 +35,8 @@ class CellKinds:
     """The kinds of cells of a template: a *slot* is a stage with one of its models, a *kind* is a slot at a depth.
 
     Attributes:
-        slots: the number of each (stage, model). stage, model: the stage and model of each slot, as numbers.
+        slots: the number of each (stage, model).
+        stage, model: the stage and model of each slot, as numbers.
         stages: the number of each stage.
         allowed: whether the stage of the last axis may follow the stage at that depth; (depth, stages, stages).
         first: the numbers of the stages that may come first.
@@ -192,10 +193,14 @@ class CellCounts:
         cost = self.means() if weight is None else self.means() * weight
         total = np.zeros(cost.shape[:-2])
         below = np.zeros((*cost.shape[:-2], len(kinds.stages)))
+        # From the leaves up: a subtree costs its cell plus, by the rates at which requests continue, the subtrees that may
+        # follow. So one pass prices the open cells of every depth.
         for depth in range(cost.shape[-2] - 1, -1, -1):
             subtree = cost[..., depth, :] + (rates[..., depth, :, :] @ below[..., None])[..., 0]
             total = total + subtree @ unopened[depth]
             below = subtree @ kinds.of_stage
+        # Requests without a row are not among the open cells, since it is unknown which stage they begin with: they are priced
+        # by how the others began.
         if not unknown:
             return np.asarray(total)
         first = list(kinds.first)
@@ -255,6 +260,7 @@ class Coverage:
         self._fraction = None
         usd = observation.asked_usd
         self.equal_usd += usd - (observation.cost_usd + observation.tool_cost_usd)
+        # The stop rule ended the request before this cell: it was paid for, but an exhaustive profile would not reach it.
         if observation.is_continued:
             self.n_continued += 1
             self.continued_usd += usd
@@ -262,11 +268,13 @@ class Coverage:
         kinds, (depth, slot, outcome) = self.kinds, self.kinds.place(observation)
         if observation.request_id not in self._requests:
             self._requests[observation.request_id] = len(self._requests)
+            # Its first row shows which stage the request begins with: that stage's cells become open, one for each model.
             if not self._is_first_known:
                 self.unknown -= 1
                 self.unopened[0, kinds.stage == (kinds.stage[slot] if depth == 0 else kinds.first[0])] += 1
         self.totals.add(depth, slot, outcome, usd)
         self._events.append((self._requests[observation.request_id], depth, slot, outcome, usd))
+        # This cell is executed now. If the request continues, the next stage opens a cell for each of its models.
         self.unopened[depth, slot] -= 1
         arm = kinds.stage_of(outcome)
         if arm is not None:
@@ -342,12 +350,15 @@ class Coverage:
         """Return the totals of resampled requests, with the draws as the first axis."""
         order = np.argsort([number for _, number in sorted(self._requests.items())])  # independent of the order of the rows
         n, cells, shape = len(order), self.unopened.size, self.totals.outcomes.shape
+        # A request is drawn with all its cells: they share its difficulty, and drawing cells one by one would make the interval
+        # too narrow.
         weights = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=N_DRAWS).astype(float)[:, order]
         of_request, *places = np.array([event[:4] for event in self._events]).T
         usd = np.array([event[4] for event in self._events])
         place, cell = np.ravel_multi_index(tuple(places), shape), np.ravel_multi_index(tuple(places[:2]), shape[:2])
         outcomes, paid = np.zeros((N_DRAWS, int(np.prod(shape)))), np.zeros((N_DRAWS, cells))
         for draw, weight in enumerate(weights):
+            # A cell counts as often as its request was drawn. A loop over draws: all draws at once would not fit in memory.
             drawn = weight[of_request]
             outcomes[draw] = np.bincount(place, drawn, outcomes.shape[1])
             paid[draw] = np.bincount(cell, drawn * usd, cells)

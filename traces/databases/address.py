@@ -18,7 +18,7 @@ _START = re.compile(r"postgres(?:ql)?:/+")
 
 @dataclass(frozen=True)
 class PostgresUrl:
-    """Where a store in PostgreSQL is. As text it has no password and no options, so that messages may show it.
+    """The location of a store in PostgreSQL. Its text has no password and no options, so that messages may show it.
 
     Args:
         url: for SQLAlchemy, with the driver and the password.
@@ -39,13 +39,13 @@ class PostgresUrl:
 
 
 StoreAddress = Path | PostgresUrl
-"""Where a store is: a file, or a database."""
+"""The location of a store: a file or a database."""
 
 
 def address_of(where: str | Path | PostgresUrl) -> StoreAddress:
     """Return the address of a store: a database if it begins with ``postgresql://``, else a file.
 
-    A :class:`~pathlib.Path` made of such a text, which has lost a slash, is understood too; the text then has to name a host.
+    A :class:`~pathlib.Path` made from such a text, which has lost a slash, is accepted too if the text names a host.
 
     Raises:
         StoreError: the address cannot be parsed. Its text is not shown: it may hold a password.
@@ -54,7 +54,7 @@ def address_of(where: str | Path | PostgresUrl) -> StoreAddress:
         return where
     start = _START.match(str(where))
     if start is None:
-        path = Path(where)  # of a link, the file that it leads to: its log and its lock stand beside that
+        path = Path(where)  # for a link, the target file: its log and its lock are next to it
         return Path(os.path.realpath(path)) if path.is_symlink() else path
     try:
         url = make_url(f"postgresql+psycopg://{str(where)[start.end() :]}")

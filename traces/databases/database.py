@@ -31,7 +31,7 @@ _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_S = 10.0
 _BRIEF_TIMEOUT_MS = 50
 _LONG_LOG = 4 << 20
-"""Bytes of a log that is copied into the file during a run."""
+"""Bytes from which a log is copied into the file during a run."""
 _NOT_WHOLE = delete(schema.meta).where(schema.meta.c.key == schema.OPEN_LOG)
 
 
@@ -44,16 +44,16 @@ class Database:
     Args:
         path: the file; created if it does not exist.
         shown_as: the path that errors name, if the file will be renamed to it later, or is a copy of it.
-        is_read_only: create no file beside it. The file must have no write-ahead log.
+        is_read_only: create no file next to it. The file must have no write-ahead log.
 
     Attributes:
-        path: what errors name.
+        path: the path that errors name.
         file: the file that is open.
     """
 
     path: Path | PostgresUrl
     not_a_store = "a SQLite file, but not an observation store"
-    """What errors call other contents."""
+    """The name for other contents in error messages."""
     _run_lock: RunLock | None = None
     _open_run: str | None = None
     _fold_at = _LONG_LOG
@@ -68,7 +68,7 @@ class Database:
             _url_to_read(path) if is_read_only else URL.create("sqlite", database=str(path)),
             poolclass=StaticPool,
             connect_args={"check_same_thread": False, "timeout": _BUSY_TIMEOUT_S},
-            hide_parameters=True,  # rows never show in an error
+            hide_parameters=True,  # errors never show rows
         )
         if not is_read_only:
             event.listen(engine, "connect", _set_up)
@@ -155,12 +155,13 @@ class Database:
             with self.transaction() as connection:
                 connection.execute(_NOT_WHOLE)
                 schema.set_meta(connection, schema.OPEN_RUN, run)
-            # Into the file itself: a copy without the log would not show a marker that is only in the log.
+            # The marker is written into the file itself: a copy without the log would not show a marker that is only in the
+            # log.
             self.truncate_wal()
             self._run_lock = lock
             try:
-                # The other way round: this one is in the log alone, for as long as the run lives. Once it is in the file,
-                # whoever closed the store last has copied the whole log there, as every SQLite tool does, and removed it.
+                # In contrast, this marker is only in the log, for as long as the run lives. If it is in the file, whoever
+                # closed the store last has copied the whole log there, as every SQLite tool does, and removed it.
                 self._pragma("wal_autocheckpoint=0")
                 with self.transaction() as connection:
                     schema.set_meta(connection, schema.OPEN_LOG, run)
@@ -194,7 +195,7 @@ class Database:
                 raw.execute(f"PRAGMA {text}").close()
 
     def _fold_log(self) -> None:
-        """Copy a long log into the file while a run lives, instead of SQLite, without the note that the file is complete."""
+        """Copy a long log into the file while a run lives, as SQLite would, but without the note that the file is complete."""
         run, wal = self._open_run, self.file.with_name(f"{self.file.name}-wal")
         if run is None:
             return
@@ -204,10 +205,10 @@ class Database:
                 return
             self._open_run = None
             try:
-                with suppress(StoreError):  # a full disk: the next write says so
+                with suppress(StoreError):  # a full disk: the next write will report it
                     with self.transaction() as connection:
                         connection.execute(_NOT_WHOLE)
-                    self._pragma(f"busy_timeout={_BRIEF_TIMEOUT_MS}")  # whoever reads is not waited for
+                    self._pragma(f"busy_timeout={_BRIEF_TIMEOUT_MS}")  # do not wait for readers
                     try:
                         self.truncate_wal()
                     finally:
@@ -257,7 +258,7 @@ def is_writable(path: Path) -> bool:
 def readable(path: Path) -> Iterator[Path]:
     """Yield a path from which the store can be read: ``path``, or a temporary copy if its folder is read-only.
 
-    SQLite cannot read a write-ahead log where it may not write beside it.
+    SQLite cannot read a write-ahead log if it may not write next to it.
 
     Raises:
         StoreError: the copy cannot be made.
@@ -269,7 +270,7 @@ def readable(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="vinelm-store-") as folder:
         copy = Path(folder) / path.name
         try:
-            # The lock file too: its note may say that the missing log is no sign of a copy.
+            # The lock file too: its note may say that the missing log is not a sign of a copy.
             for ending in ("", "-wal", ".lock"):
                 if path.with_name(f"{path.name}{ending}").exists():
                     shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
@@ -311,7 +312,7 @@ def read_meta(path: Path) -> dict[str, str] | None:
 
 
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What sqlite3 raises for a file that it cannot read: the latter where a damaged text stands in its own messages."""
+"""What sqlite3 raises for a file that it cannot read; the second if its own messages contain damaged text."""
 _ADVICE = {
     "SQLITE_BUSY": ("another process is writing to it: wait for it to end", "store-locked"),
     "SQLITE_FULL": ("free some space and resume: every row stored so far is kept", "store-disk"),
@@ -341,11 +342,11 @@ def translated(path: Path | PostgresUrl) -> Iterator[None]:
 
 
 def _store_error(error: BaseException | None, where: str) -> StoreError:
-    """The :class:`StoreError` for a SQLite error: its text and, if known, what to do about it."""
+    """Return the :class:`StoreError` for a SQLite error: its text and, if known, what to do about it."""
     if isinstance(error, UnicodeDecodeError):
         return StoreError(f"{where}: text that is not UTF-8: {_ADVICE['SQLITE_CORRUPT'][0]}", code="store-damaged")
     name = getattr(error, "sqlite_errorname", "")
-    said = str(error).partition(" with text ")[0]  # what follows is a value of the store
+    said = str(error).partition(" with text ")[0]  # the rest is a value of the store
     for prefix, (advice, code) in _ADVICE.items():
         if name == prefix or name.startswith(f"{prefix}_"):  # extended codes: SQLITE_IOERR_WRITE
             return StoreError(f"{where}: {said}: {advice}", code=code)

@@ -1,4 +1,4 @@
-"""The identity of a store: which workflow, models, prices and dataset its rows belong to."""
+"""The identity of a store: the workflow, models, prices and dataset that its rows belong to."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class StoreIdentity:
 
     @classmethod
     def from_json(cls, text: str) -> StoreIdentity:
-        """Parse what :meth:`to_json` wrote; ``ValueError`` or ``TypeError`` for anything else."""
+        """Parse what :meth:`to_json` wrote; raise ``ValueError`` or ``TypeError`` for anything else."""
         return cls(**json.loads(text))
 
     @property
@@ -57,8 +57,9 @@ class StoreIdentity:
         return Template.from_dict(self.template)
 
     def models(self) -> Catalog:
-        """Return the models and the prices that the rows were charged at. For reading only: stores may come from anyone, so
-        nothing is called.
+        """Return the models and the prices that the rows were charged at.
+
+        They are for reading only: stores may come from anyone, so nothing of them is called.
         """
         return Catalog.embedded(self.catalog, where="the store's catalog")
 
@@ -67,7 +68,7 @@ class StoreIdentity:
         return Catalog.from_dict(self.catalog, where="the store's catalog")
 
     def stranger(self, other: StoreIdentity) -> str | None:
-        """Say why no row can hold under ``other``: another workflow, or simulated models; None if some may."""
+        """Return why no row can be valid under ``other`` (another workflow, or simulated models); None if some may be."""
         if self.workflow != other.workflow:
             return f"it belongs to the workflow {self.workflow!r}, not {other.workflow!r}"
         if self.is_simulated != other.is_simulated:
@@ -89,4 +90,4 @@ class StoreIdentity:
 
 
 def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)  # TOML may hold dates
+    return json.dumps(value, sort_keys=True, default=str)  # TOML may contain dates

@@ -1,6 +1,6 @@
 """An exclusive lock per store: two concurrent runs would settle each other's reservations and pay for cells twice.
 
-The lock is on a file of its own, ``STORE.lock``, which its holder removes. It cannot be on the store itself: when a process
+The lock is on a separate file, ``STORE.lock``, which its holder removes. It cannot be on the store itself: when a process
 closes any descriptor of a file, POSIX drops the locks that SQLite holds on that file.
 """
 
@@ -30,7 +30,7 @@ class RunLock:
     def note_owner(self) -> None:
         """Record which process holds the lock, and reserve room for :meth:`note_folded`."""
         owner = f"pid {self._pid} on {socket.gethostname()}"
-        with suppress(OSError):  # a full disk: the lock holds without it
+        with suppress(OSError):  # a full disk: the lock works without it
             if os.fstat(self._descriptor).st_size < 2 * _LINE:
                 self._write("", _LINE)
             self._write(owner, 0)
@@ -51,10 +51,10 @@ class RunLock:
             self._write("", _LINE)
 
     def require_held(self) -> None:
-        """Raise if the lock file has lost its name, since another process can then lock the store, too.
+        """Raise if the lock file has lost its name, since another process could then lock the store as well.
 
         Raises:
-            StoreError: it was removed or replaced, by hand or by whatever tidies up.
+            StoreError: it was removed or replaced, by hand or by a cleanup tool.
         """
         if not _is_current(self._path, self._descriptor):
             raise StoreError(
@@ -66,13 +66,13 @@ class RunLock:
     def release(self) -> None:
         """Remove the lock file, unless it has a note that is still needed, and unlock it.
 
-        It is removed while it is locked. A process that opened it before finds afterwards that the file has lost its name, and
-        tries again. A forked child that ends leaves the lock to its parent.
+        It is removed while it is locked. A process that opened it before then finds that the file has lost its name, and tries
+        again. A forked child that ends leaves the lock to its parent.
         """
         try:
             is_ours = os.getpid() == self._pid and _is_current(self._path, self._descriptor)
             if is_ours and not any(line.startswith(_FOLDED) for line in _lines(self._path)):
-                with suppress(OSError):  # a folder that may no longer be written, or a system that removes no open file
+                with suppress(OSError):  # the folder is no longer writable, or the system removes no open file
                     _lock_file(self._path).unlink()
         finally:
             os.close(self._descriptor)
@@ -89,7 +89,7 @@ def was_folded(path: Path, run: str) -> bool:
 
 @contextmanager
 def run_lock(path: Path) -> Iterator[RunLock]:
-    """Lock the store at ``path`` for one run, by the file ``PATH.lock``, which is removed at the end.
+    """Lock the store at ``path`` for one run, with the file ``PATH.lock``, which is removed at the end.
 
     The kernel releases the lock when the process dies. A killed process leaves the file; the next run takes it over.
 
@@ -122,7 +122,7 @@ def _acquired(path: Path) -> int:
         try:
             descriptor = os.open(_lock_file(path), os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
             is_free = lock(descriptor)  # on Windows only SQLite's own lock protects the file
-            # First whether the file still has its name, then whether the lock is ours: a lock on a removed file excludes
+            # First check whether the file still has its name, then whether the lock is ours: a lock on a removed file excludes
             # nobody.
             if _is_current(path, descriptor):
                 if is_free:
@@ -134,7 +134,7 @@ def _acquired(path: Path) -> int:
         except BaseException:
             _close(descriptor)
             raise
-        os.close(descriptor)  # its holder removed it after it was opened here: a lock on it would exclude nobody
+        os.close(descriptor)  # its holder removed it after it was opened here
 
 
 def _is_current(path: Path, descriptor: int) -> bool:

@@ -18,14 +18,14 @@ from vinelm.traces.databases.recovery import recover
 from vinelm.traces.databases.schema import OPEN_LOG, OPEN_RUN, SCHEMA_VERSION
 
 _TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
-_CREATING = text("SELECT pg_advisory_xact_lock(1447644741, 0)")  # two runs that create one store at a time
+_CREATING = text("SELECT pg_advisory_xact_lock(1447644741, 0)")  # for two runs that create one store at the same time
 
 
 def exists(address: StoreAddress) -> bool:
     """Return whether there is a store, or something else in its place.
 
     Raises:
-        StoreError: what is there cannot be read.
+        StoreError: it cannot be read.
     """
     if isinstance(address, PostgresUrl):
         return _postgres_meta(address) is not None
@@ -64,7 +64,7 @@ def opened(address: StoreAddress, wanted: StoreIdentity | None) -> tuple[Databas
         file = closing.enter_context(readable(address))
         is_read_only = file == address and not is_writable(address)
         if OPEN_RUN in meta:
-            # Before SQLite opens it for writing, which would copy a log of another time into the file.
+            # Checked before SQLite opens it for writing, which would copy a log of another time into the file.
             run = meta[OPEN_RUN]
             recover(file, run=run, is_whole=meta.get(OPEN_LOG) == run, shown_as=address, is_read_only=is_read_only)
         database = Database(file, shown_as=address, is_read_only=is_read_only)
@@ -73,7 +73,7 @@ def opened(address: StoreAddress, wanted: StoreIdentity | None) -> tuple[Databas
 
 
 def _identity_in(meta: dict[str, str], path: StoreAddress, wanted: StoreIdentity | None, kind: str) -> StoreIdentity:
-    """The identity in a store; :class:`StoreError` if it belongs to something else, has another version, or does not exist."""
+    """Return the identity in a store; raise :class:`StoreError` if it is something else, has another version, or is missing."""
     try:
         version = int(meta["schema_version"])
         if version != SCHEMA_VERSION:
@@ -99,7 +99,7 @@ def _postgres_meta(url: PostgresUrl) -> dict[str, str] | None:
     """Read the table ``meta`` of the store (key to value).
 
     Returns:
-        An empty mapping if the schema has tables but no store. None where there are no tables.
+        An empty mapping if the schema has tables but no store. None if there are no tables.
 
     Raises:
         StoreError: the server cannot be reached.

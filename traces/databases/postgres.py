@@ -22,10 +22,10 @@ from vinelm.traces.databases.address import PostgresUrl
 from vinelm.traces.databases.database import Database
 
 ALONE = 1
-"""Number of the advisory lock within a store's schema that its run holds."""
+"""The number of the advisory lock within a store's schema that its run holds."""
 CONNECT_TIMEOUT_S = 10
 SURE_S = 0.1
-"""After the server has said that the store is this run's, it is not asked for so long whether it still is."""
+"""Seconds for which the server's confirmation that the store is this run's is relied on before asking again."""
 _SCHEMA = "(SELECT oid::integer FROM pg_namespace WHERE nspname = current_schema())"
 _HOLDERS = text(
     "SELECT coalesce(nullif(a.application_name, ''), 'backend ' || l.pid) FROM pg_locks l LEFT JOIN pg_stat_activity a "
@@ -38,7 +38,7 @@ _HOLDERS = text(
 class PostgresDatabase(Database):
     """One connection to one schema of a PostgreSQL database, shared by the threads of a process through a lock.
 
-    A committed transaction is durable as far as the server's ``synchronous_commit`` says.
+    How durable a committed transaction is depends on the server's ``synchronous_commit``.
 
     Raises:
         ConfigError: psycopg is not installed.
@@ -76,7 +76,7 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """As :meth:`Database.transaction`."""
+        """Yield a connection as :meth:`Database.transaction` does."""
         with self._lock, self.translated():
             if self._connection.in_transaction():
                 yield self._connection
@@ -86,15 +86,15 @@ class PostgresDatabase(Database):
                 yield self._connection
 
     def require_held(self) -> None:
-        """As :meth:`Database.require_held`; asks the server unless it has just confirmed it."""
+        """Check as :meth:`Database.require_held`; asks the server unless it has just confirmed it."""
         if self._hold is not None and time.monotonic() >= self._sure_until_s:
             with self.transaction():
                 pass
 
     def _require_session(self) -> None:
-        """Raise if the session is not the one that took the hold, which the server may since have given to another.
+        """Raise if the session is not the one that took the hold, which the server may since have given to another run.
 
-        Whatever ended it: the driver connects anew by itself after an error, and a pooler such as PgBouncer gives each
+        This covers whatever ended it: after an error the driver reconnects by itself, and a pooler such as PgBouncer gives each
         transaction to another session.
         """
         if self._hold is not None and self._connection.execute(_HOLD).scalar() != self._hold:
@@ -106,10 +106,10 @@ class PostgresDatabase(Database):
         self._sure_until_s = time.monotonic() + SURE_S
 
     def truncate_wal(self) -> None:
-        """Do nothing: the server looks after its log."""
+        """Do nothing: the server manages its log."""
 
     def copy_to(self, path: Path) -> None:
-        """Refuse: a copy is made by export."""
+        """Refuse: a store in PostgreSQL is copied by export."""
         raise StoreError(f"{self.path}: a store in PostgreSQL is not copied into a file: use vinelm store export")
 
     def size_bytes(self) -> int:
@@ -143,7 +143,7 @@ class PostgresDatabase(Database):
             if not connection.execute(text(f"SELECT pg_try_advisory_lock({_SCHEMA}, {ALONE})")).scalar():
                 owner = next(iter(self.holders()), "unknown")
                 raise StoreError(f"{self.path}: another run is writing to it ({owner}): wait for it to end, or stop it")
-            # A setting of the session: it ends with it, as the lock does, and with whatever else gives the lock back.
+            # A setting of the session: it ends with the session, as the lock does, and with whatever else releases the lock.
             hold = secrets.token_hex(8)
             connection.execute(_NOTE_HOLD, {"hold": hold})
             connection.execute(_STAY_IDLE)
@@ -159,7 +159,7 @@ class PostgresDatabase(Database):
 _NOTE_HOLD = text("SELECT set_config('vinelm.hold', :hold, false)")
 _HOLD = text("SELECT current_setting('vinelm.hold', true)")
 _STAY_IDLE = text("SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'")
-"""A run may write nothing for hours, while it waits for a provider's batch. Since PostgreSQL 14."""
+"""Allows a run to stay idle for hours while it waits for a provider's batch. Since PostgreSQL 14."""
 _SIZE = text(
     "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_namespace n "
     "ON n.oid = c.relnamespace WHERE n.nspname = current_schema() AND c.relkind = 'r'"
@@ -172,7 +172,7 @@ def _translated(where: PostgresUrl) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise _store_error(error, where) from error.orig
-    except PendingRollbackError as error:  # an earlier statement of the transaction has lost the connection
+    except PendingRollbackError as error:  # an earlier statement of the transaction lost the connection
         raise _plain_error(ConnectionError("the connection was lost"), where, is_lost=True) from error
     except (SQLAlchemyError, UnicodeEncodeError) as error:
         raise StoreError(f"{where}: {type(error).__name__}") from error
@@ -188,10 +188,10 @@ def _store_error(error: DBAPIError, where: PostgresUrl) -> StoreError:
 
 
 def _plain_error(error: BaseException | None, where: PostgresUrl, *, is_lost: bool) -> StoreError:
-    """The first line of the server's or driver's message, and what to do about it. Never a value of a row."""
+    """Return the first line of the server's or driver's message, and what to do about it; never a value of a row."""
     said = (str(error).strip().splitlines() or [type(error).__name__])[0]
     state = _sqlstate(error)
-    if state.startswith("23"):  # what follows quotes the row
+    if state.startswith("23"):  # the rest quotes the row
         said = "a row of this key is there already"
     if is_lost:
         advice = "the server cannot be reached: start it and run the same line again: every row stored so far is kept"

@@ -2,9 +2,9 @@
 
 SQLite commits rows to the write-ahead log (WAL, ``STORE-wal``) before it copies them into the file. A store whose run was
 killed still has its WAL and loses nothing. A *copy* made during a run may lack the WAL or have one of another time, and SQLite
-would open it silently with rows missing. Each run therefore sets a marker in the file's ``meta`` table for as long as it lasts.
-And a second one that is in the log alone: whoever closes a store last, with whatever tool, copies the log into the file and
-removes it, and so the file has both.
+would open it silently with rows missing. Each run therefore sets a marker in the file's ``meta`` table for as long as it lasts,
+and a second one that is only in the log. Whichever tool closes a store last copies the log into the file and removes it, so
+that the file then has both.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def recover(
 
         path: the store.
         run: the value of the marker.
-        is_whole: the file has the marker of that run's log, too.
-        accept: accept a file without its WAL: rows that were only in the WAL are lost.
+        is_whole: whether the file also has the marker of that run's log.
+        accept: whether to accept a file without its WAL: rows that were only in the WAL are lost.
         shown_as: the path that errors name, if ``path`` is a copy of it.
         is_read_only: only check, and write nothing.
 
@@ -46,7 +46,7 @@ def recover(
         StoreError: the WAL is missing (without ``accept``) or does not match the file; nothing is written then.
     """
     if holder(path) is not None:
-        return  # the marker is that of a run that is alive
+        return  # the marker is of a run that is alive
     if not (accept or is_whole) and not path.with_name(f"{path.name}-wal").exists() and not was_folded(path, run):
         raise StoreError(
             f"{shown_as or path}: copied during a run without its write-ahead log, so rows are missing: copy {path.name}-wal "
@@ -55,7 +55,7 @@ def recover(
         )
     if is_read_only:
         return
-    # Under the lock of a run: another process may have begun one since the look above, whose marker must stay.
+    # Under the run lock: since the check above, another process may have begun a run, whose marker must stay.
     with run_lock(path) as lock:
         _require_matching_wal(path)
         database = Database(path)
@@ -68,7 +68,7 @@ def recover(
 
 
 def _require_matching_wal(path: Path) -> None:
-    """:class:`StoreError` unless file and WAL belong together. Reads the whole file, writes nothing.
+    """Raise :class:`StoreError` unless file and WAL belong together. Reads the whole file, writes nothing.
 
     SQLite does not detect a later WAL whose pages the older file does not refer to, but the two disagree on the file's size.
     """
@@ -82,12 +82,14 @@ def _require_matching_wal(path: Path) -> None:
             connection.close()
     except SQLITE_ERRORS as error:
         size, result = 0, str(error)
+    # Neither check is enough: a log of another time may leave every page valid, and one of the right length may mix pages of
+    # two states.
     if result != "ok" or (pages or size) != size:
         raise StoreError(f"{path}: the file and its write-ahead log do not match: copy both while no run is writing")
 
 
 def _pages_by_wal(wal: Path) -> int | None:
-    """Number of pages of the file after the WAL's last complete transaction; None if the WAL has none.
+    """Return the number of the file's pages after the WAL's last complete transaction; None if the WAL has none.
 
     Layout: https://www.sqlite.org/fileformat2.html#walformat
     """
@@ -101,7 +103,9 @@ def _pages_by_wal(wal: Path) -> int | None:
     pages = None
     for at in range(_LOG_HEADER.size, len(content) - page_size, _FRAME_HEADER.size + page_size):
         _, size_after, *found = _FRAME_HEADER.unpack_from(content, at)
+        # A checkpoint starts the log again with new salts and leaves the old frames behind: they are no longer part of it.
         if found[:2] != salts:
             break  # frames from before the last checkpoint of the WAL
+        # Only the last frame of a transaction has the size: without it the transaction was not committed and does not count.
         pages = size_after or pages
     return pages

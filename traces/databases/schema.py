@@ -32,27 +32,28 @@ if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
 OPEN_RUN = "open_run"
-"""Key of ``meta``: a run holds the store, or died while holding it."""
+"""The key of ``meta`` that says that a run holds the store, or died while holding it."""
 OPEN_LOG = "open_run_log"
-"""Key of ``meta``: the file has all that this run has written, if it has this. While the run lives it is in the log alone."""
+"""The key of ``meta`` that is only in the log while the run lives: a file that has it has everything that the run has written.
+"""
 SCHEMA_VERSION = 6
-"""Increased by one with every change of a table, while nothing is released; from the first release on together with a
-step that upgrades older stores. Stores of other versions are rejected."""
+"""The schema version. It is increased with every change of a table; from the first release on, each increase comes with a step
+that upgrades older stores. Stores of other versions are rejected."""
 
 RESCORING = "rescoring"
-"""Key of ``meta``: retired rows wait to be scored again; the value is the number of the first of them."""
+"""The key of ``meta`` that says that retired rows wait to be scored again; its value is the number of the first."""
 
 
 SIGNALS = "signals"
-"""Key of ``meta``: what signals and answer classes were made with, as :class:`~vinelm.traces.SignalRecord`."""
+"""The key of ``meta`` with the declaration of signals and answer classes, as :class:`~vinelm.traces.SignalRecord`."""
 
 
 CHECKPOINTS = "checkpoints"
-"""Key of ``meta``: where the contents of checkpoints are kept if not in the store, as fsspec takes it."""
+"""The key of ``meta`` with the fsspec address of checkpoints' contents if they are not in the store."""
 
 
 class Score(UserDefinedType[Any]):
-    """A flag, or a number between 0 and 1, for which SQLAlchemy's Boolean is too narrow. BOOLEAN in SQLite for both."""
+    """The type of a flag or a number between 0 and 1; SQLAlchemy's Boolean is too narrow for it. It is BOOLEAN in SQLite."""
 
     cache_ok = True
 

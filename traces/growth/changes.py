@@ -1,4 +1,4 @@
-"""Name what changed between two identities of a store, for messages."""
+"""Names what changed between two identities of a store, for messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row's conditions besides its request: the code and settings behind each invocation of its prefix."""
+"""A row's conditions other than its request: the code and settings behind each invocation of its prefix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vinelm.template import Stage
 from vinelm.traces.databases.identity import StoreIdentity
 
 _MODEL_KEEPS_ROWS = ("name", "price", "price_id", "engine", "api_key_env", "timeout_s", "group")
-"""Fields of a catalog entry that do not change what is sent to the model."""
+"""The fields of a catalog entry that do not change what is sent to the model."""
 _OPTION_KEEPS_ROWS = ("timeout", "request_timeout", "max_retries")
 _BACKEND_KEEPS_ROWS = ("limits", "max_retries", "backoff_s", "max_wait_s", "stream", "real_time", "send_priority")
 _SCORER = "scorer"
@@ -19,9 +19,9 @@ _STAGE = "stage "
 class RowConditions:
     """Compares two identities in what decides the rows of one prefix.
 
-    A row that was executed under one identity holds under another if nothing differs that decides it: the sequence of stages
-    and models up to it, what each of these models is sent, the code of these stages, and the code and resources that all
-    stages share. Prices, rate limits, timeouts, other models and later stages do not count.
+    A row that was executed under one identity is valid under another if nothing differs that decides it: the sequence of stages
+    and models up to it, what each of these models is sent, the code of these stages, and the code and resources that all stages
+    share. Prices, rate limits, timeouts, other models and later stages do not count.
 
     Args:
         before: the identity that rows were executed under.
@@ -36,11 +36,11 @@ class RowConditions:
         self._prefixes: dict[tuple[tuple[str, ...], tuple[str | None, ...]], str | None] = {}
 
     def difference(self, prefix: Sequence[str], stages: Sequence[str | None] = ()) -> str | None:
-        """Return why a row of that prefix no longer holds, naming the first difference; None if it does.
+        """Return why a row of that prefix is no longer valid, naming the first difference; None if it is.
 
         Args:
             prefix: the models of the row's invocations.
-            stages: their stages; None where it is not known.
+            stages: the stages of these invocations; None if unknown.
         """
         key = tuple(prefix), self._template_before.stages_along(len(prefix), stages)
         if key not in self._prefixes:
@@ -53,10 +53,11 @@ class RowConditions:
         """Return why a row's next stage may no longer follow it; None if it may.
 
         Args:
-            stages: of its invocations.
-            arm: the stage that came next; None if there was none, or if nothing tells.
-            failure: of the row. One that went where the template had no arm holds as long as the template stays.
-            has_ended: the request ended there.
+            stages: the stages of its invocations.
+            arm: the stage that came next; None if there was none, or it is unknown.
+            failure: the row's failure. If the request went where the template had no branch, the row is valid as long as the
+                template stays.
+            has_ended: whether the request ended there.
         """
         if failure == "unexpected_arm" and self._template_before != self._template:
             return "the template changed, which had no arm for them"
@@ -85,7 +86,7 @@ class RowConditions:
             return f"the template has only {self._template.depth} invocations"
         for position, (model, stage) in enumerate(zip(prefix, stages, strict=True)):
             if stage is None:
-                continue  # the row of that invocation is missing, as in an import
+                continue  # the row of that invocation is missing, as after an import
             now = self._stage_now(position, stage)
             if now is None or stage != now.name:
                 there = f"of stage {now.name!r}, " if now is not None else ""
@@ -101,7 +102,7 @@ class RowConditions:
         return None
 
     def _stage_now(self, position: int, stage: str) -> Stage | None:
-        """The stage of that invocation by the current template: the row's own if possible, else the only one."""
+        """Return the stage of that invocation by the current template: the row's own if possible, else the only one."""
         level = self._template.flow.stages_at[position]
         if stage not in level and len(level) > 1:
             return None
@@ -116,7 +117,7 @@ class RowConditions:
 
 
 def _shared_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """The difference in what all rows share: graph, tools, routes, inputs, resources, seeds."""
+    """Return the difference in what all rows share: graph, tools, routes, inputs, resources, seeds."""
 
     def shared(parts: Mapping[str, str]) -> dict[str, str]:
         return {part: digest for part, digest in parts.items() if part != _SCORER and not part.startswith(_STAGE)}
@@ -127,7 +128,7 @@ def _shared_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str
 
 
 def _deciding_settings(identity: StoreIdentity, name: str) -> dict[str, Any]:
-    """The settings that decide a model's answers, as plain values: the model's and its provider's."""
+    """Return the settings that decide a model's answers, as plain values: the model's and its provider's."""
     catalog = identity.settings()
     model = catalog[name].model_dump(mode="json", exclude=set(_MODEL_KEEPS_ROWS))
     options = {f"options.{key}": value for key, value in model.pop("options").items() if key not in _OPTION_KEEPS_ROWS}

@@ -1,4 +1,4 @@
-"""Lets a store grow: rows that still hold under a changed workflow, dataset or catalog stay, the rest is retired.
+"""Lets a store grow: rows that are still valid under a changed workflow, dataset or catalog stay, the rest is retired.
 
 Retired rows keep their dollars on the ledger and their state. They are used again when the change is undone.
 """
@@ -31,13 +31,13 @@ class Growth:
     Attributes:
         changes: what changed, in a few words each.
         before: rows before.
-        kept: rows that stay, rows whose success was decided again included.
+        kept: rows that stay, including those whose success was decided again.
         restored: rows of an earlier state of the store that are used again.
         rescored: rows that stay once their success is decided again from their stored state; no call is made for it.
-        retired: reason to the number of rows that no longer hold.
+        retired: reason to the number of rows that are no longer valid.
         repriced: rows whose dollars follow a new price.
         unpriced: rows of a model with a new price that recorded no tokens: they keep their dollars.
-        is_reshaped: the requests, the models or the invocations are not the same, so that there may be other cells to execute.
+        is_reshaped: whether the requests, the models or the invocations differ, so that there may be other cells to execute.
     """
 
     changes: tuple[str, ...]
@@ -76,22 +76,21 @@ class Growth:
 
 
 def grow(store: ObservationStore, now: StoreIdentity, wanted: Mapping[str, RequestDigest]) -> Growth | None:
-    """Change the store's identity to ``now`` in one transaction: retire rows that no longer hold, restore those that hold
-    again.
+    """Change the store's identity to ``now``: retire rows that are no longer valid, restore those that are valid again.
 
     The caller holds the store (:meth:`ObservationStore.exclusive`). Rows that must be scored again are retired until
     :class:`~vinelm.traces.RowsToScore` restores them.
 
     Args:
         store: the store.
-        now: the identity of the run that begins.
-        wanted: request id to the digests of the request as it is now, for all requests of the dataset.
+        now: the identity of the starting run.
+        wanted: request id to the digests of the current request, for all requests of the dataset.
 
     Returns:
         What happened; None if nothing has changed.
 
     Raises:
-        StoreError: the store is of another workflow, or none of its rows would stay. Nothing is written then.
+        StoreError: the store is of another workflow, or none of its rows would stay. Nothing is written in this case.
     """
     with store.database.transaction() as connection:
         growth = _grow(connection, store, now, wanted, assumes_scores=False)
@@ -123,7 +122,7 @@ def set_prices(store: ObservationStore, now: StoreIdentity) -> int:
 
 
 class _Undo(Exception):
-    """Rolls a transaction back."""
+    """Raised to roll a transaction back."""
 
 
 def preview_growth(
@@ -152,7 +151,7 @@ def retire_broken(store: ObservationStore, cells: Collection[tuple[str, Sequence
     One transaction. Their dollars and calls keep counting.
 
     Args:
-        store: held by the caller.
+        store: the store, held by the caller.
         cells: request and prefix of each row.
     """
     named = {(request_id, tuple(prefix)) for request_id, prefix in cells}
@@ -192,7 +191,7 @@ def _grow(
     current = retirement.current_rows(connection, store.identity_id, known)
     first = retirement.next_retired_id(connection)
     plan = retirement_of(current, judge)
-    has_answers = any(row.failure is None for row in current)  # else nothing is lost: the workflow was repaired
+    has_answers = any(row.failure is None for row in current)  # otherwise nothing is lost: the workflow was repaired
     if has_answers and len(plan.retire) - plan.waiting == len(current):
         _refuse_losing_everything(store, plan.retire)
     retirement.retire(connection, plan.retire, scored_id=store.identity_id, digests=known)
@@ -215,7 +214,7 @@ def _grow(
         schema.set_meta(connection, RESCORING, str(first))
     schema.set_meta(connection, "identity", _aged(now, before).to_json())
     if growth.has_effect or growth.is_reshaped:
-        connection.execute(delete(schema.meta).where(schema.meta.c.key == UNFINISHED))  # its rows are numbered otherwise now
+        connection.execute(delete(schema.meta).where(schema.meta.c.key == UNFINISHED))  # its rows are numbered differently now
     return growth
 
 
@@ -243,7 +242,7 @@ def _counts(retire: Sequence[tuple[int, str]], without: Sequence[int] | set[int]
 
 
 def _aged(now: StoreIdentity, before: StoreIdentity) -> StoreIdentity:
-    """The new identity with the store's time of creation."""
+    """Return the new identity with the store's time of creation."""
     return StoreIdentity.from_json(json.dumps({**json.loads(now.to_json()), "created_at": before.created_at}))
 
 

@@ -1,4 +1,4 @@
-"""Finds the rows of a store that still hold under another identity. Pure: writes nothing."""
+"""Finds the rows of a store that are still valid under another identity. Pure: writes nothing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from vinelm.traces.growth.conditions import RowConditions
 
 ENDS_EARLIER = "its request now ends earlier"
 BROKEN_STAGE = "a stage was broken"
-"""Reason of retired rows that show a fault of the application or its surroundings, and never hold again."""
+"""The reason of retired rows that show a fault of the application or its environment, and are never valid again."""
 
 
 class RequestDigest(NamedTuple):
-    """Hashes of a request: ``full`` of its dataset row, ``inputs`` of the graph's input (None: unknown)."""
+    """Digests of a request: ``full`` of its dataset row, ``inputs`` of the graph's input (None: unknown)."""
 
     full: str | None
     inputs: str | None
@@ -76,18 +76,18 @@ class StoredRow:
     Attributes:
         row_id: its number in its table.
         cell: request and prefix.
-        stages: of its invocations; None where no row tells.
-        arm: the stage that came next; None on a linear template, and where none did.
+        stages: the stages of its invocations; None if no row shows them.
+        arm: the stage that came next; None on a linear template, and if none did.
         success, stopped, failure: as in :class:`~vinelm.rows.observation.Observation`.
         cost: the dollars as they were charged, with the tokens.
         cost_usd: the dollars that the row counts with.
-        identity_id: what it was executed under.
-        scored_id: whose scorer decided ``success``.
+        identity_id: the identity that it was executed under.
+        scored_id: the identity whose scorer decided ``success``.
         request: the request when the row was executed and scored.
-        has_state: the workflow state after it is kept.
+        has_state: whether the workflow state after it is stored.
         unscored_id: under which identity it was to be scored again and could not; None if there is none.
         reason: why it was retired; None for a current row.
-        is_continued: it lies below an answer that the workflow's own check passed.
+        is_continued: whether it lies after an answer that the workflow's own check passed.
     """
 
     row_id: int
@@ -113,7 +113,10 @@ class StoredRow:
 
 
 class RowVerdict(NamedTuple):
-    """True if a row holds. ``needs_score``: only once ``success`` is decided again. ``reason``: why not, or why again."""
+    """Whether a row is valid.
+
+    ``needs_score``: only once ``success`` is decided again. ``reason``: why it is not valid, or must be scored again.
+    """
 
     holds: bool
     needs_score: bool = False
@@ -121,13 +124,13 @@ class RowVerdict(NamedTuple):
 
 
 class RowJudge:
-    """Judges single rows, apart from the rows before them on their path.
+    """Judges single rows, regardless of the rows before them on their path.
 
     Args:
         identities: every identity that the store has had, by number.
         now: the identity to judge by.
-        wanted: the requests of the dataset as it is now, by id.
-        assumes_scores: take the success of rows that would have to be scored again for granted.
+        wanted: the requests of the current dataset, by id.
+        assumes_scores: whether to assume that rows that would have to be scored again keep their success.
     """
 
     def __init__(
@@ -152,7 +155,7 @@ class RowJudge:
         self._assumes_scores = assumes_scores
 
     def judge(self, row: StoredRow) -> RowVerdict:
-        """Return whether the row holds."""
+        """Return whether the row is valid."""
         request_id, prefix = row.cell
         request = self._wanted.get(request_id)
         if request is None:
@@ -198,7 +201,7 @@ class RowJudge:
 class Afterwards(NamedTuple):
     """Whether a request ends at a row, and the stage to which it continues, if known.
 
-    ``may_continue``: rows below it hold that were bought although the workflow's own check had passed an answer.
+    ``may_continue``: rows after it are valid that were bought although the workflow's own check had passed an answer.
     """
 
     ended: bool
@@ -206,7 +209,7 @@ class Afterwards(NamedTuple):
     may_continue: bool = False
 
     def leads_to(self, row: StoredRow) -> bool:
-        """True if the request continues with the stage of that row."""
+        """Return whether the request continues with the stage of that row."""
         if self.ended and not (self.may_continue and row.is_continued):
             return False
         return self.arm in (None, row.stages[-1])
@@ -218,9 +221,9 @@ class Retirement:
 
     retire: list[tuple[int, str]] = field(default_factory=list)
     kept: dict[Cell, Afterwards] = field(default_factory=dict)
-    """Cell to what comes after it."""
+    """Maps each cell to what comes after it."""
     waiting_rows: set[int] = field(default_factory=set)
-    """Those of the retired rows that hold once they, or the rows before them, are scored again."""
+    """Those of the retired rows that become valid once they, or the rows before them, are scored again."""
 
     @property
     def waiting(self) -> int:
@@ -240,7 +243,7 @@ def retirement_of(rows: Iterable[StoredRow], judge: RowJudge) -> Retirement:
             lost[row.cell] = verdict.reason
         elif parent in lost:
             lost[row.cell] = lost[parent]
-        elif parent in found.kept and not found.kept[parent].leads_to(row):  # where it is missing, as of an import, no reason
+        elif parent in found.kept and not found.kept[parent].leads_to(row):  # a missing row, as after an import, is no reason
             lost[row.cell] = ENDS_EARLIER
         elif verdict.needs_score or parent in waiting:
             waiting[row.cell] = verdict.reason or waiting[parent]
@@ -259,15 +262,15 @@ class Restoration:
     restore: list[int] = field(default_factory=list)
     score: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
-    """Rows that hold but for the end of their request before them."""
+    """Rows that are valid except that their request ends before them."""
 
 
 def restoration_of(retired: Iterable[StoredRow], judge: RowJudge, kept: Mapping[Cell, Afterwards]) -> Restoration:
     """Decide which retired rows to use again.
 
     Args:
-        retired: the retired rows; the one that was retired last wins where several are of one cell.
-        judge: decides by the identity of now.
+        retired: the retired rows; if several are of one cell, the last retired one wins.
+        judge: decides by the current identity.
         kept: the current cells, with what comes after them.
     """
     found, active = Restoration(), dict(kept)
@@ -287,7 +290,7 @@ def restoration_of(retired: Iterable[StoredRow], judge: RowJudge, kept: Mapping[
 
 
 def _latest_that_hold(retired: Iterable[StoredRow], judge: RowJudge) -> list[tuple[StoredRow, RowVerdict]]:
-    """For each cell the last retired row that holds; shorter prefixes first."""
+    """Return for each cell the last retired row that is valid; shorter prefixes first."""
     latest: dict[Cell, tuple[StoredRow, RowVerdict]] = {}
     for row in sorted(retired, key=lambda row: row.row_id):
         verdict = judge.judge(row)

@@ -29,9 +29,9 @@ class RepricedModel:
     """A model's rows before and after.
 
     Attributes:
-        name: in the catalog.
+        name: the model's name in the catalog.
         has_new_price: whether the price differs from the store's.
-        rows: that the model has.
+        rows: the number of the model's rows.
         before_usd: dollars of these rows in the store, without tools.
         after_usd: the same at the new price.
     """
@@ -48,10 +48,10 @@ class Repriced:
     """Result of :func:`reprice_store`.
 
     Attributes:
-        rows: of the new store.
-        repriced: rows whose dollars changed.
+        rows: the number of rows of the new store.
+        repriced: how many rows' dollars changed.
         paid_usd: what the ledger says was paid, in both stores alike.
-        models: in the order of the catalog.
+        models: the models, in the order of the catalog.
     """
 
     rows: int
@@ -63,8 +63,8 @@ class Repriced:
 def reprice_store(source: Path, path: Path, prices: Catalog) -> Repriced:
     """Create the store at ``path`` from ``source``, with the dollars of all rows at new prices. All or nothing.
 
-    A row's dollars follow from its recorded tokens. What it was charged stays recorded, too. Neither ``source`` nor the ledger
-    changes. A failed call that cost nothing costs nothing at any price.
+    A row's dollars follow from its recorded tokens. The charged dollars stay recorded as well. Neither ``source`` nor the
+    ledger changes. A failed call that cost nothing costs nothing at any price.
 
     Args:
         source: an existing store; it is only read.
@@ -99,7 +99,7 @@ def reprice_store(source: Path, path: Path, prices: Catalog) -> Repriced:
 
 
 def _identity(store: ObservationStore, prices: Catalog) -> StoreIdentity:
-    """The store's identity with the new prices; nothing else changes."""
+    """Return the store's identity with the new prices; nothing else changes."""
     mine = store.identity.settings()
     lacking = [name for name in mine if name not in prices]
     if lacking:
@@ -116,7 +116,7 @@ def _identity(store: ObservationStore, prices: Catalog) -> StoreIdentity:
 
 
 def _changed(before: Catalog, now: Catalog) -> frozenset[str]:
-    """The models whose dollars may differ."""
+    """Return the models whose dollars may differ."""
     return frozenset(name for name in before if not is_same_amount(before[name].price, now[name].price))
 
 
@@ -142,7 +142,7 @@ def _require_tokens(store: ObservationStore, now: StoreIdentity) -> None:
 
 
 def _dollars(store: ObservationStore) -> Mapping[str, tuple[int, float]]:
-    """Model to the number of its rows and their dollars, tools left out."""
+    """Return model to the number of its rows and their dollars, without tools."""
     table = schema.observations.c
     with store.database.transaction() as connection:
         query = select(table.model, func.count(), func.sum(table.cost_usd)).group_by(table.model)

@@ -31,7 +31,7 @@ _LARGEST_WAVE = 5000  # rows whose states are in memory at a time
 class RowToScore:
     """A row whose success must be decided again: its number among the retired rows, its cell, and the state after it.
 
-    ``is_continued``: it lies below an answer that the workflow's own check passed.
+    ``is_continued``: it lies after an answer that the workflow's own check passed.
     """
 
     retired_id: int
@@ -45,9 +45,9 @@ class Rescored(NamedTuple):
     """The result of scoring a row again.
 
     Attributes:
-        success: Of the row; None where it is not known.
+        success: The row's success; None if unknown.
         reason: Why the row cannot be scored, so that it stays retired; empty if it can.
-        answer: What is compared with the answer of what runs today, as canonical JSON; None where nothing is.
+        answer: What is compared with the current setup's answer, as canonical JSON; None if nothing is compared.
     """
 
     success: bool | float | None = None
@@ -61,7 +61,7 @@ class RowsToScore:
     A run that dies in between continues with the wave where it was, and restores the same rows in the same order.
 
     Args:
-        wanted: the digests of the requests as they are now, by id.
+        wanted: the digests of the current requests, by id.
     """
 
     def __init__(self, store: ObservationStore, wanted: Mapping[str, RequestDigest]) -> None:
@@ -69,7 +69,7 @@ class RowsToScore:
 
     @property
     def is_pending(self) -> bool:
-        """True if some rows wait, of this run's growth or of a run that died."""
+        """True if some rows wait, because of this run's growth or of a run that died."""
         with self._store.database.transaction() as connection:
             return self._first(connection) is not None
 
@@ -80,7 +80,7 @@ class RowsToScore:
             for retired_id in self._restoration(connection).score:  # shorter prefixes first
                 row = self._to_score(connection, retired_id)
                 if rows and (len(row.prefix) > len(rows[0].prefix) or len(rows) == _LARGEST_WAVE):
-                    break  # the rows before others come first, and in a fixed order
+                    break  # rows come before those that depend on them, in a fixed order
                 rows.append(row)
             return rows
 
@@ -101,7 +101,7 @@ class RowsToScore:
             self._reprice(connection)
 
     def finish(self) -> Mapping[str, int]:
-        """Record that nothing waits any more; returns reason to the number of waiting rows that do not hold."""
+        """Record that nothing waits any more; return the number of waiting rows that are not valid, by reason."""
         with self._store.database.transaction() as connection:
             first = self._first(connection) or 0
             for retired_id in self._restoration(connection).ended:

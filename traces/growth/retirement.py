@@ -1,4 +1,4 @@
-"""Move rows between ``observations`` and ``retired``, with their states. Everything in the caller's transaction."""
+"""Moves rows between ``observations`` and ``retired``, with their states, in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STATE = (
     "SELECT digest FROM checkpoints WHERE checkpoints.request_id = observations.request_id "
     "AND checkpoints.prefix = observations.prefix"
 )
-# Built from our own column names only. Many rows in one statement.
+# Built only from our own column names. Many rows in one statement.
 _RETIRE = (
     "WITH gone (row_id, request_digest, input_digest, reason) AS (VALUES {values}) "  # noqa: S608
     f"INSERT INTO retired ({_COLUMNS}, request_digest, input_digest, scored_id, state, reason, retired_at) "
@@ -58,7 +58,7 @@ def current_rows(connection: Connection, scored_id: int, digests: Mapping[str, R
     """Return the store's current rows, in their order.
 
     Args:
-        connection: in a transaction.
+        connection: a connection in a transaction.
         scored_id: the identity whose scorer decided their success.
         digests: the requests that they belong to, by id.
     """
@@ -99,7 +99,7 @@ def retire(
     """Retire current rows, with their states.
 
     Args:
-        connection: in a transaction.
+        connection: a connection in a transaction.
         rows: the number of each row, and the reason.
         scored_id: the identity whose scorer decided their success.
         digests: the requests that they belong to, by id.
@@ -136,7 +136,7 @@ def _run(
     types: Sequence[str],
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Execute a statement with a list of rows in place of ``{values}``."""
+    """Execute a statement with a list of rows replacing ``{values}``."""
     names = [[f"v{place}_{column}" for column in range(len(types))] for place in range(len(rows))]
     one = "({})".format(", ".join(f"CAST(:{{}} AS {kind})" for kind in types))
     values = {name: value for some, row in zip(names, rows, strict=True) for name, value in zip(some, row, strict=True)}
@@ -146,10 +146,10 @@ def _run(
 
 
 def reprice(connection: Connection, judge: RowJudge, rows: Iterable[StoredRow]) -> tuple[int, int]:
-    """Set the dollars of current rows to the prices of now; what they were charged stays in ``recorded_usd``.
+    """Set the dollars of current rows to the current prices; what they were charged stays in ``recorded_usd``.
 
     Returns:
-        How many rows changed, and how many of a changed price keep their dollars since they recorded no tokens.
+        How many rows changed, and how many with a changed price keep their dollars because they recorded no tokens.
     """
     table = schema.observations
     changes, unpriced = [], 0
@@ -165,7 +165,7 @@ def reprice(connection: Connection, judge: RowJudge, rows: Iterable[StoredRow]) 
             )
     if changes:
         change = update(table).where(table.c.row_id == bindparam("row"))
-        # What a batch costs of the ordinary price stays as it is; the old dollars are read before the new ones are set.
+        # The ratio of a batch's price to the ordinary one stays; the old dollars are read before the new ones are set.
         listed = case((table.c.cost_usd > 0, table.c.list_usd * bindparam("now", type_=Float) / table.c.cost_usd), else_=0.0)
         values: dict[str, Any] = {"cost_usd": bindparam("now"), "recorded_usd": bindparam("recorded")}
         values["list_usd"] = case((table.c.list_usd.is_not(None), listed), else_=None)
@@ -177,9 +177,9 @@ def set_arms(connection: Connection, before: Mapping[int, Template], now: Templa
     """Record each row's next stage if only the old template determined it.
 
     Args:
-        connection: in a transaction.
+        connection: a connection in a transaction.
         before: the templates that rows were executed under, by identity.
-        now: the template that they are kept under.
+        now: the current template.
     """
     table = schema.observations
     went_on = (table.c.arm.is_(None), table.c.failure.is_(None), table.c.stopped.is_(False))

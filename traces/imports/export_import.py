@@ -1,4 +1,4 @@
-"""Export a store's rows to a table for other tools, and import such a table.
+"""Exports a store's rows to a table for other tools, and imports such a table.
 
 What the table cannot hold goes into a sidecar file ``FILE.store.json`` (CSV) or into the file's metadata (Parquet): the store's
 identity, its registered requests, spending that has no row, and tool calls. Checkpoints are not exported.
@@ -37,7 +37,7 @@ NOTE = "vinelm.store"
 _FORMAT = 1
 _PREFIX = FIELDS.index("prefix")
 PROMPT_TOKENS = ("prompt_tokens_static", "prompt_tokens_shared")
-"""Columns of an export that no import reads: they follow from all prompts of the store, and are there if it knows them."""
+"""The columns of an export that no import reads: they are computed from all prompts of the store, if it has them."""
 _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {}
 
 
@@ -113,11 +113,10 @@ _CHARGED = select(_ROW.request_id, _ROW.prefix, func.coalesce(_ROW.recorded_usd,
 
 
 def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> tuple[list[dict[str, Any]], list[list[Any]]]:
-    """Ledger entries that are not the cost of a row (calls in flight, calls lost with the process that made them, retired
-    rows), and the cells of rows without an entry of their cost (an import's whose answer was paid with another row).
+    """Return the ledger entries that are not the cost of a row, and the cells of rows without an entry of their cost.
 
     Args:
-        entries: of the ledger.
+        entries: the entries of the ledger.
         charged: request, prefix and dollars of each row, as they were charged.
     """
     paid = Counter((row[0], decode_prefix(row[1]), row[2]) for row in charged)
@@ -134,7 +133,7 @@ def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> tup
 def _with_prompts(
     values_of: Callable[[Observation], list[Any]], rows: Sequence[Observation], tokens: Mapping[Cell, tuple[int, int]]
 ) -> Iterator[list[Any]]:
-    """Each row's values, with :data:`PROMPT_TOKENS` if the store has any."""
+    """Yield each row's values, with :data:`PROMPT_TOKENS` if the store has any."""
     for row in rows:
         yield [*values_of(row), *(tokens.get((row.request_id, row.prefix), (None, None)) if tokens else ())]
 
@@ -172,7 +171,7 @@ def import_export(table: Path, path: Path) -> int:
 
     Raises:
         DatasetError: not an export, or a row that does not fit the store's workflow; names file and line.
-        StoreError: ``path`` exists already, or cannot be written.
+        StoreError: ``path`` exists, or cannot be written.
     """
     exported, digest = _exported(table), file_digest(table)
     template = exported.identity.bound_template()
@@ -215,7 +214,10 @@ def import_export(table: Path, path: Path) -> int:
 
 @dataclass(frozen=True)
 class _Exported:
-    """An export's contents besides its rows; ``where`` it is. ``table_digest``: of the table; None allows any."""
+    """An export's contents except its rows, with their location.
+
+    ``table_digest``: the digest of the table; None allows any.
+    """
 
     where: Path
     identity: StoreIdentity
@@ -285,7 +287,7 @@ def _observation(row: Row, where: str) -> Observation:
 
 
 def _known(row: Observation, name: str) -> Any:
-    """The value of a field; None for unknown seconds."""
+    """Return the value of a field; None for unknown seconds."""
     return None if name == "latency_s" and not row.is_timed else getattr(row, name)
 
 
@@ -296,7 +298,7 @@ def _flag(value: Any) -> bool:
 
 
 def _score(value: Any) -> bool | float:
-    """A flag, or a score between 0 and 1."""
+    """Return a flag, or a score between 0 and 1."""
     if isinstance(value, bool) or value in ("0", "1"):
         return _flag(value)
     score = float(value)

@@ -1,4 +1,4 @@
-"""Read recorded invocations from a user's own table, given the names of its columns."""
+"""Reads recorded invocations from a user's own table, given the names of its columns."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ class LogColumns:
         tokens_out: generated tokens.
         failure: empty if the call succeeded, else a failure kind or any other text.
         answer: what the model answered; equal texts are equal answers. Empty means that it gave none.
-        round: how many times this request had been sent to this model, this call included (from 1); with ``run``, the
-            position in the run.
+        round: how many times this request had been sent to this model, including this call (from 1); with ``run``, the position
+            in the run.
         run: the execution of the application that the invocation belonged to.
         stage: the stage of the invocation (with ``run``).
-        stopped_if: the workflow's own check ended the request where all of these conditions hold.
+        stopped_if: the workflow's own check ended the request if all of these conditions hold.
         where: rows that do not satisfy all of these conditions are skipped.
     """
 
@@ -106,7 +106,7 @@ class LogColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAnswer:
-    """One recorded invocation; ``line`` is its line in the table. None, or NaN seconds, if the table does not say."""
+    """One recorded invocation; ``line`` is its line in the table. Fields are None, or NaN seconds, if the table lacks them."""
 
     line: int
     request_id: str
@@ -129,7 +129,7 @@ def read_log(path: Path, columns: LogColumns, models: Sequence[str] | None = Non
 
     Args:
         path: CSV, JSON lines or Parquet (see :func:`vinelm.io.read_table`).
-        columns: where the table holds what.
+        columns: the names of the table's columns.
         models: if given, rows of other models are skipped.
 
     Raises:
@@ -170,7 +170,7 @@ def _answer(row: Row, line: int, model: str, columns: LogColumns, where: str) ->
 
 
 def _failure(row: Row, columns: LogColumns, where: str) -> FailureKind | None:
-    """The failure kind, or ``unknown`` for any other text: a recorded message may quote a prompt or a key and is dropped."""
+    """Return the failure kind, or ``unknown`` for any other text, which is dropped because it may quote a prompt or a key."""
     value = None if columns.failure is None else as_text(field_of(row, columns.failure, where))
     if not value:
         return None

@@ -1,4 +1,4 @@
-"""Import a table of recorded outcomes into an observation store, so that existing logs replace profiling.
+"""Imports a table of recorded outcomes into an observation store, so that existing logs replace profiling.
 
 Two kinds of table:
 
@@ -48,7 +48,7 @@ class LogImport:
         columns: names of the table's columns.
         workflow: the name that the store gives the workflow.
         catalog: prices of the models; None: each model is priced at its mean recorded cost per call.
-        models: import only these; by default all models of the catalog, or all that occur.
+        models: import only these models; by default all of the catalog, or all that occur.
         stages: names of the invocations in order; the last name repeats.
         depth: the maximum number of invocations on a path; None: the number of rounds, or the length of the longest run.
         stop: the stop rule; None means ``workflow``.
@@ -67,7 +67,7 @@ class LogImport:
 class ImportedLog:
     """Summary of an import: rows and requests in the store, its models and depth, and ``notes`` on the data's limits.
 
-    ``paid_usd``: dollars of the recorded calls. Those of the rows are more where an answer is on several paths.
+    ``paid_usd``: dollars of the recorded calls. Those of the rows are higher if an answer is on several paths.
     """
 
     rows: int
@@ -85,7 +85,7 @@ def import_log(table: Path, path: Path, settings: LogImport) -> ImportedLog:
     Raises:
         ConfigError: ``settings`` lack something that this table needs.
         DatasetError: a row cannot be used; names file and line.
-        StoreError: ``path`` exists already, or cannot be written.
+        StoreError: ``path`` exists, or cannot be written.
     """
     columns = settings.columns
     _require_price(settings)
@@ -164,7 +164,7 @@ def _models(table: Path, answers: Sequence[RecordedAnswer], settings: LogImport)
 
 
 def _recorded_catalog(table: Path, answers: Sequence[RecordedAnswer], models: Sequence[str], columns: LogColumns) -> Catalog:
-    """A catalog of models that are known from the table alone, each priced per call at its mean recorded cost."""
+    """Return a catalog of models that are known only from the table, each priced per call at its mean recorded cost."""
     as_of = datetime.fromtimestamp(table.stat().st_mtime, UTC).date()
     entries = []
     for name in models:
@@ -192,7 +192,7 @@ def _priced(answer: RecordedAnswer, catalog: Catalog) -> RecordedAnswer:
 def _cascade(
     table: Path, answers: Sequence[RecordedAnswer], models: Sequence[str], stop: StopRule, settings: LogImport
 ) -> Cells:
-    """All recorded cells that requests reach; requests in the table's order, parents before children."""
+    """Return all recorded cells that requests reach; requests in the table's order, parents before children."""
     by_request: dict[str, dict[tuple[str, int], RecordedAnswer]] = {}
     for answer in answers:
         known = by_request.setdefault(answer.request_id, {})
@@ -231,7 +231,7 @@ def _cascade_depth(answers: Iterable[RecordedAnswer], settings: LogImport) -> in
 def _reached(
     known: Mapping[tuple[str, int], RecordedAnswer], models: Sequence[str], stop: StopRule, depth: int, *, has_rounds: bool
 ) -> Iterator[tuple[tuple[str, ...], RecordedAnswer]]:
-    """Yield (prefix, answer) of one request in trie order, without anything below a stop or an unrecorded cell."""
+    """Yield (prefix, answer) of one request in trie order, without anything after a stop or an unrecorded cell."""
     waiting: list[tuple[str, ...]] = [(model,) for model in reversed(models)]
     while waiting:
         prefix = waiting.pop()
@@ -248,7 +248,7 @@ def _reached(
 
 
 def _runs(table: Path, answers: Sequence[RecordedAnswer], settings: LogImport) -> Cells:
-    """One cell per invocation of a run. Without ``stopped_if``, the workflow's check counts as passed at the run's last row."""
+    """Return one cell per invocation of a run. Without ``stopped_if``, the check counts as passed at the run's last row."""
     by_run: dict[tuple[str, str], list[RecordedAnswer]] = {}
     for answer in answers:
         by_run.setdefault((answer.request_id, answer.run or ""), []).append(answer)
@@ -294,7 +294,7 @@ def _stage_names(names: Sequence[str], depth: int) -> list[str]:
 
 
 def _template(stages: Sequence[str], stop: StopRule) -> Template:
-    """A template in which consecutive invocations of the same stage become a loop."""
+    """Return a template in which consecutive invocations of the same stage become a loop."""
     turns = [(name, len(list(group))) for name, group in groupby(stages)]
     return Template(tuple(Stage(name) if times == 1 else Loop((Stage(name),), times) for name, times in turns), stop)
 
@@ -328,7 +328,7 @@ def _classify(store: ObservationStore, rows: Sequence[Observation], column: str)
 
 
 def _used_again(cells: Cells) -> set[Cell]:
-    """The cells whose answer was paid with an earlier one: it was asked once, however many paths use it."""
+    """Return the cells whose answer was paid with an earlier one: it was bought once, however many paths use it."""
     seen: set[int] = set()
     again = set[Cell]()
     for cell, answer in cells.items():
@@ -339,7 +339,7 @@ def _used_again(cells: Cells) -> set[Cell]:
 
 
 def _without_a_row(answers: Sequence[RecordedAnswer], cells: Cells) -> list[dict[str, Any]]:
-    """The ledger entries of answers that no path uses, which were paid as well."""
+    """Return the ledger entries of answers that no path uses, which were paid as well."""
     used = {answer.line for answer in cells.values()}
     return [ledger_entry(one.request_id, (one.model,), one.cost_usd or 0.0) for one in answers if one.line not in used]
 

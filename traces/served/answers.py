@@ -16,9 +16,9 @@ from vinelm.traces.store.store import ObservationStore
 
 _OUTPUTS = "batch_outputs"
 MOST_OUTPUTS = 100
-"""Files of lines that are known as the batch's own, to be replaced by the next one."""
+"""How many output files are remembered as the batch's own, so that the next output may replace them."""
 READ_AT_ONCE = 256
-"""Answers that are read at a time: a long answer times all of them would fill the memory."""
+"""How many answers are read at a time; all of them, if long, could fill the memory."""
 
 metadata = MetaData()
 answers = Table(
@@ -50,14 +50,14 @@ class Answer:
     """The answer to a request of a batch, and to all that are equal to it.
 
     Attributes:
-        key: Digest of what the graph was given.
+        key: The digest of the graph's inputs.
         prefix: The models that ran, in order.
-        cost_usd: Dollars of all calls, failed ones included.
+        cost_usd: Dollars of all calls, including failed ones.
         latency_s: Seconds by the policy's clock, which is virtual for simulated and recorded backends.
         answer: What the graph returned, as JSON; None for a failed request.
         failure: Kind of the failure; None if the graph returned.
         detail: The failure's message.
-        equal_calls: Calls of it that an equal one has answered.
+        equal_calls: How many of its calls an equal one has answered.
         saved_usd: Dollars that these would have cost.
     """
 
@@ -73,7 +73,7 @@ class Answer:
 
     @property
     def list_usd(self) -> float:
-        """Dollars that it would have cost alone."""
+        """The dollars that it would have cost alone."""
         return self.cost_usd + self.saved_usd
 
 
@@ -86,7 +86,7 @@ class Answers:
     """Reads and adds the answers of a store. Every write is durable.
 
     Args:
-        store: held by the caller where something is added.
+        store: the store; held by the caller if something is added.
     """
 
     def __init__(self, store: ObservationStore) -> None:

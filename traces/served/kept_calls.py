@@ -19,7 +19,7 @@ from vinelm.traces.store.store import ObservationStore
 
 DAY_S = 86_400.0
 AGE_S = 7 * DAY_S
-"""How old an answer may be that is used again, if nobody says otherwise."""
+"""How old a reused answer may be by default."""
 
 metadata = MetaData()
 kept_calls = Table(
@@ -36,7 +36,7 @@ class KeptCalls:
     """The stored answers of a store; see :class:`vinelm.backends.remote.equal_calls.EqualCalls`. Thread-safe.
 
     Args:
-        store: Held by the caller.
+        store: The store, held by the caller.
         age_s: Older answers are not used.
     """
 
@@ -79,10 +79,10 @@ class KeptCalls:
 
 @contextmanager
 def kept_in(address: StoreAddress | None, own: ObservationStore, age_s: float) -> Iterator[KeptCalls]:
-    """Yield the stored answers of a store that several runs use one after another, created if missing; None: of ``own``.
+    """Yield the stored answers of a store that several runs use in turn, created if missing; None: those of ``own``.
 
     Raises:
-        StoreError: It is no store, or another process holds it.
+        StoreError: It is not a store, or another process holds it.
     """
     if address is None or _is(address, own):
         yield KeptCalls(own, age_s)

@@ -1,4 +1,4 @@
-"""Records of calls under an autopilot, in order: rows that all processes of a service add to, and one of them reads."""
+"""Records of calls under an autopilot, in order: all processes of a service add rows, and one of them reads them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from vinelm.traces.store.store import ObservationStore
 
 TODAY, PLAN, ESCALATED, BELOW, SAME, DIFFERENT = "t", "p", "e", "b", "s", "d"
 PLAN_RIGHT, PLAN_WRONG, TODAY_RIGHT, TODAY_WRONG = "R", "W", "r", "w"
-"""Letters of what a call was: answered by today's model; by the plan, there in the end by today's model; by the plan that was
-proven before; compared with what the plan answers; and what feedback said of the request."""
+"""Letters that say what a call was: answered by today's model; by the plan; by today's model in the end although the plan had
+the call; by the plan proven before; compared with what the plan answers; and what feedback said of the request."""
 
 metadata = MetaData()
 served = Table(

@@ -1,7 +1,7 @@
-"""Today's recorded answers, the questions to persons about others, and the labels.
+"""Today's recorded answers, the questions to people about other answers, and the labels.
 
-Of a replay a unit is a sampled call, and an answer is named by its model. Of a profile whose requests have no labels a unit is
-a request, and an answer is named by its digest.
+For a replay, a unit is a sampled call, and an answer is named by its model. For a profile whose requests have no labels, a unit
+is a request, and an answer is named by its digest.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ compared = Table(
     comment="Answers of a profile whose requests have no labels, beside those of what runs today. Made anew by each run.",
 )
 RIGHT: Mapping[str, tuple[float, float]] = {"left": (1.0, 0.0), "right": (0.0, 1.0), "both": (1.0, 1.0), "neither": (0.0, 0.0)}
-"""By choice, the scores of the answers on the left and on the right."""
+"""The scores of the answers on the left and on the right, by choice."""
 
 
 def sides_of(choice: str) -> tuple[float, float] | None:
@@ -111,7 +111,7 @@ def sides_of(choice: str) -> tuple[float, float] | None:
 
 
 class SaidOf(NamedTuple):
-    """Persons' scores of a question's answers, averaged.
+    """People's scores of a question's answers, averaged.
 
     Attributes:
         question: Its number.
@@ -194,7 +194,7 @@ class ReplayRows:
             return [dict(row) for row in connection.execute(select(compared)).mappings()]
 
     def said(self) -> dict[tuple[int, str], SaidOf]:
-        """Return persons' labels by (unit, model); each person's last word on a question counts."""
+        """Return people's labels by (unit, model); each person's latest answer to a question counts."""
         last: dict[int, dict[str, str]] = defaultdict(dict)
         for label in self.labels():
             last[label["question_id"]][label["who"]] = label["choice"]
@@ -210,7 +210,7 @@ class ReplayRows:
         return found
 
     def open_questions(self, wanted: Iterable[Mapping[str, Any]]) -> None:
-        """Make exactly these questions (``unit_id``, ``model``, ``is_today_left``) open; known ones keep their side."""
+        """Make exactly these questions (``unit_id``, ``model``, ``is_today_left``) open; existing ones keep their side."""
         with self._database.transaction() as connection:
             connection.execute(update(questions).values(is_open=False))
             for one in wanted:
@@ -225,7 +225,7 @@ class ReplayRows:
             return [dict(row) for row in connection.execute(query).mappings()]
 
     def lease(self, question_id: int, who: str, now_s: float, until_s: float) -> bool:
-        """Reserve a question; False if somebody else has it: of simultaneous callers, one gets it."""
+        """Reserve a question; return False if someone else has it. Of simultaneous callers, one gets it."""
         is_free = or_(questions.c.leased_to.is_(None), questions.c.leased_to == who, questions.c.leased_until_s <= now_s)
         to = {"leased_to": who, "leased_until_s": until_s}
         with self._database.transaction() as connection:

@@ -1,9 +1,9 @@
 """Whole requests served under a policy: whether the answer is right, its cost, and its duration.
 
-No row of ``observations`` says this of a request: a row is one invocation, its seconds leave out what a call waited for a rate
-limit, the answer that is returned may be an earlier one, a request may fail before its first invocation, and several policies
-meet at one cell. So served requests have a table of their own, which is made with the first of them. Their dollars are entries
-of the store's ledger, as all others are.
+No row of ``observations`` says this about a request: a row is one invocation, its seconds leave out the wait for a rate limit,
+the returned answer may be an earlier one, a request may fail before its first invocation, and several policies meet at one
+cell. Served requests therefore have a separate table, created with the first of them. Their dollars are entries of the store's
+ledger, like all others.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class ServedRequest:
 
     Attributes:
         request_id: The request.
-        success: Whether the answer is right; False for a request that failed, or that was served without being judged.
-        cost_usd: Dollars of all calls, failed ones included.
+        success: Whether the answer is right; False for a request that failed or was served without being judged.
+        cost_usd: Dollars of all calls, including failed ones.
         latency_s: Seconds by the policy's clock, which is virtual for simulated and recorded backends.
         prefix: The models that ran, in order.
         failure: Kind of the failure; None if the application returned.
@@ -67,7 +67,7 @@ class ServedRequests:
     """Reads and adds the served requests of a store. Every write is durable.
 
     Args:
-        store: held by the caller where something is added.
+        store: the store; held by the caller if something is added.
     """
 
     def __init__(self, store: ObservationStore) -> None:

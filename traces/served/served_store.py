@@ -48,10 +48,10 @@ class ServedStore:
 
     Args:
         path: the file; created if it does not exist. Its folder must exist.
-        identity: the workflow, template and catalog that serve.
+        identity: the workflow, template and catalog that are served.
 
     Raises:
-        StoreError: the file is no store, or one of another workflow.
+        StoreError: the file is not a store, or is one of another workflow.
     """
 
     def __init__(self, path: Path, identity: StoreIdentity) -> None:
@@ -88,7 +88,7 @@ class ServedStore:
     def set_success(self, request_id: str, success: bool | float, caller: str = "") -> bool:
         """Set whether the last answer of a request is right; False if the store has no row of it.
 
-        The first word counts: another caller's changes nothing.
+        The first caller's verdict counts; later ones change nothing.
         """
         with self.store.database.transaction() as connection:
             row_id = connection.execute(_LAST_ROW, {"request": request_id}).scalar()

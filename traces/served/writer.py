@@ -26,14 +26,14 @@ from vinelm.traces.served.served_store import ServedStore
 from vinelm.traces.store.store import ObservationStore
 
 BOUND = 10_000
-"""Rows that wait in memory at most."""
+"""The most rows that wait in memory."""
 BATCH = 512
-"""Rows of one transaction at most."""
+"""The most rows of one transaction."""
 GATHERED_S = 0.2
-"""Seconds that a batch is gathered for: each transaction is flushed to the disk."""
+"""Seconds for which a batch is collected, since each transaction is flushed to the disk."""
 RETRY_S = 1.0
 CLOSING_S = 10.0
-"""Seconds that :meth:`EvidenceWriter.close` waits for the disk at most."""
+"""The most seconds that :meth:`EvidenceWriter.close` waits for the disk."""
 
 _LOG = logging.getLogger(__name__)
 _OPEN: WeakSet[StoreWriter[Any, Any]] = WeakSet()
@@ -61,19 +61,19 @@ _REFUSALS = (
 class StoreWriter(Generic[Item, Kept]):
     """Takes items without blocking and writes them in batches. Thread-safe; a forked child continues with an empty queue.
 
-    When ``bound`` items wait, the oldest is dropped for each new one: counted, and told in the log. An item that the store
-    refuses is set aside, counted and named in the log, and the others are written. What waits when the process ends is written
-    then, by the thread that ends it: no thread is started during shutdown.
+    When ``bound`` items wait, each new item drops the oldest one, which is counted and logged. An item that the store refuses
+    is skipped, counted and named in the log, and the others are written. Items still waiting when the process ends are written
+    by the thread that ends it, since no thread can be started during shutdown.
 
     Args:
         path: the store, created if it does not exist.
-        on_end: called before the process ends, to queue what is still held elsewhere.
-        bound: items that wait at most, >= 1.
+        on_end: called before the process ends, to queue items still held elsewhere.
+        bound: the most items that wait, >= 1.
 
     Attributes:
         what: what the items are called in the log.
         written: items in the store.
-        dropped: items that were lost: the queue was full, the store could not be written to the end, or refused them.
+        dropped: items that were lost because the queue was full, the store could not be written until the end, or refused them.
         refused: those of them that the store refused.
     """
 
@@ -132,7 +132,7 @@ class StoreWriter(Generic[Item, Kept]):
                 self._ready.notify_all()
         if (
             self._is_over and not sys.is_finalizing() and current_thread() is not self._thread
-        ):  # an exit handler that runs after ours still serves
+        ):  # an exit handler that runs after ours still serves requests
             self._write_what_waits()
 
     def defer(self, finish: Callable[[], None]) -> None:
@@ -147,16 +147,16 @@ class StoreWriter(Generic[Item, Kept]):
 
     @property
     def waiting(self) -> int:
-        """Items that are not in the store yet."""
+        """How many items are not in the store yet."""
         return len(self._waiting) + self._writing
 
     def flush(self, timeout_s: float = CLOSING_S) -> bool:
-        """Wait until all that was queued is written; False if it is not within the time. Errors of the disk are logged."""
+        """Wait until everything queued is written; return False on timeout. Disk errors are logged."""
         with self._ready:
             return self._ready.wait_for(lambda: not (self.waiting or self._deferred or self._is_finishing), timeout_s)
 
     def close(self, timeout_s: float = CLOSING_S) -> bool:
-        """Write pending items and end the thread; False if some are lost, which is counted and logged. Idempotent.
+        """Write pending items and end the thread; return False if some are lost, which is counted and logged. Idempotent.
 
         An item that is queued afterwards starts the thread again.
         """
@@ -173,7 +173,7 @@ class StoreWriter(Generic[Item, Kept]):
         return self.dropped == lost and not self.waiting
 
     def end(self) -> None:
-        """Write everything for the last time: the process ends."""
+        """Write everything for the last time, because the process ends."""
         if self._pid != os.getpid():
             return
         if self._on_end is not None:
@@ -211,7 +211,7 @@ class StoreWriter(Generic[Item, Kept]):
             answered(finish, None)
 
     def _take(self) -> list[Item] | None:
-        """The next batch; None once the queue is empty and the writer closes."""
+        """Return the next batch; None once the queue is empty and the writer closes."""
         while True:
             self._finish_deferred()
             with self._ready:
@@ -224,7 +224,7 @@ class StoreWriter(Generic[Item, Kept]):
                 return self._batch()
 
     def _batch(self) -> list[Item]:
-        """The next rows, with the lock held; others may still join them."""
+        """Return the next rows. Called with the lock held; others may still join them."""
         if self._closes_by is None and len(self._waiting) < BATCH:
             self._ready.wait_for(lambda: self._closes_by is not None, GATHERED_S)
         batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
@@ -232,7 +232,7 @@ class StoreWriter(Generic[Item, Kept]):
         return batch
 
     def _write(self, store: Kept | None, batch: list[Item]) -> Kept | None:
-        """Write a batch, retrying until it succeeds or the writer closes; returns the store, or None if it must be reopened."""
+        """Write a batch, retrying until it succeeds or the writer closes; return the store, or None if it must be reopened."""
         while True:
             try:
                 if store is None:
@@ -259,7 +259,7 @@ class StoreWriter(Generic[Item, Kept]):
         return store
 
     def _one_by_one(self, batch: list[Item]) -> list[Item]:
-        """Write each item alone, skipping those that the store refuses; returns the rest if the store itself fails."""
+        """Write each item separately, skipping those that the store refuses; return the rest if the store itself fails."""
         for at, item in enumerate(batch):
             try:
                 with closing(self.opened()) as store:
@@ -277,7 +277,7 @@ class StoreWriter(Generic[Item, Kept]):
         return []
 
     def _gives_up(self, error: Exception) -> bool:
-        """Wait before another attempt; returns whether to give up."""
+        """Wait before another attempt; return whether to give up."""
         if isinstance(error, StoreError) and error.code == "store-mismatch":
             return True
         with self._ready:
@@ -291,7 +291,7 @@ class StoreWriter(Generic[Item, Kept]):
         return False
 
     def _drop(self, count: int, why: str) -> None:
-        """Count lost rows, with the lock held; the first of a series is logged."""
+        """Count lost rows and log the first of a series. Called with the lock held."""
         if not self.dropped:
             _LOG.warning("%s: %s are lost: %s", self.path, self.what, why)
         self.dropped += count
@@ -307,12 +307,12 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
     """Writes rows, and feedback on rows that were queued before.
 
     Args:
-        path: see :class:`StoreWriter`, as for ``on_end`` and ``bound``.
-        identity: the workflow, template and catalog that serve.
-        on_rows: called in the writer's thread with the rows of each batch; what it raises is logged.
+        path: see :class:`StoreWriter`, also for ``on_end`` and ``bound``.
+        identity: the workflow, template and catalog that are served.
+        on_rows: called in the writer's thread with the rows of each batch; its exceptions are logged.
 
     Attributes:
-        unknown: feedback of requests without a row.
+        unknown: how much feedback was for requests without a row.
     """
 
     def __init__(
@@ -339,7 +339,7 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
         """Write the rows, then the feedback."""
         rows = [item for item in batch if isinstance(item, Observation)]
         self.written += store.add(rows)
-        for item in batch:  # rows are there by then
+        for item in batch:  # rows are written by then
             if isinstance(item, Feedback) and not store.set_success(item.request_id, item.success, item.caller):
                 self.unknown += 1
                 _LOG.warning("feedback on the run %r: no row of it in %s", item.request_id, self.path)
@@ -350,7 +350,7 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
                 _LOG.warning("the drift hook raised %s: rows are written all the same", type(error).__name__)
 
     def named(self, item: Observation | Feedback) -> str:
-        """Return whether it is a row or feedback, and the run."""
+        """Return whether it is a row or feedback, and its request."""
         return f"{'the row' if isinstance(item, Observation) else 'feedback'} of the run {ascii(item.request_id)[:80]}"
 
 

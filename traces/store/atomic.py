@@ -20,7 +20,7 @@ def new_store(path: Path, identity: StoreIdentity) -> Iterator[ObservationStore]
     """Yield an empty store to fill; it appears at ``path`` when the block ends, and never if the block fails.
 
     Raises:
-        StoreError: ``path`` exists already (nothing is overwritten), or cannot be written.
+        StoreError: ``path`` exists (nothing is overwritten), or cannot be written.
     """
     with _draft(path) as draft, ObservationStore.create(draft, identity, shown_as=path) as store:
         yield store
@@ -31,7 +31,7 @@ def copied_store(source: ObservationStore, path: Path) -> Iterator[ObservationSt
     """Yield a copy of a store to change; it appears at ``path`` when the block ends, and never if the block fails.
 
     Raises:
-        StoreError: ``path`` exists already (nothing is overwritten), or cannot be written.
+        StoreError: ``path`` exists (nothing is overwritten), or cannot be written.
     """
     with _draft(path) as draft:
         source.database.copy_to(draft)
@@ -83,14 +83,14 @@ def _require_folder(path: Path) -> None:
 def _move_new(draft: Path, path: Path) -> None:
     """Rename without replacing an existing file, safely against concurrent writers."""
     try:
-        # A link fails where the name is taken; a rename would replace a store that was made meanwhile.
+        # A link fails if the name is taken; a rename would replace a store that was created meanwhile.
         os.link(draft, path)
     except FileExistsError:
         raise StoreError(f"{path}: exists already: use another path") from None
     except OSError:  # a file system without hard links
         _require_free(path)
         draft.rename(path)
-    # The folder too: without it a power failure may take the new name away.
+    # The folder too: otherwise a power failure may lose the new name.
     sync_to_disk(path.parent)
 
 

@@ -23,7 +23,7 @@ class BatchRecords:
         self._database = store.database
 
     def record(self, key: str, model: str, calls: Sequence[tuple[str, Cell, float]]) -> OpenBatch:
-        """Record a batch that is about to be submitted: our key and, of each call, its digest, cell and dollars at most."""
+        """Record a batch about to be submitted: our key and, for each call, its digest, cell and most dollars."""
         self._database.require_held()
         recorded_s = time.time()
         values = {"key": key, "model": model, "calls": len(calls), "is_closed": False, "recorded_s": recorded_s}
@@ -70,7 +70,7 @@ class BatchRecords:
             return [OpenBatch(*row) for row in connection.execute(query)]
 
     def provider_ids(self) -> frozenset[str]:
-        """Return the ids of all batches that are known to be submitted."""
+        """Return the ids of all batches known to be submitted."""
         with self._database.transaction() as connection:
             return frozenset(connection.execute(select(_BATCHES.c.provider_id)).scalars()) - {None}
 
@@ -86,7 +86,7 @@ class BatchRecords:
             return None if row is None else (row[0], row[1])
 
     def upper_usd(self, cell: Cell, asked: frozenset[str]) -> float:
-        """Return the possible cost of a cell's calls that are not among ``asked``: bought and never used."""
+        """Return the possible cost of a cell's calls that are not among ``asked``: those bought and never used."""
         with self._database.transaction() as connection:
             found = connection.execute(select(_CALLS.c.digest, _CALLS.c.upper_usd).where(_of(cell)))
             return float(sum(row.upper_usd for row in found if row.digest not in asked))
@@ -114,7 +114,7 @@ class BatchRecords:
             return None if found is None else float(found)
 
     def terms(self) -> dict[str, Any] | None:
-        """Return the planning terms of requests in progress (:meth:`note_terms`); None if no call of theirs is here."""
+        """Return the planning terms of requests in progress (:meth:`note_terms`); None if none of their calls is here."""
         with self._database.transaction() as connection:
             if connection.execute(select(_CALLS.c.digest).limit(1)).first() is None:
                 return None
@@ -122,16 +122,16 @@ class BatchRecords:
             return json.loads(text) if text else None
 
     def note_terms(self, terms: Mapping[str, Any]) -> None:
-        """Record the planning terms of a dataset's requests as plain JSON: each must repeat what it has asked."""
+        """Record the planning terms of a dataset's requests as plain JSON, since each request must repeat what it asked."""
         with self._database.transaction() as connection:
             schema.set_meta(connection, _TERMS, json.dumps(dict(terms)))
 
     # -- the ledger ------------------------------------------------------------------------------------------------
 
     def abandoned(self) -> dict[Cell, float]:
-        """Return cell to dollars of abandoned entries: units of a dead run all of whose calls go in batches.
+        """Return cell to dollars of abandoned entries: those of a dead run's units whose calls all go in batches.
 
-        A unit that is run again fetches what was bought for it, so that its new entry replaces these (:meth:`replace`).
+        A unit that runs again fetches what was bought for it, so its new entry replaces these (:meth:`replace`).
         """
         request, prefix = _ENTRIES.c.request_id, _ENTRIES.c.prefix
         query = select(request, prefix, func.sum(_ENTRIES.c.settled_usd)).where(_IS_ABANDONED).group_by(request, prefix)
@@ -140,19 +140,19 @@ class BatchRecords:
             return {(row[0], decode_prefix(row[1])): float(row[2]) for row in found}
 
     def replace(self, cell: Cell) -> None:
-        """Let a cell's abandoned entries count nothing, in the transaction that reserves its new one."""
+        """Stop counting a cell's abandoned entries, in the transaction that reserves its new one."""
         with self._database.transaction() as connection:
             here = and_(_IS_ABANDONED, _ENTRIES.c.request_id == cell[0], _ENTRIES.c.prefix == encode_prefix(cell[1]))
             connection.execute(update(_ENTRIES).where(here).values(settled_usd=0.0, is_abandoned=False))
 
     def leave(self, entry: int) -> None:
-        """Let an entry that the budget ended midway count until the next one of its cell, which fetches its purchases."""
+        """Let an entry that the budget ended midway count until the next entry of its cell, which fetches its purchases."""
         with self._database.transaction() as connection:
             here = and_(_ENTRIES.c.entry_id == entry, _ENTRIES.c.is_batched)
             connection.execute(update(_ENTRIES).where(here).values(is_abandoned=True))
 
     def keep(self, entry: int) -> None:
-        """Make an entry count for good: it pays for calls whose answers can no longer be fetched."""
+        """Make an entry count permanently: it pays for calls whose answers can no longer be fetched."""
         with self._database.transaction() as connection:
             connection.execute(update(_ENTRIES).where(_ENTRIES.c.entry_id == entry).values(is_batched=False))
 

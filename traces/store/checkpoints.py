@@ -1,7 +1,7 @@
-"""Where contents of checkpoints are kept outside the store: a folder, or any address known to fsspec.
+"""The place where contents of checkpoints are stored outside the store: a folder, or any address known to fsspec.
 
 Each content is one file, named by its digest and never changed, so that stores may share a place. It is written before the row
-that refers to it; what a killed run left without a row is harmless.
+that refers to it; a file that a killed run left without a row is harmless.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vinelm.foreign_code import explained
 from vinelm.io.atomic import write_atomic
 
 ELSEWHERE = b""
-"""What the store holds in place of a content that is kept outside it; a compressed content is never empty."""
+"""What the store holds if a content is stored elsewhere; a compressed content is never empty."""
 _HELD_BYTES = 2**25  # of the contents used last, which are soon read again
 _MARK = "vinelm-checkpoints"
 
@@ -30,11 +30,11 @@ class CheckpointPlace:
     """A folder or address for contents. Thread-safe; files are written at once, and durably if local.
 
     Args:
-        url: as fsspec takes it, ``s3://bucket/folder`` for example, or the path of a folder. It is recorded in the store, so it
-            may not hold a password: credentials come from the environment or from fsspec's own configuration.
+        url: an fsspec address such as ``s3://bucket/folder``, or the path of a folder. It is recorded in the store, so it must
+            not contain a password: credentials come from the environment or from fsspec's own configuration.
 
     Attributes:
-        url: the address; that of a folder is absolute.
+        url: the address; for a folder, its absolute path.
 
     Raises:
         ConfigError: the address cannot be used, or the library for it is missing.
@@ -64,13 +64,13 @@ class CheckpointPlace:
         self._write(_MARK, b"Contents of the checkpoints of VineLM stores, each named by the sha256 of what it holds.\n")
 
     def write(self, content: bytes) -> str:
-        """Keep a content and return its digest.
+        """Store a content and return its digest.
 
         Raises:
             StoreError: it cannot be written.
         """
         digest = hashlib.sha256(content).hexdigest()
-        # Without the lock while it writes: two threads that keep one content write the same bytes under the same name.
+        # Written without the lock: two threads that store one content write the same bytes under the same name.
         if not self._is_held(digest):
             packed = zlib.compress(content)
             self._write(_name(digest), packed)
@@ -78,7 +78,7 @@ class CheckpointPlace:
         return digest
 
     def read(self, digest: str) -> bytes:
-        """Return the content of this digest, compressed; it is not compared with the digest.
+        """Return the content of this digest, compressed, without comparing it with the digest.
 
         Raises:
             StoreError: it is not there, or cannot be read.
@@ -137,9 +137,9 @@ def unpacked(digest: str, packed: bytes, place: CheckpointPlace | None) -> bytes
     """Return the content of a row of ``blobs``; None if it is damaged.
 
     Args:
-        digest: of the content.
-        packed: what the row holds.
-        place: where contents are that the row does not hold.
+        digest: the content's digest.
+        packed: the row's bytes.
+        place: where contents outside the store are.
 
     Raises:
         StoreError: the content cannot be read from its place.

@@ -30,8 +30,8 @@ class _Write:
 class GroupCommit:
     """Runs writes on a store, combining those of waiting threads into one transaction. Thread-safe.
 
-    A disk takes milliseconds for a commit, however much it holds. And each statement gives the interpreter away to another
-    thread, which takes as long to get it back where many are busy.
+    A disk takes milliseconds for a commit, whatever its size. In addition, each statement releases the interpreter to another
+    thread, and getting it back takes as long if many threads are busy.
     """
 
     def __init__(self, store: ObservationStore) -> None:
@@ -45,11 +45,11 @@ class GroupCommit:
 
         Args:
             work: The write.
-            is_one_statement: It makes at most one statement: if that fails, nothing of it is there anyway.
+            is_one_statement: Whether it makes at most one statement; if that fails, nothing was written anyway.
 
         Raises:
-            StoreError: the store failed: no write of the transaction is there, this one's or another's.
-            Exception: what ``work`` itself raised; nothing that it wrote is there.
+            StoreError: the store failed, and no write of the transaction was made, neither this one's nor another's.
+            Exception: what ``work`` itself raised; its writes are undone.
         """
         mine = _Write(work, is_undone_alone=not is_one_statement)
         self._wait_for(mine)
@@ -71,14 +71,14 @@ class GroupCommit:
             self._commit()
 
     def _commit(self) -> None:
-        """Write everything that waits, in order, wake the callers, and hand over."""
+        """Write all waiting items in order, wake the callers, and hand over."""
         with self._lock:
             writes, self._waiting = self._waiting, []
         try:
             with self._store.together(), self._store.database.transaction() as connection:
                 for write in writes:
                     try:
-                        # What one of several leaves undone is undone alone; a single one needs no savepoint for that.
+                        # If one of several fails, its writes are undone separately; a single one needs no savepoint for that.
                         with _savepoint(connection) if len(writes) > 1 and write.is_undone_alone else nullcontext():
                             write.result = write.work()
                     except StoreError:
@@ -88,12 +88,12 @@ class GroupCommit:
                             raise
                         write.error = error
         except BaseException as error:
-            # The transaction is undone as a whole, so nothing of the others is there either.
+            # The transaction is undone as a whole, so none of the others was written either.
             for write in writes:
                 write.error = error
         for write in writes:
             write.is_done = True
-        # Handed over before anyone is woken: whoever comes in between queues instead of starting a second transaction.
+        # Handed over before anyone is woken: a newcomer then queues instead of starting a second transaction.
         with self._lock:
             following = self._waiting[0].turn if self._waiting else None
             self._is_busy = following is not None

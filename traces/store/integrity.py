@@ -1,4 +1,4 @@
-"""Check a store for damage: the file, rows, checkpoints, ledger and tool calls."""
+"""Checks a store for damage: the file, rows, checkpoints, ledger and tool calls."""
 
 from __future__ import annotations
 
@@ -53,8 +53,7 @@ class CheckedStore:
 
 
 def check_store(path: Path) -> CheckedStore:
-    """Check all that can be checked without the workflow: the file, the rows, the checkpoints, the ledger and the tool
-    calls.
+    """Check all that can be checked without the workflow: the file, rows, checkpoints, ledger and tool calls.
 
     Reads the whole file. Changes nothing.
 
@@ -66,7 +65,7 @@ def check_store(path: Path) -> CheckedStore:
         damage = _file_damage(path)
         if damage is not None:
             return CheckedStore(0, 0, 0, 0, (damage,))
-    with ObservationStore.open(path) as store:  # checks the version, recovers
+    with ObservationStore.open(path) as store:  # checks the version and recovers
         template = store.identity.bound_template()
         try:
             with closing(connect_read_only(store.database.file)) as connection:
@@ -95,7 +94,7 @@ def _file_damage(path: Path) -> Finding | None:
 def _findings(connection: sqlite3.Connection, template: Template, path: Path) -> Iterator[Finding]:
     for what, is_damage, check in _CHECKS:
         found = list(check(connection, template))
-        # A run that is at work has open reservations, and settles them itself.
+        # A run in progress has open reservations, and settles them itself.
         if what == _UNSETTLED and holder(path) is not None:
             continue
         if found:
@@ -114,7 +113,7 @@ def _rows(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
 
 
 def _bad_rows(connection: sqlite3.Connection, template: Template) -> Iterator[str]:
-    """Rows that are not valid observations of this workflow."""
+    """Yield rows that are not valid observations of this workflow."""
     for values in _rows(connection):
         where = f"row {values.pop('row_id')}"
         model, depth = values.pop("model"), values.pop("depth")
@@ -158,7 +157,7 @@ def _is_intact(digest: str, content: bytes | None, place: CheckpointPlace | None
     try:
         return content is not None and unpacked(digest, content, place) is not None
     except StoreError as error:
-        if error.code != "store-damaged":  # all of them cannot be read
+        if error.code != "store-damaged":  # otherwise none of them can be read
             raise
         return False
 
@@ -200,7 +199,7 @@ def _wrong_tables(connection: sqlite3.Connection, _template: Template) -> Iterat
 
 
 def _found_by(query: str, words: str = "request {0!r}, prefix {1}") -> Check:
-    """A check that a query finds no row; each row is reported in these words."""
+    """Return a check that a query finds no row; each row found is reported in these words."""
 
     def check(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
         for row in connection.execute(query):
@@ -210,7 +209,7 @@ def _found_by(query: str, words: str = "request {0!r}, prefix {1}") -> Check:
 
 
 _duplicates = _found_by(
-    # From the table itself: in the unique index no cell can appear twice, whatever the table holds.
+    # Read from the table itself: in the unique index no cell can appear twice, whatever the table holds.
     "SELECT request_id, prefix, count(*) FROM observations NOT INDEXED GROUP BY 1, 2 HAVING count(*) > 1",
     "request {0!r}, prefix {1}: {2} rows",
 )

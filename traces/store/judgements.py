@@ -1,6 +1,6 @@
 """The judgements of a store: a judge's verdict on each row, its cost, and what labels say.
 
-They have a table of their own, which is made with the first judgement: a store without a judge has none.
+They have a separate table, created with the first judgement; a store without a judge has none.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Judgements:
     """Reads and adds the judgements of a store. Every write is durable.
 
     Args:
-        store: held by the caller where something is added.
+        store: the store; held by the caller if something is added.
     """
 
     def __init__(self, store: ObservationStore) -> None:
@@ -76,7 +76,7 @@ class Judgements:
             connection.execute(update(rows).where(of_row).values(success=judgement.correct))
 
     def cost_usd(self) -> float:
-        """Return the dollars of all judgements, including those that no longer hold."""
+        """Return the dollars of all judgements, including invalid ones."""
         with self._database.transaction() as connection:
             if not inspect(connection).has_table(judgements.name):
                 return 0.0

@@ -16,7 +16,7 @@ from vinelm.traces.databases import schema
 from vinelm.traces.store.store import ObservationStore
 
 KINDS = "kinds"
-"""Key of ``meta``: the kind of each request, JSON object; missing where none is declared."""
+"""The key of ``meta`` with the kind of each request, as a JSON object; missing if none is declared."""
 
 
 def request_kinds(store: ObservationStore) -> dict[str, str]:
@@ -38,13 +38,13 @@ def set_request_kinds(store: ObservationStore, kinds: Mapping[str, str]) -> None
 def told_apart(
     store: ObservationStore, rows: Iterable[Observation], template: Template, *, learn: bool = True
 ) -> tuple[list[Observation], Template]:
-    """Return the rows and the template with request types told apart; unchanged without types.
+    """Return the rows and the template with request types distinguished; both unchanged without types.
 
     Args:
         store: Only read, for the kinds of its requests.
         rows: Rows of the store.
-        template: The store's bound template, or that of a trie of it.
-        learn: Learn the kinds where the template has none; else they are taken as they are: those of a trie.
+        template: The bound template of the store, or of a trie estimated from it.
+        learn: Whether to learn the kinds if the template has none; otherwise its kinds are used, as for a trie.
     """
     rows = list(rows)
     found = request_kinds(store)
@@ -61,7 +61,7 @@ def learnt_of_requests(store: ObservationStore, template: Template) -> dict[str,
 
     Args:
         store: Only read.
-        template: Of an estimate of the store.
+        template: The template of an estimate of the store.
     """
     if not template.kinds:
         return {}
@@ -70,11 +70,11 @@ def learnt_of_requests(store: ObservationStore, template: Template) -> dict[str,
 
 
 def why_not_told(store: ObservationStore, template: Template) -> tuple[str, ...]:
-    """Return a sentence why an estimate ignores the declared types; none if it does not, or none are declared.
+    """Return a sentence that says why an estimate ignores the declared types; empty if it does not, or none are declared.
 
     Args:
         store: Only read.
-        template: Of the estimate.
+        template: The template of the estimate.
     """
     if template.kinds or not request_kinds(store):
         return ()
@@ -85,12 +85,12 @@ def why_not_told(store: ObservationStore, template: Template) -> tuple[str, ...]
 
 
 def learnt(rows: Sequence[Observation], kinds: Mapping[str, str], template: Template) -> tuple[str, ...]:
-    """Return the kinds that these rows are enough to learn, see :func:`~vinelm.template.kinds.learnt_kinds`.
+    """Return the kinds that these rows suffice to learn; see :func:`~vinelm.template.kinds.learnt_kinds`.
 
     Args:
         rows: Rows of a store.
         kinds: The kind of each request.
-        template: Bound, without kinds.
+        template: A bound template without kinds.
     """
     first = [kinds[row.request_id] for row in rows if row.depth == 1 and row.request_id in kinds]
     models = {model for stage in template.first_stages for model in stage.models or ()}

@@ -37,7 +37,8 @@ _ENTRY = ("request_id", "prefix", "reserved_usd", "settled_usd", "is_abandoned")
 class Merged:
     """Result of :func:`merge_stores`: ``rows`` in the new store, and how many of them each input ``added``, in input order.
 
-    ``without_shapes``: rows of each input whose prompts cannot be compared with the others': their shapes were left out.
+    ``without_shapes``: rows of each input whose prompts cannot be compared with the others', so that their shapes were left
+    out.
     """
 
     rows: int
@@ -50,13 +51,13 @@ def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
 
     The inputs are not changed; rows keep their order. Inputs may share cells if the rows are equal, as in copies of one store
     that were continued separately; who bought a row is taken from the first. The cost of such a cell counts once, and so does
-    the common beginning of two ledgers. Rows that no longer hold are copied as such. Answer classes of requests that several
-    inputs have rows of are computed anew by the next profile, and so are all signals if the inputs declare different ones. Of
-    different kinds of one request the first counts, until a profile makes kinds anew. Tool calls of a session that two inputs
-    share are copied once; see :func:`~vinelm.traces.store.tool_rows.copy_tool_rows`.
+    the common beginning of two ledgers. Rows that are no longer valid are copied as such. Answer classes of requests that occur
+    in several inputs are recomputed by the next profile, and so are all signals if the inputs declare different ones. If the
+    inputs give a request different kinds, the first counts until a profile sets kinds again. Tool calls of a session that two
+    inputs share are copied once; see :func:`~vinelm.traces.store.tool_rows.copy_tool_rows`.
 
     Args:
-        inputs: two or more stores whose identity is now the same.
+        inputs: two or more stores with the same current identity.
         path: the store to create.
 
     Raises:
@@ -92,7 +93,7 @@ def _require_several(inputs: Sequence[Path]) -> None:
 
 
 def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -> tuple[list[int], list[int]]:
-    """Copy everything into ``merged``; returns the number of new rows of each store, and of those that lose their shapes."""
+    """Copy everything into ``merged``; return the number of new rows of each store, and of those that lose their shapes."""
     known: dict[tuple[str, tuple[str, ...]], tuple[Observation, Path]] = {}
     alike = common_record(stores) is not None
     digests: dict[str, str] = {}
@@ -114,7 +115,7 @@ def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -
                 _copy_checkpoints(store, connection, target)
                 copy_tool_rows(connection, target)
                 _copy_retired(connection, target, numbers)
-                # By identity, since the rows are equal to those of an earlier store; `rows` keeps them alive.
+                # Compared by identity, since the rows equal those of an earlier store; `rows` keeps them alive.
                 ledger, ids = _ledger(connection), {id(row) for row in new}
                 shared = {(row.request_id, encode_prefix(row.prefix)) for row in rows if id(row) not in ids}
                 entries = [dict(zip(_ENTRY, entry, strict=True)) for entry in _new_entries(ledger, ledgers, shared)]
@@ -155,7 +156,7 @@ def _new_rows(
 
 
 def bought(row: Observation, *, shown: bool) -> Observation:
-    """Return the row without what depends on other rows or its purchase: equal for two copies of a cell.
+    """Return the row without what depends on other rows or on its purchase: equal for two copies of a cell.
 
     ``shown``: with its signal and answer.
     """
@@ -165,7 +166,7 @@ def bought(row: Observation, *, shown: bool) -> Observation:
 
 
 def _copy_identities(source: Connection, target: Connection) -> dict[int, int]:
-    """Copy the identities under which rows were executed; returns old to new numbers."""
+    """Copy the identities under which rows were executed; return old to new numbers."""
     found = source.execute(select(schema.identities).order_by(schema.identities.c.identity_id))
     return {row.identity_id: number_of(target, StoreIdentity.from_json(row.value)) for row in found}
 
@@ -187,7 +188,7 @@ def _copy_rows(source: Connection, target: Connection, rows: Sequence[Observatio
 
 
 def _copy_retired(source: Connection, target: Connection, numbers: dict[int, int]) -> None:
-    """Copy the rows that no longer hold, without those that both stores retired."""
+    """Copy the rows that are no longer valid, without those that both stores retired."""
     held = {_retired_key(dict(row._mapping)) for row in target.execute(select(schema.retired))}
     for row in source.execute(select(schema.retired).order_by(schema.retired.c.retired_id)):
         values = dict(row._mapping)
@@ -203,7 +204,7 @@ def _retired_key(values: dict[str, Any]) -> Entry:
 
 
 def _copy_checkpoints(store: ObservationStore, source: Connection, target: Connection) -> None:
-    """Copy them into the merged store, including contents kept elsewhere."""
+    """Copy the checkpoints into the merged store, including contents stored elsewhere."""
     held = set(target.execute(select(schema.blobs.c.digest)).scalars())
     for blob in source.execute(select(schema.blobs)):
         if blob.digest not in held:
@@ -222,9 +223,9 @@ def _ledger(connection: Connection) -> list[Entry]:
 
 
 def _new_entries(ledger: list[Entry], earlier: Sequence[list[Entry]], shared: set[tuple[str, str]]) -> Iterator[Entry]:
-    """This ledger's entries that no earlier one has; doubtful ones count, so that spending is never understated.
+    """Yield this ledger's entries that no earlier one has; doubtful ones count, so that spending is never understated.
 
-    ``shared``: (request, prefix) of the rows that an earlier store has too.
+    ``shared``: (request, prefix) of the rows that an earlier store also has.
     """
     common = max((_common_length(ledger, other) for other in earlier), default=0)
     for request, prefix, reserved, settled, is_abandoned in ledger[common:]:

@@ -33,7 +33,7 @@ prompts = Table(
 )
 _ADD = insert(prompts)
 PROMPT_KEY = "prompt_key"
-"""Key of ``meta``: what the hashes in ``prompts`` are keyed with, in hex."""
+"""The key of ``meta`` that holds, in hex, the key of the hashes in ``prompts``."""
 
 
 class StoredPrompts:
@@ -82,7 +82,7 @@ def copy_prompts(source: Connection, target: Connection, cells: Collection[Cell]
     """Copy the shapes of these rows from one store to another, inside the caller's transactions.
 
     Returns:
-        How many rows go without: shapes of another key than the target's can match none of its own.
+        How many rows lose their shapes: shapes with another key than the target's can match none of its own.
     """
     wanted = {(request_id, encode_prefix(prefix)) for request_id, prefix in cells}
     found = {cell: data for cell, data in _packed(source).items() if cell in wanted}
@@ -104,8 +104,8 @@ def prompt_stages(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Sh
 def prompt_tokens(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Shape]]) -> dict[Cell, tuple[int, int]]:
     """Return the static and the shared prompt tokens of each row whose shapes and tokens are known.
 
-    Labels depend on all rows; see :class:`~vinelm.prompts.radix.TokensByLabel`. The shares are those of the text, of the
-    tokens that the provider counted.
+    Labels depend on all rows; see :class:`~vinelm.prompts.radix.TokensByLabel`. The text's shares are applied to the tokens
+    that the provider counted.
     """
     labels = iter(_tree(rows, shapes).labels().tolist())
     found = {}
@@ -139,7 +139,7 @@ def _set_key(connection: Connection, key: bytes) -> bytes:
 
 
 def _packed(connection: Connection) -> dict[tuple[str, str], bytes]:
-    """The shapes by request and prefix as text."""
+    """Return the shapes by request and prefix as text."""
     if not inspect(connection).has_table(prompts.name):
         return {}
     columns = (prompts.c.request_id, prompts.c.prefix, prompts.c.shapes)

@@ -39,7 +39,7 @@ def misfit(row: Observation, template: Template) -> str | None:
 
 
 def _place_misfit(row: Observation, template: Template) -> str | None:
-    """The misfit that one row alone can show: the earlier stages are in the rows before it."""
+    """Return the misfit that one row alone can show: the earlier stages are in the rows before it."""
     levels = template.flow.stages_at
     if row.depth > len(levels):
         return f"the workflow has at most {len(levels)} invocations, but the prefix has {row.depth}"
@@ -99,13 +99,13 @@ def insert_rows(
     """Insert all rows in the caller's transaction, each with a settled ledger entry, and return their number.
 
     Args:
-        connection: in a transaction.
+        connection: a connection in a transaction.
         rows: the rows.
-        identity_id: what they were executed with.
-        unpaid: rows whose dollars were paid with another row, or stand in an entry of their own: $0 on the ledger.
+        identity_id: the identity that they were executed under.
+        unpaid: rows whose dollars were paid with another row or are in a separate entry: $0 on the ledger.
 
     Raises:
-        sqlite3.IntegrityError, psycopg.errors.UniqueViolation: a cell has a row already.
+        sqlite3.IntegrityError, psycopg.errors.UniqueViolation: a cell already has a row.
     """
     cursor = connection.connection.cursor()
     try:
@@ -137,7 +137,7 @@ def _noted(rows: Iterable[Observation], unpaid: Collection[Cell], entries: list[
 
 
 def ledger_entry(request_id: str, prefix: Sequence[str], usd: float) -> dict[str, Any]:
-    """Return the values of a ledger entry of dollars that were paid."""
+    """Return the values of a ledger entry for dollars that were paid."""
     cell = {"request_id": request_id, "prefix": encode_prefix(prefix)}
     return {**cell, "reserved_usd": usd, "settled_usd": usd, "is_abandoned": False}
 
@@ -159,7 +159,7 @@ def _insert_at_once(cursor: Any, rows: list[dict[str, Any]]) -> int:
 
 def read_rows(connection: Connection, *, after: int | None = None) -> Iterator[Observation]:
     """Yield the rows in insertion order, all or those after the row of this number, inside the caller's transaction."""
-    prefixes: dict[str, tuple[str, ...]] = {}  # few distinct ones: each is decoded once
+    prefixes: dict[str, tuple[str, ...]] = {}  # only a few distinct ones: each is decoded once
     cursor = connection.connection.cursor()
     try:
         cursor.execute(_ALL_ROWS if after is None else _ROWS_AFTER.format(after=int(after)))
@@ -174,7 +174,7 @@ def read_rows(connection: Connection, *, after: int | None = None) -> Iterator[O
                 values["latency_s"] = math.nan
             if values["stopped"] is not None:
                 values["stopped"] = values["stopped"] == 1
-            if values["success"] in (0, 1):  # else a score between them, or unknown
+            if values["success"] in (0, 1):  # otherwise a score between them, or unknown
                 values["success"] = values["success"] == 1
             values["tokens_estimated"] = values["tokens_estimated"] == 1
             values["is_continued"] = values["is_continued"] == 1
@@ -183,7 +183,7 @@ def read_rows(connection: Connection, *, after: int | None = None) -> Iterator[O
         cursor.close()
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # `dumps` makes one for each call
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # `dumps` would create one for each call
 
 
 def encode_prefix(prefix: Sequence[str]) -> str:

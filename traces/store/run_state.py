@@ -1,4 +1,4 @@
-"""State of the current run in its store: the checkpoints that there are, and the settings to resume with."""
+"""The state of the current run in its store: its checkpoints, and the settings to resume with."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from vinelm.traces.store.rows import decode_prefix
 from vinelm.traces.store.store import ObservationStore
 
 UNFINISHED = "unfinished_run"
-"""Key in ``meta`` of a run that has not completed: its settings, and ``rows``, the number of rows before it started."""
+"""The key in ``meta`` of a run that has not completed: its settings, and ``rows``, the number of rows before it started."""
 LAST = "last_run"
-"""Key in ``meta`` of the settings of the run that was started last, completed or not."""
+"""The key in ``meta`` of the settings of the last started run, completed or not."""
 
 ONLY_FAILURES = "only_failures"
-"""Key in ``meta``: every row failed when the last profile ended; the next one executes them again."""
+"""The key in ``meta`` that says that every row had failed when the last profile ended; the next one executes them again."""
 
 
 class RunRecords:
-    """The records besides rows of the run that holds a store (:meth:`ObservationStore.exclusive`). Every write is durable."""
+    """The records, other than rows, of the run that holds a store (:meth:`ObservationStore.exclusive`). Writes are durable."""
 
     def __init__(self, store: ObservationStore) -> None:
         self.store = store
@@ -49,7 +49,7 @@ class RunRecords:
         with self._database.transaction() as connection:
             unfinished = _recorded(connection, UNFINISHED)
             _record(connection, LAST, dict(settings))
-            # Compared as JSON gives them back: a tuple among the settings would differ from its own list.
+            # Compared in the form that JSON returns: a tuple among the settings would differ from its own list.
             if unfinished is not None and unfinished["settings"] == json.loads(json.dumps(dict(settings))):
                 return int(unfinished["rows"])
             count = select(func.count()).select_from(schema.observations)
@@ -63,7 +63,7 @@ class RunRecords:
             _record(connection, ONLY_FAILURES, {"rows": len(self.store)})
 
     def forget_only_failures(self) -> bool:
-        """Remove that note; returns whether there was one."""
+        """Remove that note; return whether there was one."""
         with self._database.transaction() as connection:
             return bool(connection.execute(delete(schema.meta).where(schema.meta.c.key == ONLY_FAILURES)).rowcount)
 
@@ -74,7 +74,7 @@ class RunRecords:
             return last if last is not None or unfinished is None else dict(unfinished["settings"])
 
     def end(self) -> None:
-        """Record that the run has completed: it need not be resumed."""
+        """Record that the run has completed and need not be resumed."""
         with self._database.transaction() as connection:
             connection.execute(delete(schema.meta).where(schema.meta.c.key == UNFINISHED))
 

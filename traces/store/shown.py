@@ -25,15 +25,15 @@ class SignalRecord:
 
     Attributes:
         signal: digest of the signal's code, or ``status``; None without one.
-        edges: of its bins.
+        edges: the edges of its bins.
         agree: digest of the code that compares answers; None if their JSON is compared.
         answer: the keys of the state that make an answer.
-        rows: how many rows the classes are of; with another number of rows they must be computed again.
-        compared: pairs of different answers that were compared each with each.
-        intransitive: of these, how many contradict the classes: ``agree`` is not transitive.
-        unknown: requests whose classes cannot be computed, since an answer is kept as a digest only.
-        without_state: rows whose signal or answer cannot be computed again, since the state after them is not kept.
-        is_behind: retired rows have signals and answers of an earlier declaration.
+        rows: how many rows the classes were computed from; with another number of rows they must be computed again.
+        compared: how many pairs of different answers were compared.
+        intransitive: how many of these contradict the classes because ``agree`` is not transitive.
+        unknown: requests whose classes cannot be computed, since an answer is stored only as a digest.
+        without_state: rows whose signal or answer cannot be computed again, since the state after them is not stored.
+        is_behind: whether retired rows have signals and answers of an earlier declaration.
     """
 
     signal: str | None = None
@@ -67,7 +67,7 @@ class SignalRecord:
 
 
 class Shown(NamedTuple):
-    """A row's outcome: its label, and its answer as JSON text with its hash; None without one."""
+    """What a row shows: its label, and its answer as JSON text with its hash; None without one."""
 
     signal: str | None = None
     answer: str | None = None
@@ -78,7 +78,7 @@ class ShownRows:
     """Reads and changes the outcomes of a store's rows. Pays for nothing; every write is durable.
 
     Args:
-        store: held by the caller where something is changed.
+        store: the store; held by the caller if something is changed.
     """
 
     def __init__(self, store: ObservationStore) -> None:
@@ -94,8 +94,8 @@ class ShownRows:
         """Change rows' outcomes, and drop their classes, which follow with :meth:`set_classes`.
 
         Args:
-            shown: by cell; every row that is left out keeps what it has.
-            record: what it was made with.
+            shown: the outcomes by cell; rows that are left out keep theirs.
+            record: the declaration that they were made with.
         """
         values = [
             {"request": request_id, "cell": encode_prefix(prefix), **one._asdict()}
@@ -107,7 +107,7 @@ class ShownRows:
             self._set_record(connection, record)
 
     def set_classes(self, classes: Mapping[Cell, int | None], record: SignalRecord) -> int:
-        """Set the answer classes of rows; returns how many changed. Rows that are left out keep theirs."""
+        """Set the answer classes of rows; return how many changed. Rows that are left out keep theirs."""
         with self._database.transaction() as connection:
             values = [
                 {"request": row.request_id, "cell": encode_prefix(row.prefix), "number": classes[row.request_id, row.prefix]}
@@ -120,7 +120,7 @@ class ShownRows:
             return len(values)
 
     def forget(self, *, with_answers: bool = True) -> None:
-        """Drop rows' outcomes, because the workflow declares none any more. Answers may stay for another use."""
+        """Drop rows' outcomes, because the workflow no longer declares any. Answers may stay for another use."""
         nothing = dict.fromkeys((*Shown._fields, "answer_class") if with_answers else ("signal", "answer_class"))
         with self._database.transaction() as connection:
             for table in (schema.observations, schema.retired):
@@ -131,7 +131,7 @@ class ShownRows:
         schema.set_meta(connection, SIGNALS, record.to_json())
 
     def has_retired(self) -> bool:
-        """Return whether the store has rows that no longer hold."""
+        """Return whether the store has rows that are no longer valid."""
         with self._database.transaction() as connection:
             return connection.execute(select(schema.retired.c.retired_id).limit(1)).first() is not None
 
@@ -164,7 +164,7 @@ def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
 def unite_shown(stores: Sequence[ObservationStore], merged: ObservationStore) -> None:
     """Set the outcomes of the new store's rows, as far as they are known without the workflow.
 
-    Where the stores differ in what they declare nothing is kept: the next profile makes it anew from the states. Classes of
+    If the stores declare different things, nothing is kept: the next profile computes the outcomes from the states. Classes of
     requests that several stores have rows of are computed here if answers are compared by their JSON, else by the next profile.
     """
     shown, record = ShownRows(merged), common_record(stores)

@@ -47,7 +47,7 @@ def _cell(table: Table) -> ColumnElement[bool]:
     return and_(table.c.request_id == bindparam("request"), table.c.prefix == bindparam("prefix"))
 
 
-# Built once: building a statement takes longer than running it.
+# Built once, since building a statement takes longer than running it.
 _ADD_ROW = insert(schema.observations).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
 _ADD_BLOB = insert(schema.blobs).on_conflict_do_nothing()
 _ADD_CHECKPOINT = insert(schema.checkpoints)
@@ -71,7 +71,7 @@ _SETTLE_AS = _SETTLE.values(request_id=bindparam("request"))
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """Totals of a group of rows: number of rows, model calls, dollars (tools included) and failed rows."""
+    """Totals of a group of rows: the number of rows, model calls, dollars (including tools) and failed rows."""
 
     rows: int
     calls: int
@@ -114,7 +114,7 @@ class ObservationStore:
     def open(cls, path: str | Path | PostgresUrl, identity: StoreIdentity | None = None) -> Self:
         """Open the store at ``path``.
 
-        A store that may not be written is opened for reading; where that needs a change (an old version, a write-ahead log), a
+        A store that may not be written is opened for reading; if that requires a change (an old version, a write-ahead log), a
         temporary copy is read.
 
         Args:
@@ -123,14 +123,14 @@ class ObservationStore:
 
         Raises:
             StoreError: there is no store, it has a newer version or another identity, or it is an incomplete copy made during a
-                run. Nothing is written then.
+                run. Nothing is written in this case.
         """
         address = address_of(path)
         database, found = opening.opened(address, identity)
         try:
             with database.transaction() as connection:
                 number = _known_number(connection, found)
-            if number is None:  # each identity is numbered when the store gets it: nothing is added by whoever only reads
+            if number is None:  # a number is assigned when the store gets the identity, so that a reader adds nothing
                 raise StoreError(
                     f"{address}: what it was profiled with is not among its identities: the file is damaged: restore it from a "
                     "copy",
@@ -156,7 +156,7 @@ class ObservationStore:
             try:
                 return cls.create(path, identity)
             except StoreError as error:
-                if error.code != "store-created":  # else by another run, a moment ago
+                if error.code != "store-created":  # otherwise another run created it a moment ago
                     raise
         store = cls.open(path)
         stranger = store.identity.stranger(identity)
@@ -199,7 +199,7 @@ class ObservationStore:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Begin a transaction of a run: all that this thread writes inside the block is committed at once, or not at all."""
+        """Begin a transaction of a run: all writes of this thread inside the block are committed together, or not at all."""
         with self._database.transaction():
             yield
 
@@ -210,7 +210,7 @@ class ObservationStore:
 
         Args:
             requests: the requests.
-            inputs: request id to a hash of what the graph is invoked with, where it is known.
+            inputs: request id to a hash of the graph's inputs, if known.
         """
         self.register_digests({request.id: request.digest() for request in requests}, inputs)
 
@@ -254,7 +254,7 @@ class ObservationStore:
             reservation: the ledger entry to settle (from :meth:`reserve`).
 
         Raises:
-            StoreError: the cell has a row already; nothing is written.
+            StoreError: the cell already has a row; nothing is written.
         """
         values = {**values_of(observation), "identity_id": self.identity_id}
         prefix = values["prefix"]
@@ -275,10 +275,10 @@ class ObservationStore:
     def add_many(self, observations: Iterable[Observation], *, unpaid: Collection[Cell] = frozenset()) -> int:
         """Add rows that were paid for elsewhere, each with a settled ledger entry, and return their number. All or nothing.
 
-        ``unpaid``: rows whose dollars were paid with another row, or stand in an entry of their own.
+        ``unpaid``: rows whose dollars were paid with another row or are in a separate entry.
 
         Raises:
-            StoreError: a cell has a row already.
+            StoreError: a cell already has a row.
         """
         try:
             with self._database.transaction() as connection:
@@ -301,7 +301,7 @@ class ObservationStore:
         The columns are the fields of :class:`~vinelm.rows.observation.Observation` (dollars in ``cost_usd`` and
         ``tool_cost_usd``,
         seconds in ``latency_s``, ``tool_latency_s`` and ``ttft_s``), with ``model`` and ``depth`` (from 1) after ``prefix``,
-        which is a tuple of model names. What is not known is missing.
+        which is a tuple of model names. Unknown values are missing.
 
         Raises:
             ConfigError: pandas is not installed.
@@ -335,7 +335,7 @@ class ObservationStore:
         """Return the serialized state after ``prefix``; None if there is none.
 
         Raises:
-            StoreError: it is damaged, or is kept elsewhere and cannot be read.
+            StoreError: it is damaged, or is stored elsewhere and cannot be read.
         """
         cell = {"request": request_id, "prefix": encode_prefix(prefix)}
         with self._database.transaction() as connection:
@@ -349,7 +349,7 @@ class ObservationStore:
 
     @property
     def checkpoint_place(self) -> CheckpointPlace | None:
-        """Where contents of new checkpoints are kept; None: in the store."""
+        """The place of new checkpoints' contents; None: in the store."""
         if self._place == "unread":
             with self._database.transaction() as connection:
                 url = connection.execute(_META, {"name": schema.CHECKPOINTS}).scalar()
@@ -357,16 +357,16 @@ class ObservationStore:
         return self._place
 
     def keep_checkpoints_under(self, place: CheckpointPlace) -> None:
-        """Keep the contents of checkpoints there from now on, in later runs too. Those in the store stay in it.
+        """Store the contents of checkpoints there from now on, also in later runs. Those in the store stay in it.
 
         Raises:
-            StoreError: they are kept elsewhere already, or nothing can be written there.
+            StoreError: they are already stored elsewhere, or nothing can be written there.
         """
         if self.checkpoint_place is None:
             place.require_writable()  # before anything is paid for
             value = {"key": schema.CHECKPOINTS, "value": place.url}
             with self._database.transaction() as connection:
-                # Another run may have chosen a place meanwhile: that one counts, and is compared below.
+                # Another run may have chosen a place meanwhile: that place counts, and is compared below.
                 connection.execute(insert(schema.meta).on_conflict_do_nothing(), value)
             self._place = "unread"
         kept = self.checkpoint_place
@@ -411,8 +411,8 @@ class ObservationStore:
     def abandon_open(self) -> int:
         """Settle all open reservations at their upper bound and return their number.
 
-        For reservations of a run that died: its calls may have been made and billed. Only the run that holds the store
-        (:meth:`exclusive`) may call this.
+        This is for reservations of a run that died, whose calls may have been made and billed. Only the run that holds the
+        store (:meth:`exclusive`) may call this.
         """
         settled = {"settled_usd": schema.ledger.c.reserved_usd, "is_abandoned": True}
         is_open = schema.ledger.c.settled_usd.is_(None)
@@ -426,7 +426,7 @@ class ObservationStore:
             return float(connection.execute(select(paid)).scalar_one() or 0.0)
 
     def retired_calls(self) -> int:
-        """Return the model calls of the rows that no longer hold."""
+        """Return the number of model calls of the rows that are no longer valid."""
         with self._database.transaction() as connection:
             return int(connection.execute(select(func.coalesce(func.sum(schema.retired.c.calls), 0))).scalar_one())
 

@@ -29,17 +29,17 @@ class Contents:
         open_usd: the part of ``committed_usd`` reserved for calls in flight, or of a run that died.
         checkpoints: number of checkpoints.
         checkpoint_bytes: compressed size of those in the store.
-        checkpoint_url: where the contents of others are; None: there are none.
+        checkpoint_url: where the contents of other checkpoints are; None if there are none.
         size_bytes: size of the file and its write-ahead log.
         held_by: the process of the run that holds the store; None if there is none.
         sources: origins of imported and merged rows.
-        retired: why rows no longer hold, to their number; nothing is estimated from them.
+        retired: why rows are no longer valid, to their number; no estimate uses them.
         retired_usd: the part of ``committed_usd`` that was paid for them.
         repriced: rows whose dollars follow a later price than the one they were charged at.
         waiting: whether retired rows wait to be scored again by the next run.
         signals: label to the number of rows whose signal it is.
         answers: rows with an answer.
-        continued: rows below an answer that the workflow's own check passed.
+        continued: rows after an answer that the workflow's own check passed.
         tools: what is recorded of tool calls; see :func:`~vinelm.traces.store.tool_rows.tool_counts`.
         shown: what signals and answer classes were computed with, and the result; None if nothing was declared.
     """

@@ -1,4 +1,4 @@
-"""The table of tool calls as a store keeps, copies and checks it. It is made with the first of them."""
+"""The table of tool calls: how a store keeps, copies and checks it. The table is created with the first call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 MESSAGE = "message"
-"""The kind of a row that is what the user said."""
+"""The kind of a row with a user message."""
 KINDS = frozenset((MESSAGE, "authoritative", "speculated", "eager"))
 metadata = MetaData()
 tool_calls = Table(
@@ -68,7 +68,7 @@ def add_tool_rows(connection: Connection, rows: Sequence[ToolRow]) -> None:
     """Add rows inside the caller's transaction.
 
     Raises:
-        ValueError: one is no row of the table.
+        ValueError: one of them is not a row of the table.
     """
     for row in rows:
         if set(row) != {column.name for column in COLUMNS} or problem_of(row) is not None:
@@ -81,8 +81,8 @@ def add_tool_rows(connection: Connection, rows: Sequence[ToolRow]) -> None:
 def copy_tool_rows(source: Connection, target: Connection) -> None:
     """Copy the sessions of one store to another, inside the caller's transactions.
 
-    A session that both have is copied once, and as far as the longer one of two that begin alike. One that was recorded twice
-    is kept twice, under another name but in the group of the first, so that the two do not vouch for each other.
+    A session that both have is copied once; if one continues the other, the longer one is copied. A session that was recorded
+    twice is kept twice, under another name but in the group of the first, so that the two do not count as independent evidence.
     """
     held, found = tool_rows(target), tool_rows(source)
     for name, rows in found.items():
@@ -104,9 +104,9 @@ def _unnamed(row: ToolRow) -> dict[str, Any]:
 
 
 def tool_counts(connection: Connection) -> dict[str, int]:
-    """Return the numbers of ``sessions`` and ``calls``, of the calls those ``unused`` and those ``with_values``.
+    """Return the numbers of ``sessions`` and ``calls``, and how many calls are ``unused`` and ``with_values``.
 
-    Empty where nothing was recorded.
+    Empty if nothing was recorded.
     """
     if not inspect(connection).has_table(tool_calls.name):
         return {}

@@ -24,11 +24,11 @@ def read_sessions(path: Path) -> list[ToolSession]:
 
     Messages are OpenAI's or LangChain's: roles "user", "assistant" with ``tool_calls``, and "tool". Events are
     ``{"kind": "user", "text"}`` and ``{"kind": "call", "tool", "args", "result"}``, where ``ok``, ``started_s`` and ``ended_s``
-    may be added; other kinds are passed over. ``task`` or ``task_id`` names the group. Of OpenTelemetry spans see
+    may be added; other kinds are skipped. ``task`` or ``task_id`` names the group. For OpenTelemetry spans see
     :func:`~vinelm.traces.tools.span_log.span_sessions`.
 
     Raises:
-        DatasetError: the file cannot be read, or a line is none of these; it is named.
+        DatasetError: the file cannot be read, or a line is none of these. The message names the line.
     """
     try:
         text = read_text(path)
@@ -49,7 +49,7 @@ def read_sessions(path: Path) -> list[ToolSession]:
         raise DatasetError(f"{path}: no session in it: give JSON lines with messages")
     found, names = [], Counter[str]()
     for number, row in rows:
-        # Without a name it is the line of this log: a store replaces a session by another one of its name.
+        # A session without a name is named by its line of this log: a store replaces a session by another one of the same name.
         session = _session(row, f"{path.name} {number}", f"{path}:{number}")
         names[session.name] += 1
         again = names[session.name]

@@ -56,7 +56,7 @@ def span_sessions(text: str, path: Path) -> list[ToolSession]:
         path: names the file in messages.
 
     Raises:
-        DatasetError: a value is no JSON or no span, and the line is named; or no span is a tool's.
+        DatasetError: a value is not JSON or not a span (the message names the line), or no span is a tool's.
     """
     traces: dict[str, list[_Span]] = {}
     names: dict[str, str] = {}
@@ -84,7 +84,7 @@ def _session(name: str, traces: list[list[_Span]], path: Path) -> list[str | Too
                 events.append(_event(name, len(events), span, begin_s - first_s, path))
             else:
                 said = _user_words(span.attributes.get("gen_ai.input.messages"))
-                # A server that keeps the history is sent the new turn alone, and that with each call of the turn.
+                # A server that keeps the history is sent only the new turn, with each call of the turn.
                 is_whole = said[: len(known)] == known
                 new = said[len(known) :] if is_whole else [text for text in said if text not in known]
                 events += new
@@ -105,7 +105,7 @@ def _event(name: str, seq: int, span: _Span, shift_s: float, path: Path) -> Tool
         cost_usd = float(of.get("vinelm.cost_usd", 0.0))
         if not (cost_usd >= 0.0 and math.isfinite(cost_usd)):
             raise ValueError(cost_usd)
-        # Without arguments no two calls can be told to be the same.
+        # Without arguments no two calls can be recognized as the same.
         key = str(
             of.get("vinelm.tool.arguments_digest") or canonical_key(tool, {"span": span.id} if arguments is None else arguments)
         )
@@ -135,12 +135,12 @@ def _is_call(span: _Span) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """The value of an attribute that is JSON, or JSON text."""
+    """Return the value of an attribute that is JSON, or JSON text."""
     return value_of(value) if isinstance(value, str) else value
 
 
 def _user_words(value: Any) -> list[str]:
-    """The texts of the user's messages in ``gen_ai.input.messages``."""
+    """Return the texts of the user's messages in ``gen_ai.input.messages``."""
     messages = _plain(value)
     found = []
     for message in messages if isinstance(messages, list) else ():
@@ -154,7 +154,7 @@ def _user_words(value: Any) -> list[str]:
 
 
 def _values(text: str, path: Path) -> Iterator[tuple[int, Any]]:
-    """Each JSON value of the text, with its first line."""
+    """Yield each JSON value of the text, with its first line."""
     at, line = 0, 1
     while True:
         begin = at

@@ -20,7 +20,7 @@ class ToolCalls:
     """Reads and adds the tool calls of a store. Every write is durable.
 
     Args:
-        store: held by the caller where something is added.
+        store: the store; held by the caller if something is added.
     """
 
     def __init__(self, store: ObservationStore) -> None:
@@ -30,8 +30,8 @@ class ToolCalls:
         """Add sessions, replacing earlier ones of the same name, and return the number of their calls.
 
         Args:
-            sessions: with messages only where values are recorded.
-            reads: the names of the tools that only read; None if that is not known.
+            sessions: the sessions; they have messages only if values are recorded.
+            reads: the names of the tools that only read; None if unknown.
         """
         count = 0
         with self._database.transaction() as connection:
@@ -48,9 +48,9 @@ class ToolCalls:
         """Append the calls of runs to those of their sessions.
 
         Args:
-            parts: in order; values only where they are recorded.
-            begins: the second of its session at which each run began, by the run. Runs that are not in it begin where their
-                sessions end: the time between two turns of a user is nobody's work. They are added.
+            parts: the parts in order; with values only if these are recorded.
+            begins: the second of its session at which each run began, by run. Runs that are missing begin where their sessions
+                end, since the time between two turns of a user is not work; they are added.
         """
         rows, places = list[dict[str, Any]](), dict[str, int]()
         with self._database.transaction() as connection:
@@ -74,7 +74,7 @@ class ToolCalls:
                 connection.execute(insert(tool_calls), rows)
 
     def sessions(self) -> tuple[list[ToolSession], frozenset[str]]:
-        """Return the sessions without prefetched calls that were not asked for, and the names of the read-only tools."""
+        """Return the sessions without prefetched calls that were not requested, and the names of the read-only tools."""
         found: dict[str, ToolSession] = {}
         reads: set[str] = set()
         with self._database.transaction() as connection:

@@ -13,9 +13,9 @@ from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.tools.tool_calls import ToolCalls
 
 WAITING = 2_000
-"""Parts of sessions that wait in memory at most: results may be large."""
+"""The most parts of sessions that wait in memory, since results may be large."""
 RUNS = 10_000
-"""Runs whose beginnings are remembered; of others that still go on, later calls begin where their sessions end."""
+"""How many runs' beginnings are remembered; later calls of other runs that continue begin where their sessions end."""
 
 
 class ToolWriter(StoreWriter[SessionPart, ObservationStore]):
@@ -27,7 +27,7 @@ class ToolWriter(StoreWriter[SessionPart, ObservationStore]):
 
     Raises:
         ConfigError: the folder does not exist.
-        StoreError: the file is no store.
+        StoreError: the file is not a store.
     """
 
     what = "calls of tools"
@@ -37,7 +37,7 @@ class ToolWriter(StoreWriter[SessionPart, ObservationStore]):
         if not folder.is_dir():
             raise ConfigError(f"tool_store={str(path)!r}: the folder {folder} does not exist: create it first")
         if path.exists() and path.stat().st_size:
-            ObservationStore.open(path).close()  # a file that is none is refused now, not in a log
+            ObservationStore.open(path).close()  # a file that is not a store is refused now, not in a log
         self._identity = identity
         super().__init__(path, bound=WAITING)
 
@@ -53,11 +53,11 @@ class ToolWriter(StoreWriter[SessionPart, ObservationStore]):
 
     def write(self, store: ObservationStore, batch: list[SessionPart]) -> None:
         """Append the parts to their sessions."""
-        begins = dict(self._begins)  # of a batch that is rolled back, nothing is known
+        begins = dict(self._begins)  # if a batch is rolled back, nothing of it is remembered
         ToolCalls(store).append(batch, begins)
         self.written += len(batch)
         self._begins = dict(list(begins.items())[-RUNS:])
 
     def named(self, item: SessionPart) -> str:
-        """Return the session."""
+        """Return the session's name."""
         return f"a call of the session {ascii(item.session)[:80]}"

@@ -103,6 +103,8 @@ class CallOrder:
     def waits(self, position: int, depth: int, shape: Shape, slots: SlotOrder | None = None) -> WaitingCall:
         """Return a new waiting call."""
         points, tokens = points_of(shape)
+        # Beginnings of prompts are numbered as they first appear. Sorting by these numbers is then a depth-first walk, which
+        # keeps prompts with a common beginning together.
         path = []
         for point in points:
             number = self._first.get(point)
@@ -146,6 +148,7 @@ class CallOrder:
             self._left -= 1
             self.version += not self._left
         mine = self._under_way[call.position].points
+        # Computed before this call's own prompt is added: it can find cached only what was sent before it.
         call.expected, call.own = (known_tokens(call.points, call.tokens, known) for known in (self._sent, mine))
         mine.update(call.points)
         self._sent.update(dict.fromkeys(call.points))

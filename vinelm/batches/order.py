@@ -50,6 +50,8 @@ def depth_first(shapes: Iterable[Shape]) -> Order:
     bounds = np.asarray(stops, np.int64)
     if not digests:
         return Order(list(range(len(ends))), list(range(len(ends))), 0, 0)
+    # The tree is never built. Points are numbered by their first occurrence, and sorting prompts by these numbers walks the
+    # tree depth-first, the earliest branch first.
     _, first, point, count = np.unique(
         np.asarray(digests, np.uint64), return_index=True, return_inverse=True, return_counts=True
     )
@@ -61,6 +63,7 @@ def depth_first(shapes: Iterable[Shape]) -> Order:
     keys = [ranks[start:stop][edge_ends[start:stop]].tobytes() for start, stop in pairwise(bounds)]
     places = sorted(range(len(keys)), key=keys.__getitem__)
     common = _common_with_the_one_before(places, bounds, point, np.asarray(tokens, np.int64))
+    # What nearly every prompt begins with does not separate groups: only what neighbours share beyond it does.
     static = int(np.asarray(tokens)[passing >= max(STATIC_SHARE * len(ends), 2)].max(initial=0))
     groups = np.cumsum(common <= static) - 1
     return Order(places, groups.tolist(), int(common.sum()), sum(ends))

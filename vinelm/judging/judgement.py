@@ -26,7 +26,8 @@ class Judgement:
         label: Hash of the label and of how it is compared; None without a label.
         model: Name of the judge's model.
         cost_usd: Dollars of the calls for it, >= 0; 0 if an equal question had been asked before.
-        calls: Number of calls for it. tokens_in, tokens_out: Their tokens; None where they are not known.
+        calls: Number of calls for it.
+        tokens_in, tokens_out: Their tokens; None where they are not known.
         detail: Why there is no verdict, in one line.
     """
 

@@ -24,7 +24,8 @@ class DefaultPolicy(Policy):
         fallbacks: returns the models that a stage may run on after a failure, in order; None: the failure is raised.
         max_latency_s, max_cost_usd: after this many seconds or dollars there is no more fallback; None: no bound.
         on_error: see :class:`Policy`.
-        guard: authorizes each call if the request has a cap. clock, template, request, started_at: see :class:`Policy`.
+        guard: authorizes each call if the request has a cap.
+        clock, template, request, started_at: see :class:`Policy`.
     """
 
     keeps_account = True
@@ -201,7 +202,8 @@ class StaticPolicy(StopRulePolicy):
     Args:
         template: the workflow's shape.
         path: models of the invocations in order, at least one; empty with ``models``.
-        models: the model of each stage; missing stages run their declared default. Such a plan ends where the workflow does.
+        length: with ``models``, end after this many invocations.
+        clock, request, judge, started_at: see
         length: with ``models``, end after this many invocations. clock, request, judge, started_at: see
         :class:`StopRulePolicy`.
     """

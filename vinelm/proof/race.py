@@ -256,6 +256,8 @@ class Race:
 
     def _moves(self) -> Iterator[Move]:
         proven = [(one.plan.saved, one.plan.name, margin) for one in self._entrants.values() if (margin := self._proven(one))]
+        # One proof ends the race: people's labels are the scarce good, and a further plan would have to save more than it costs
+        # to prove.
         proven = [one for one in proven if one[2] <= self.max_loss]
         if proven:
             _, name, margin = max(proven, key=lambda one: one[0])
@@ -276,6 +278,7 @@ class Race:
         if not found:
             yield Ended("requests" if self._entrants and not running else "hopeless")
             return
+        # All labels go to one candidate at a time: spread over several, they would prove none of them.
         _, leader = max(found, key=lambda one: one[0])  # ties go to the first: candidates are in order
         questions = 0
         for unit in range(leader.at, len(self._members)):

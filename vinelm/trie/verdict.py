@@ -215,7 +215,8 @@ class Verdict:
         opponent: The baseline as a part of sentences: ``"what runs today"``, a model, or under an objective ``"the best single
             model"``.
         is_today: Whether the baseline is the application's current setup; else it is the strongest single model by the rows.
-        models: The baseline's model of each stage. accuracy, accuracy_low, accuracy_high: The baseline's accuracy with the ends
+        models: The baseline's model of each stage.
+        accuracy, accuracy_low, accuracy_high: The baseline's accuracy with the ends
         of its 90 % interval; None if unknown. cost_usd, latency_s: The baseline's dollars and seconds per request; None if
         unknown.
         requests: How many labelled requests were compared.

@@ -1,4 +1,4 @@
-"""Questions to a graph: classify, reason, act by code in a sandbox, on your own database or tables."""
+"""Questions about a graph: classify, reason, act by code in a sandbox, on your own database or tables."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,8 +1,8 @@
 """Runs models' code actions: a list of allowed syntax first, then a sandbox with limits; there is no other way.
 
 The sandbox is pydantic-monty: an interpreter without files, network, environment or imports of the host, whose workers are
-processes of their own. Only the functions of the graph can be reached from it. It does not survive a fork of the process that
-uses it, so a limited process uses it, which asks this one for each call of a function.
+separate processes. It can reach only the functions of the graph. It does not survive a fork of the process that uses it, so a
+limited process uses it and asks this one for each function call.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from vinelm.workflows.limited.sessions import Sessions, is_supported
 
 SESSIONS = Sessions("vinelm.workflows.graphqa.act_process", "runs code actions")
 SILENT_S = 30.0
-"""Seconds without a call or an answer after which a session is ended, for the snippet's fault."""
+"""Seconds without a call or an answer after which a session is ended, as a fault of the snippet."""
 CALLS_S = 30.0
-"""Seconds from the start of a snippet after which its calls are answered no more."""
+"""Seconds from the start of a snippet after which its calls are no longer answered."""
 MOST_LINE = 32_000_000
-"""Bytes of what a session says at once; it does not say as much."""
+"""The most bytes of one message of a session; regular messages are shorter."""
 MOST_CODE_CHARS = 8000
 FUNCTIONS = ("RetrieveNode", "NodeFeature", "NodeDegree", "NeighbourCheck", "NodeInfo")
 BUILTINS = (
@@ -64,7 +64,7 @@ class Ran:
             nothing was executed.
         printed: What it printed, cut at 4 kB.
         error: One line for the model; None if it is ok.
-        is_cut: It printed more.
+        is_cut: Whether it printed more.
     """
 
     status: Literal["ok", "error", "refused"]
@@ -105,11 +105,11 @@ def run_snippet(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
 def in_sandbox(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
     """Run a snippet without checking its syntax. Thread-safe; starts processes on first use and keeps them.
 
-    Limits are those of :mod:`vinelm.workflows.graphqa.act_process`, and :data:`CALLS_S`.
+    The limits are those of :mod:`vinelm.workflows.graphqa.act_process`, and :data:`CALLS_S`.
 
     Args:
         code: Python as the model wrote it.
-        functions: What it may call, by the names in ``FUNCTIONS``; called in this thread, with values of JSON. A
+        functions: The functions that it may call, by the names in ``FUNCTIONS``; called in this thread, with JSON values. A
             :class:`GraphError` that they raise counts as an error of the snippet.
 
     Raises:
@@ -133,12 +133,12 @@ def in_sandbox(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
 
 
 def start_sandbox() -> None:
-    """Start the process that forked children share, since each would start its own. Raises as :func:`run_snippet`."""
+    """Start the process that forked children share, since each would start its own otherwise. Raises as :func:`run_snippet`."""
     run_snippet("print(1)", {})
 
 
 def _asked(session: socket.socket, question: Mapping[str, Any], calls: Calls) -> dict[str, Any]:
-    """A session's result for a snippet, answering its calls. The session is closed unless it can be reused."""
+    """Return a session's result for a snippet, answering its calls. The session is closed unless it can be reused."""
     is_reusable = False
     session.settimeout(SILENT_S)
     try:
@@ -150,9 +150,9 @@ def _asked(session: socket.socket, question: Mapping[str, Any], calls: Calls) ->
                     is_reusable = said["status"] != "died"
                     return cast("dict[str, Any]", said)
                 _say(stream, calls.answer(said["call"], said["args"], said["options"]))
-    except TimeoutError:  # its calls and limits answer sooner: it hands out what takes longer
+    except TimeoutError:  # its calls and limits answer sooner: the session reports anything that takes longer
         return {"status": "error", "error": f"TimeoutError: the snippet gave no sign for {SILENT_S:.0f} s: make less at once"}
-    except (OSError, ValueError):  # it is gone, or what it says is cut
+    except (OSError, ValueError):  # the session is gone, or its message is cut
         pass
     finally:
         if not is_reusable:
@@ -166,7 +166,7 @@ def _say(stream: Any, plain: Mapping[str, Any]) -> None:
 
 
 class Calls:
-    """The graph's functions as models call them; failures that are not the model's fault are kept in ``failure``."""
+    """The graph's functions as models call them; failures that are not the model's fault are stored in ``failure``."""
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
         self._functions = functions

@@ -16,27 +16,28 @@ with required_extra("graph", "running code actions"):
     import pydantic_monty as monty
 
 MOST_SECONDS = 2.0
-"""Of running, without what calls of the graph take."""
+"""The most seconds of running, not counting calls to the graph."""
 MOST_BYTES = 50_000_000
 MOST_HOST_CALLS = 10_000
 MOST_DEPTH = 200
 MOST_PRINTED = 4096
-"""UTF-8 bytes of printed text that are kept; what comes after is dropped, and the result says so."""
+"""How many UTF-8 bytes of printed text are kept; the rest is dropped, and the result says so."""
 MOST_SAID = 16_000_000
-"""Bytes of the arguments of one call as JSON: a list may name one long text a million times."""
+"""The most bytes of the arguments of one call as JSON: a list may contain one long text a million times."""
 WAIT_S = 20.0
 """Seconds to wait for a worker."""
 SPACE_BYTES = 4 << 30
-"""What a session may map beyond that which the process has at its start; most of it is never touched."""
+"""How many bytes a session may map in addition to the process's mappings at its start; most of it is never touched."""
 DATA_BYTES = 512 << 20
-"""What a session and its worker may each hold: the arguments of a call leave the interpreter whole before they are counted."""
+"""How many bytes a session and its worker may each hold: the arguments of a call leave the interpreter before they are counted.
+"""
 _ERROR_CHARS = 300
 _LIMITS = {
     "TimeoutError: feed time": f"TimeoutError: the snippet ran longer than {MOST_SECONDS:.0f} s",
     "MemoryError": f"MemoryError: the snippet took more than {MOST_BYTES // 1_000_000} MB",
     "RuntimeError: suspension limit": f"RuntimeError: more than {MOST_HOST_CALLS:,} calls: give the functions lists of ids",
 }
-"""How limits are told to the model: without measured figures, so that equal snippets give equal prompts."""
+"""The descriptions of limits for the model, without measured figures, so that equal snippets give equal prompts."""
 
 Ask: TypeAlias = Callable[[str, Sequence[Any], Mapping[str, Any]], Mapping[str, Any]]
 
@@ -51,11 +52,11 @@ def executed(code: str, names: Sequence[str], ask: Ask) -> dict[str, Any]:
 
     Args:
         code: The snippet.
-        names: Functions that it may call.
+        names: The functions that it may call.
         ask: Called with the name and the arguments of such a call; returns its ``value`` or its ``error``.
 
     Returns:
-        ``status`` ("ok", "error", or "died" where the worker did), ``printed``, ``error`` (one line or None), ``is_cut``.
+        ``status`` ("ok", "error", or "died" if the worker did), ``printed``, ``error`` (one line or None), ``is_cut``.
     """
     printed = _Printed()
     limits: monty.ResourceLimits = {
@@ -75,7 +76,7 @@ def executed(code: str, names: Sequence[str], ask: Ask) -> dict[str, Any]:
     except monty.MontyCrashedError:
         if time.monotonic() - started_s - asked.seconds < MOST_SECONDS:
             return {"status": "died"}
-        error = _LIMITS["TimeoutError: feed time"]  # one long step of arithmetic: the worker is killed, by its pool
+        error = _LIMITS["TimeoutError: feed time"]  # one long step of arithmetic: its pool kills the worker
     except monty.MontyError as failure:
         error = _line(failure)
     text = {"printed": printed.text, "error": error, "is_cut": printed.is_cut}
@@ -161,7 +162,7 @@ def _ended() -> None:
 
 @cache
 def _pool() -> monty.Monty:
-    """The worker of this process, kept until it ends."""
+    """Return the worker of this process, which lives until the process ends."""
     wait_for_children()  # the pool's worker is one
     pool = monty.Monty(max_processes=1, checkout_timeout=WAIT_S)
     pool.__enter__()

@@ -1,4 +1,4 @@
-"""Questions to a graph with their answers: from a file of JSON lines, checked against the graph; and how answers compare."""
+"""Questions about a graph with their answers: from a file of JSON lines, checked against the graph; and how answers compare."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vinelm.workflows.graphqa.prompts import names_in
 from vinelm.workflows.graphqa.source import GraphError, GraphSource
 
 LABELS = ("answer", "program", "entities", "arm", "any_of", "template", "source")
-"""Keys of a row that the graph must not see."""
+"""The keys of a row that the graph must not see."""
 KEYS = ("question", "graph", *LABELS)
 ARMS = ("direct", "multi_hop")
 
@@ -26,7 +26,7 @@ def load_questions(path: str | Path, sources: Mapping[str, GraphSource]) -> tupl
 
     A row has ``question`` and ``answer`` (names joined by ", ", or a number). It may have ``question_id``; ``graph``, the name
     of the source; ``entities``, the names that it asks about (a list or an object); ``program``, a snippet that prints the
-    answer, which simulated models need; ``arm``, "direct" or "multi_hop"; and ``any_of``, true if any of the names will do.
+    answer, which simulated models need; ``arm``, "direct" or "multi_hop"; and ``any_of``, true if any of the names suffices.
 
     Raises:
         DatasetError: A row lacks the question or the answer, names a graph, an entity or an edge type that does not exist, or
@@ -65,13 +65,13 @@ def fault(row: Mapping[str, Any], sources: Mapping[str, GraphSource]) -> str | N
 
 
 def is_right(request: Request, state: Mapping[str, Any]) -> bool:
-    """Return whether the state's answer has the right names; if any of several will do, some of these and no others."""
+    """Return whether the state's answer has the right names; if any of several suffices, some of these and no others."""
     given, right = names_in(state.get("answer") or ""), names_in(str(request.data["answer"]))
     return bool(given) and (given <= right if request.data.get("any_of") else given == right)
 
 
 def same_names(one: str | None, other: str | None) -> bool:
-    """Return whether two answers have the same names or number; symmetric. No answer agrees with nothing."""
+    """Return whether two answers have the same names or number; symmetric. A missing answer agrees with nothing."""
     first, second = names_in(one or ""), names_in(other or "")
     return bool(first) and first == second
 
@@ -110,7 +110,7 @@ def _fault_of_program(program: str, source: GraphSource) -> str | None:
 
 
 def _numbers(file: Path) -> list[int]:
-    """The numbers of the lines that are not blank."""
+    """Return the numbers of the lines that are not blank."""
     opener: Any = gzip.open if file.suffix == ".gz" else open
     with opener(file, "rt", encoding="utf-8") as lines:
         return [number for number, line in enumerate(lines, start=1) if line.strip()]

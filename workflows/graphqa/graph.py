@@ -1,4 +1,4 @@
-"""The graph of the workflow: a classifier, a branch of one code action, and a branch of plan, code actions and reasoning."""
+"""The graph of the workflow: a classifier, a branch with one code action, and a branch of plan, code actions and reasoning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vinelm.workflows.graphqa.literal_calls import LiteralCalls
 from vinelm.workflows.graphqa.source import GraphSource
 
 FACTS_CHARS = 1200
-"""Characters of printed facts that an entry of the notebook shows."""
+"""The characters of printed facts that an entry of the notebook shows."""
 RETRIEVE = "retrieve_node"
 """The name of the tool that finds a node."""
 
@@ -24,8 +24,8 @@ RETRIEVE = "retrieve_node"
 class GraphState(TypedDict, total=False):
     """The workflow state, in JSON types only, so that checkpoints round-trip.
 
-    ``graph`` names the source where there are several. ``printed`` is what the last snippet printed, ``error`` why it failed,
-    ``shown`` the signal of the last stage; ``answer`` is there once the question is answered.
+    ``graph`` names the source if there are several. ``printed`` is what the last snippet printed, ``error`` why it failed,
+    ``shown`` the signal of the last stage; ``answer`` exists once the question is answered.
     """
 
     question: str
@@ -48,7 +48,7 @@ class GraphStages:
         self.sources = sources
 
     def source(self, state: Mapping[str, Any]) -> GraphSource:
-        """Return the graph that a request asks; :class:`DatasetError` for an unknown name."""
+        """Return the graph that a request asks about; :class:`DatasetError` for an unknown name."""
         name = state.get("graph", "")
         if name not in self.sources:
             raise DatasetError(f"no graph is called {name!r}: use one of {', '.join(map(repr, self.sources))}")
@@ -140,13 +140,13 @@ def retriever(vine: Vine, stages: GraphStages) -> Callable[[Mapping[str, Any], A
     """Return ``RetrieveNode`` over the graph of a state, as the read-only tool :data:`RETRIEVE`."""
 
     def retrieve_node(text: str, graph: str = "") -> str:
-        """Return the id of the node that is called so."""
+        """Return the id of the node with that name."""
         return stages.source({"graph": graph}).retrieve(text)
 
     tool = vine.tool(retrieve_node, read_only=True)
 
     def retrieve(state: Mapping[str, Any], text: Any) -> str:
-        if not isinstance(text, str):  # the model's mistake: the source says so, and the tool's schema would not
+        if not isinstance(text, str):  # a model's mistake: the source reports it, and the tool's schema would not
             return stages.source(state).retrieve(text)
         return str(tool.invoke({"text": text, **_graph_of(state)}))
 

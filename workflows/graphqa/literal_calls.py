@@ -6,19 +6,20 @@ import ast
 import re
 
 _PLAIN = frozenset(["", "r", "R", "u", "U"])
-"""Prefixes of literals that are texts as they stand: not bytes, and nothing with expressions in it."""
+"""Prefixes of literals that are taken literally: not bytes, and no embedded expressions."""
 _UNKNOWN_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\[^\\'\"abfnrtvxuUN0-7\n]")
-"""Python warns of such an escape; the snippet will be told."""
+"""The warning of Python for such an escape, which the snippet will get."""
 
 
 class LiteralCalls:
-    """Finds ``name("text")`` in a text that arrives in pieces, of any size, each character once.
+    """Finds ``name("text")`` in a text that arrives in pieces of any size, reading each character once.
 
     Only a single plain literal counts: no f-string, no expression, nothing in a comment or inside another string. Prose and
-    fences around the code do no harm: the end of a line ends a string with one quote that is not closed, a fence any string.
+    fences around the code are harmless: the end of a line ends an unclosed string with single quote marks, and a fence ends any
+    string.
 
     Args:
-        name: Of the function.
+        name: The function's name.
     """
 
     def __init__(self, name: str) -> None:
@@ -38,9 +39,9 @@ class LiteralCalls:
         return found
 
     def _in_code(self, char: str) -> bool:
-        """True if the character completes a call."""
+        """Return whether the character completes a call."""
         if char.isalnum() or char == "_":
-            if len(self._word) <= len(self._name):  # what is longer is another name
+            if len(self._word) <= len(self._name):  # anything longer is another name
                 self._word += char
             return False
         if char in "\"'":
@@ -77,12 +78,12 @@ class LiteralCalls:
                 self._n_quotes = 3 * (self._run == 3)
                 self._run = 0 if self._n_quotes else self._run
                 return False
-            if self._run == 2:  # the empty one
+            if self._run == 2:  # the empty string
                 self._end()
                 return self._in_code(char)
             self._n_quotes, self._run = 1, 0
         self._body.append(char)
-        if self._stands != "(":  # nobody asks for it, and it may never end: what a fence is told by is enough
+        if self._stands != "(":  # it is not a call's argument and may never end: keep only enough to recognize a fence
             del self._body[:-3]
         if self._is_escaped:
             self._is_escaped = False
@@ -105,5 +106,5 @@ class LiteralCalls:
         if is_wanted and ("r" in self._prefix.lower() or not _UNKNOWN_ESCAPE.search(literal)):
             try:
                 self._text, self._stands = str(ast.literal_eval(literal)), "text"
-            except (SyntaxError, ValueError):  # an escape that names no character, or a zero byte
+            except (SyntaxError, ValueError):  # an escape without a character, or a zero byte
                 return

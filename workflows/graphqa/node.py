@@ -20,7 +20,7 @@ class Node:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as a feature has it: JSON types only, long text cut to 200 characters, bytes by their number."""
+    """Return a value as a feature stores it: JSON types only, long text cut to 200 characters, bytes as their number."""
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     if isinstance(value, str):

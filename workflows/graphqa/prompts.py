@@ -29,7 +29,7 @@ Finish[#] if the last entry of the notebook is the answer as it stands
 Finish[the names separated by commas, or the number] if the notebook holds the answer otherwise
 If something is missing, two lines, "Missing: what has to be looked up" and "Edges: types of edges, separated by commas\""""
 NOTEBOOK_CHARS = 24_000
-"""About 6,000 tokens: the oldest entries stay, and what does not fit is left out."""
+"""About 6,000 tokens: the oldest entries stay, and entries that do not fit are left out."""
 LEFT_OUT = "(further entries are left out: the notebook is full)"
 
 _FENCE = re.compile(r"```[ \t]*(?:python|py)?[ \t]*\r?\n?(.*?)(?:```|\Z)", re.S | re.I)
@@ -42,9 +42,7 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class Reasoned:
-    """The content of a plan or reasoning: ``answer`` (``"#"`` for the last entry), or what is ``missing`` by which
-    ``edges``.
-    """
+    """The content of a plan or of reasoning: ``answer`` (``"#"``: the last entry), or the ``missing`` facts and ``edges``."""
 
     answer: str | None
     missing: str | None
@@ -82,7 +80,7 @@ def names_in(text: str) -> frozenset[str]:
 
 
 def noted(notebook: Sequence[str], entry: str) -> list[str]:
-    """Return the notebook with one more entry, or a note that it was left out if it does not fit."""
+    """Return the notebook with one more entry, or with a note that it was left out if it does not fit."""
     if notebook and notebook[-1] == LEFT_OUT:
         return list(notebook)
     fits = sum(map(len, notebook)) + len(entry) + len(LEFT_OUT) <= NOTEBOOK_CHARS
@@ -109,7 +107,7 @@ def reason_prompt(question: str, notebook: Sequence[str]) -> str:
 
 
 def digest() -> str:
-    """Return a hash of the prompts: different ones are a different workflow."""
+    """Return a hash of the prompts: different prompts make a different workflow."""
     acts = act_system(""), act_prompt("", "", ""), act_prompt("", None, "")
     shown = (CLASSIFY, *acts, PLAN, REASON, reason_prompt("", ["a"]), LEFT_OUT)
     return hashlib.sha256("\0".join(shown).encode()).hexdigest()

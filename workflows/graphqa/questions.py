@@ -1,4 +1,4 @@
-"""The bundled questions: drawn from templates over the demo databases, with programs whose answers are those labelled."""
+"""The bundled questions: drawn from templates over the demo databases, with programs that compute their labels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vinelm.workflows.graphqa.node import Node
 from vinelm.workflows.graphqa.source import GraphSource
 
 FROM_EACH = 8
-"""Questions by template and graph."""
+"""How many questions each template has for each graph."""
 MOST_NAMES = 30
 """A question with more right names is left out."""
 _TRIES = 60
@@ -46,7 +46,7 @@ def drawn(sources: Mapping[str, GraphSource]) -> tuple[Request, ...]:
 
 
 def _walks(source: GraphSource) -> Walks:
-    """By kind of node, the edges that lead to another kind: (type, kind there)."""
+    """Return, by kind of node, the edges that lead to another kind: (type, kind there)."""
     found: Walks = {}
     for name in source.edge_types:
         for one, other in source.ends(name):
@@ -111,7 +111,7 @@ def _most(source: GraphSource, walks: Walks, rng: random.Random) -> dict[str, An
 
 
 def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> tuple[Node, list[tuple[str, str]]]:
-    """A node that can be retrieved by its name, and a path from its kind that does not go straight back."""
+    """Return a node that can be retrieved by its name, and a path from its kind that does not go straight back."""
     kind = rng.choice([kind for kind in sorted(walks) if _named(source, kind)])
     start = rng.choice(_named(source, kind))
     way: list[tuple[str, str]] = []
@@ -123,12 +123,12 @@ def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> t
 
 
 def _named(source: GraphSource, kind: str) -> list[Node]:
-    """The most connected nodes of a kind with a unique name, by which they are retrieved."""
+    """Return the most connected nodes of a kind with a unique name, by which they are retrieved."""
     return [node for node in source.nodes_of(kind)[:12] if node.name != node.id and source.retrieve(node.name) == node.id]
 
 
 def _names(source: GraphSource, ids: list[str]) -> Any:
-    """The names of an answer; None if there are none, too many, or one with a comma."""
+    """Return the names of an answer; None if there are none, too many, or one with a comma."""
     names = sorted(set(source.feature(ids, "name")))
     return ", ".join(names) if 0 < len(names) <= MOST_NAMES and not any("," in name for name in names) else None
 

@@ -1,4 +1,4 @@
-"""Finds the node named in a text: by its exact name, else by the most similar one."""
+"""Finds the node named in a text, by its exact name or else by the most similar one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinelm.workflows.graphqa.node import MOST_CHARS
 
 Embed: TypeAlias = Callable[[Sequence[str]], Any]
 LEAST_SIMILAR = 0.3
-"""Below this cosine, a name is not what was asked for."""
+"""A name with a lower cosine than this is not a match."""
 CACHED_TEXTS = 4096
 
 
@@ -83,7 +83,7 @@ class Names:
 
     @cached_property
     def _postings(self) -> tuple[dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]], dict[str, float]]:
-        """By trigram the places of the names that have it with its share of each name's unit vector, and its weight."""
+        """By trigram, the positions of the names that have it with its share of each name's unit vector, and its weight."""
         listed = [Counter(_trigrams(name)) for name in self._texts]
         held = Counter(trigram for counts in listed for trigram in counts)
         weight_of = {trigram: float(np.log((1.0 + len(listed)) / count)) for trigram, count in held.items()}

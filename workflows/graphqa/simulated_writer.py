@@ -12,7 +12,7 @@ from vinelm.workflows.graphqa.dataset import ARMS, edges_in, text_of
 from vinelm.workflows.graphqa.source import GraphSource
 
 PROSE = "The graph has to be searched for the nodes that the question names, and for their neighbours."
-"""Neither a snippet nor an answer."""
+"""A text that is neither a snippet nor an answer."""
 _NEAR = 40
 
 
@@ -99,7 +99,7 @@ class ProgramWriter(Task):
         return _planned(request, kept)
 
     def source_of(self, request: Request) -> GraphSource:
-        """Return the graph that a request asks."""
+        """Return the graph that a request asks about."""
         return self._sources[request.data.get("graph", "")]
 
 
@@ -109,8 +109,8 @@ def mutated(program: str, kind: str, source: GraphSource, rng: random.Random) ->
     Args:
         program: The gold program.
         kind: ``wrong_edge``, ``wrong_entity``, ``lost_hop`` or ``early``.
-        source: Its graph, for other names and types.
-        rng: Chooses the place and what stands there instead.
+        source: The program's graph, for other names and types.
+        rng: Chooses the place and the replacement.
     """
     tree = ast.parse(program)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
@@ -142,7 +142,7 @@ _PLACES = {
 
 
 class _Shortened(ast.NodeTransformer):
-    """Replaces the nodes that a hop leads to by those that it starts from."""
+    """Replaces the nodes that a hop leads to by those where it starts."""
 
     def __init__(self, hop: ast.Call) -> None:
         self._hop = hop
@@ -188,7 +188,7 @@ def _planned(request: Request, edges: Sequence[str]) -> str:
 
 
 def _finish(request: Request, rng: random.Random) -> str:
-    """The last entry as the answer; should that be no facts, the plan again."""
+    """Return the last entry as the answer; if it has no facts, the plan again."""
     return f"{_plan(request, rng)}\nFinish[#]"
 
 

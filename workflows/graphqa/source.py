@@ -1,4 +1,4 @@
-"""A graph in memory that agents ask: rows of a database, tables of nodes and edges, or anything that lists both. Read-only."""
+"""A graph in memory for agents to query: rows of a database, tables of nodes and edges, or both listed. Read-only."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from vinelm.workflows.graphqa.sqlite_graph import read_sqlite
 MOST_NODES = 1_000_000
 MOST_EDGES = 5_000_000
 MOST_RETURNED = 200_000
-"""Ids, values or names that one function may return; more is an error that tells the model to ask for less."""
+"""How many ids, values or names a function may return; more is an error that tells the model to ask for less."""
 CHUNK_NEIGHBOURS = 10
-"""Neighbours of each edge type that :meth:`GraphSource.info` lists, the most connected first."""
+"""How many neighbours of each edge type :meth:`GraphSource.info` lists, the most connected first."""
 _LOG = logging.getLogger(__name__)
 
 Ids: TypeAlias = str | Sequence[str]
@@ -39,7 +39,7 @@ class GraphError(VineLMError):
 class GraphSource:
     """Nodes and typed edges. Look-ups ignore an edge's direction: each end is a neighbour of the other.
 
-    Answers depend on the content alone, not on the order in which it came. Thread-safe; nothing is ever written.
+    Answers depend only on the content, not on its order. Thread-safe; nothing is ever written.
 
     Args:
         nodes: All nodes; ids must be unique.
@@ -96,11 +96,11 @@ class GraphSource:
     def from_tables(cls, nodes: str | Path, edges: str | Path, *, embed: Embed | None = None) -> GraphSource:
         """Read a table of nodes (``id``, ``kind``, ``name``, other columns are features) and one of edges.
 
-        The second has the columns ``source``, ``type`` and ``target``. Both are CSV, TSV (``.tsv``) or JSON lines (``.jsonl``),
-        plain or gzipped (``.gz``).
+        The table of edges has the columns ``source``, ``type`` and ``target``. Both are CSV, TSV (``.tsv``) or JSON lines
+        (``.jsonl``), plain or gzipped (``.gz``).
 
         Raises:
-            DatasetError: A file cannot be read, or a row is at fault; names file and line.
+            DatasetError: A file cannot be read, or a row is invalid; names file and line.
         """
         known = [_node(row, where) for row, where in _rows(Path(nodes), ("id", "kind", "name"))]
         linked = [(row["source"], row["type"], row["target"]) for row, _ in _rows(Path(edges), ("source", "type", "target"))]
@@ -208,7 +208,7 @@ class GraphSource:
     def info(self, ids: Ids) -> str:
         """Return one line for each of the first nodes: features, degrees, names of first neighbours by type.
 
-        Equal nodes give equal bytes, whatever was asked before, so that prompts which hold them can be cached.
+        Equal nodes give equal bytes, whatever was asked before, so that prompts that contain them can be cached.
         """
         return "\n".join(self._chunk(self._known(key)) for key in _listed(ids)[:CHUNK_NEIGHBOURS])
 
@@ -321,7 +321,7 @@ def _node(row: Mapping[str, Any], where: str) -> Node:
 
 
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[dict[str, Any], str]]:
-    """The rows of a table with ``FILE:LINE`` of each."""
+    """Yield the rows of a table with ``FILE:LINE`` of each."""
     names = path.name.removesuffix(".gz")
     opener: Any = gzip.open if path.suffix == ".gz" else open
     try:

@@ -27,9 +27,9 @@ class _Table:
 
 
 def read_sqlite(path: Path) -> tuple[list[Node], list[tuple[str, str, str]]]:
-    """Return the nodes and edges of a database, which is opened read-only and held in memory.
+    """Return the nodes and edges of a database, which is opened read-only and read into memory.
 
-    Foreign keys of several columns are left out, and so are those that point at no row.
+    Foreign keys of several columns are left out, and so are those that point to no row.
 
     Raises:
         DatasetError: The file cannot be read, or no foreign key can be used.
@@ -108,7 +108,7 @@ def _links(
 
 
 def _keyed(connection: sqlite3.Connection, table: _Table) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of a table with their node ids: the table and the key, or the row number without a key."""
+    """Yield the rows of a table with their node ids: the table and the key, or the row number without a key."""
     quoted = table.name.replace('"', '""')
     cursor = connection.execute(f'SELECT * FROM "{quoted}"')  # noqa: S608 - a name from the schema, quoted
     names = [column[0] for column in cursor.description]
@@ -116,14 +116,14 @@ def _keyed(connection: sqlite3.Connection, table: _Table) -> Iterator[tuple[str,
     for number, values in enumerate(cursor, start=1):
         row = dict(zip(names, values, strict=True))
         key = f"{table.name}:{'/'.join(str(plain(row[column])) for column in table.key) or number}"
-        if key in seen:  # a key that was declared for a NULL or a cut text
+        if key in seen:  # a declared key that is NULL or a shortened text
             key = f"{key}#{number}"
         seen.add(key)
         yield key, row
 
 
 def _naming(table: _Table, rows: list[dict[str, Any]]) -> list[str]:
-    """The columns that name a row: first and last name, a name or title, or the first text column with unique values."""
+    """Return the columns that name a row: first and last name, a name or title, or the first text column with unique values."""
     linked = {column for column, _, _ in table.links}
     own = [column for column in table.columns if column not in linked]
     full = [column for column in own if column.lower() in ("first_name", "last_name")]

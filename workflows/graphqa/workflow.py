@@ -1,4 +1,4 @@
-"""Questions to a graph as routed stages: classify, then one code action, or a plan and a loop of code actions and reasoning."""
+"""Questions about a graph as routed stages: classify, then a code action, or a plan and a loop of actions and reasoning."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from vinelm.workflows.graphqa.simulated_writer import ProgramWriter
 from vinelm.workflows.graphqa.source import GraphSource
 
 PRESET = "paper-math"
-"""Simulated models by default: four. With eight the trie would have 21,640 nodes instead of 1,444."""
+"""The default simulated models: four. With eight the trie would have 21,640 nodes instead of 1,444."""
 DEMOS = ("league", "library", "music", "university", "webshop")
 """The demo databases that the bundled questions are about."""
 TURNS = 3
-"""How often the multi-hop arm may write code for one question."""
+"""How often the multi-hop branch may write code for one question."""
 REPAIRS = 2
-"""How often the direct arm may."""
+"""How often the direct branch may write code."""
 
 
 def graphqa(source: GraphSource | Mapping[str, GraphSource], questions: str | Path) -> Workflow:
@@ -37,7 +37,7 @@ def graphqa(source: GraphSource | Mapping[str, GraphSource], questions: str | Pa
     Raises:
         MissingExtra: pydantic-monty is not installed.
         SandboxFailure: The sandbox cannot be started.
-        ConfigError: The source is no graph.
+        ConfigError: The source is not a graph.
         DatasetError: The questions cannot be used.
     """
     start_sandbox()
@@ -52,7 +52,7 @@ def bundled(dataset: str | Path | None = None) -> Workflow:
     """Return the workflow over the demo databases.
 
     Args:
-        dataset: Questions to them, each with its database as ``graph``; None: the bundled questions.
+        dataset: Questions about them, each with its database as ``graph``; None: the bundled questions.
     """
     start_sandbox()
     sources = demo_graphs()

@@ -1,1 +1,1 @@
-"""Processes that carry out what a model's answer asks for, under kernel limits of time, memory and files."""
+"""Processes that carry out what a model's answer requests, under kernel limits of time, memory and files."""

@@ -1,6 +1,6 @@
 """The other side of :mod:`vinelm.workflows.limited.sessions`: a process that forks one limited process per session.
 
-It is started with an empty environment, and ends when everybody who could ask is gone.
+It is started with an empty environment, and ends when all its clients are gone.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def serve_sessions(
     """Fork a session for each socket that arrives, until the other side is gone.
 
     Args:
-        descriptor: of the socket over which sessions are asked for.
+        descriptor: the descriptor of the socket over which sessions are requested.
         answer: called in a session with each line of its socket and the stream for the answer, from which it may read more.
-        space_bytes: what a session may map beyond that which the process has at its start.
-        data_bytes: what it and each of its children may hold in memory of their own; None: as much as it may map.
+        space_bytes: how many bytes a session may map in addition to the process's mappings at its start.
+        data_bytes: how much memory it and each of its children may hold; None: as much as it may map.
         ended: called in a session whose other side is gone, before its process ends.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the application, which ends this process
@@ -62,7 +62,7 @@ def deadline(seconds: float) -> Iterator[None]:
 
 
 def end_after(seconds: float) -> None:
-    """End this process after this many seconds from now, whatever it runs; 0: not any more."""
+    """End this process after this many seconds from now, whatever it runs; 0 cancels that."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 

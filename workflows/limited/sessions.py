@@ -1,8 +1,7 @@
 """Sessions with limited processes: each application starts one small process, which forks one process per session.
 
 A session is a socket to such a process, used for one question at a time and then by the next caller. Children that an
-application forks (the profiler's units) share the process that forks, and open sessions of their own. It ends with the last of
-them.
+application forks (the profiler's units) share the forking process and open their own sessions. It ends with the last of them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _HELLO = b"ready\n"
 
 
 def is_supported() -> bool:
-    """Whether this platform can fork processes and pass sockets between them."""
+    """Return whether this platform can fork processes and pass sockets between them."""
     return hasattr(os, "fork") and hasattr(socket, "send_fds")
 
 
@@ -31,7 +30,7 @@ class Sessions:
 
     Args:
         program: module whose ``main(descriptor)`` calls :func:`~vinelm.workflows.limited.serve_sessions`.
-        purpose: what its process does, for an error message.
+        purpose: what the program's process does, for an error message.
     """
 
     def __init__(self, program: str, purpose: str) -> None:
@@ -46,7 +45,7 @@ class Sessions:
 
     @contextmanager
     def one(self) -> Iterator[socket.socket]:
-        """Lend a session; a closed session is not returned.
+        """Lend a session; a session that the caller closed is not reused.
 
         Raises:
             RuntimeError: the process cannot be started.
@@ -120,7 +119,7 @@ class Sessions:
             self._stop()
 
     def _after_fork(self) -> None:
-        """In a forked child: keep the connection to the process, and nothing that the parent uses or waits for."""
+        """Keep the connection to the process, in a forked child, and nothing that the parent uses or waits for."""
         self._lock = threading.Lock()
         for session in self._idle:
             session.close()
@@ -131,7 +130,7 @@ class Sessions:
 
 
 def _is_alive(session: socket.socket) -> bool:
-    """Whether an idle session's process is alive: it only speaks when asked."""
+    """Return whether an idle session's process is alive: it speaks only when asked."""
     session.setblocking(False)
     try:
         session.recv(1, socket.MSG_PEEK)

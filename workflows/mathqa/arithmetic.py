@@ -1,4 +1,4 @@
-"""Exact values of numbers and of arithmetic expressions that a model wrote, under bounds on size: nothing here can hang."""
+"""Exact values of numbers and of arithmetic expressions that a model wrote, with bounds on size so that nothing can hang."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import MappingProxyType
 MOST_CHARS = 300
 """Longer expressions have no value."""
 MOST_BITS = 4096
-"""Of the numerator or denominator of every value on the way."""
+"""The most bits of the numerator or denominator of every intermediate value."""
 MOST_NODES = 200
 MOST_OF_INTEGER_FUNCTION = 1_000
 """The largest argument of ``factorial``, ``comb`` and ``perm``."""
@@ -36,7 +36,7 @@ _BINARY: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] =
 
 
 def _of_whole(function: Callable[..., int], most: float = math.inf) -> Callable[..., Fraction]:
-    """The function for whole numbers of at most this absolute value."""
+    """Return the function for whole numbers of at most this absolute value."""
 
     def bounded(*values: Fraction) -> Fraction:
         if any(value.denominator != 1 or abs(value) > most for value in values):
@@ -132,12 +132,12 @@ def _evaluated(node: ast.expr) -> Fraction:
 
 
 def _power(base: Fraction, exponent: Fraction) -> Fraction:
-    """A power with a whole exponent, refused before it is computed if it would be too large."""
+    """Return a power with a whole exponent, refused before it is computed if it would be too large."""
     if exponent.denominator != 1:
         raise ValueError("not a whole exponent")
     bits = max(base.numerator.bit_length(), base.denominator.bit_length())
     if bits > 1 and bits * abs(exponent) > 2 * MOST_BITS:
         raise ValueError("too large")
-    if abs(base) <= 1 and base.denominator == 1:  # 0, 1 and -1 to whatever power
+    if abs(base) <= 1 and base.denominator == 1:  # 0, 1 and -1 to any power
         exponent = Fraction(int(exponent) % 2 if base < 0 else min(int(exponent), 1))
     return Fraction(base ** int(exponent))

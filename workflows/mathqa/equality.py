@@ -19,16 +19,16 @@ from vinelm.workflows.limited.sessions import Sessions, is_supported
 from vinelm.workflows.mathqa.arithmetic import number
 
 ANSWER = ("answer",)
-"""The key of the state that makes an answer."""
+"""The key of the state that holds the answer."""
 TIMEOUT_S = 3.0
 """Seconds that one comparison by math-verify may take: most take milliseconds."""
 MOST_CHARS = 200
-"""Longer texts are no answers: they equal nothing but themselves."""
+"""Longer texts are not compared by value: they equal only themselves."""
 NEAR = 2e-6
-"""Two numbers so close may be one value and its rounding, which math-verify decides."""
+"""Two numbers this close may be one value and its rounding; math-verify decides that."""
 SESSIONS = Sessions("vinelm.workflows.mathqa.equality_process", "compares answers")
 _SILENT_S = 5.0
-"""Seconds after the time limit at which a process is given up, should the machine be too busy to kill it in time."""
+"""Seconds after the time limit at which a process is given up, if the machine is too busy to kill it in time."""
 
 
 def math_signal(state: Mapping[str, Any]) -> str:
@@ -37,7 +37,7 @@ def math_signal(state: Mapping[str, Any]) -> str:
 
 
 def same_answer(one: str, other: str) -> bool:
-    """Return whether two answers are the same value; symmetric. An empty answer agrees with nothing, not even with itself."""
+    """Return whether two answers have the same value; symmetric. An empty answer agrees with nothing, not even with itself."""
     first, second = sorted((one, other))
     return bool(first) and same_text(first, second)
 
@@ -67,15 +67,15 @@ def require_math_verify() -> None:
 
 @lru_cache(maxsize=100_000)
 def is_equal(expected: str, given: str) -> bool:
-    """Return whether two answers are the same value. Any number of threads may call.
+    """Return whether two answers have the same value. Any number of threads may call it.
 
-    Two plain numbers are compared here, exactly. Otherwise math-verify decides, in a process that is killed after
-    :data:`TIMEOUT_S` and has 1 GB of memory: an answer that takes more is not equal. The process is started by the first such
-    call and kept.
+    Two plain numbers are compared exactly here. Otherwise math-verify decides, in a process that is killed after
+    :data:`TIMEOUT_S` and has 1 GB of memory: an answer that needs more is not equal. The first such call starts the process,
+    which is then reused.
 
     Args:
         expected: the right answer, or one of two answers.
-        given: the other one.
+        given: the other answer.
 
     Raises:
         ConfigError: math-verify is needed and not installed.
@@ -107,7 +107,7 @@ def _judged(expected: str, given: str) -> bool:
 
 
 def _line(session: socket.socket) -> bytes:
-    """The answer of a session; empty if its process is gone, and the session is then closed."""
+    """Return the answer of a session; empty if its process is gone, and the session is then closed."""
     said = b""
     try:
         said = session.recv(2, socket.MSG_WAITALL)

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from vinelm.workflows.limited.session_process import deadline, serve_sessions
 
 SPACE_BYTES = 1 << 30
-"""What a session may map beyond that which the process has at its start."""
+"""How many bytes a session may map in addition to the process's mappings at its start."""
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _WORD = re.compile(r"[A-Za-z]{2}")
 
@@ -36,7 +36,7 @@ def same_value(expected: str, given: str) -> bool:
     """
     from math_verify import parse, verify
 
-    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns of time limits that are off: they need main threads
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns about disabled time limits, which need main threads
     read = [parse(_marked(text), parsing_timeout=None) for text in (expected, given)]
     return all(read) and bool(verify(*read, timeout_seconds=None))
 

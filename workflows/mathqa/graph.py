@@ -14,7 +14,7 @@ _SYSTEM = SystemMessage(SYSTEM)
 TURNS = 6
 """How often one request may be answered."""
 SHOWN_CHARS = 4_000
-"""Of the earlier solution, the end that the next prompt shows."""
+"""How many characters of the earlier solution's end the next prompt shows."""
 REPORTS = {
     "holds": "the calculation gives the answer.",
     "choice": "the answer is one of the choices.",
@@ -22,7 +22,7 @@ REPORTS = {
     "no check": "the lines 'Check:' and 'Answer:' are not an arithmetic expression and its value: nothing could be checked.",
     "no answer": "there is no line 'Answer:' with an answer.",
 }
-"""What the check may find, with the words for the next prompt."""
+"""The possible results of the check, with the words for the next prompt."""
 
 
 class MathState(TypedDict, total=False):
@@ -54,7 +54,7 @@ def solve(state: MathState, model: Any) -> MathState:
 
 
 def check(state: MathState) -> MathState:
-    """Compute the expression that the model gives for its answer, and compare. A tool: it knows no right answer."""
+    """Compute the expression that the model gives for its answer, and compare them. A tool that knows no right answer."""
     if not state["answer"]:
         return {"check": "no answer", "value": None}
     if state.get("choices"):

@@ -22,14 +22,14 @@ What a check of it found: {report}
 
 Say in one sentence where that solution may be wrong. Then solve the problem again from the start, and end as told."""
 MOST_CHARS = 20_000
-"""Of a longer text only the end is read."""
+"""How many characters of a text are read, from its end."""
 _LINE = r"^[ \t>*#_-]*{name}[ \t*_]*[:=][ \t]*(.*)$"
 _ANSWER = re.compile(_LINE.format(name=r"(?:final )?answer"), re.I | re.M)
 _CHECK = re.compile(_LINE.format(name="check"), re.I | re.M)
 _HASHES = re.compile(r"^#### *(.+)$", re.M)
 _BOXED = "\\boxed{"
 _SHORT = 20
-"""A text of one line that is no longer is an answer as it stands."""
+"""A text of one line that is at most this long is taken as an answer."""
 _LETTER = re.compile(r"\(?([A-Z0-9])\)?(?:[).:,].*)?", re.S)
 
 
@@ -43,11 +43,11 @@ class WrittenSolution(NamedTuple):
 def read_solution(text: str, letters: str = "") -> WrittenSolution:
     r"""Return the answer and the calculation in a model's text. Never raises.
 
-    The answer is what follows the last ``Answer:``, else the last ``\boxed{...}``, else the last ``####``, else a text of one
-    short line as it stands. Markdown and ``$`` around it are left out.
+    The answer is what follows the last ``Answer:``, else the last ``\boxed{...}``, else the last ``####``, else a whole text of
+    one short line. Markdown and ``$`` around it are removed.
 
     Args:
-        text: of the model.
+        text: the model's text.
         letters: for multiple choice, the letters or digits of the choices: the answer is one of them, or empty.
     """
     end = text[-MOST_CHARS:]
@@ -69,7 +69,7 @@ def _short(text: str) -> str:
 
 
 def _boxed(text: str) -> str:
-    r"""The inside of the last ``\boxed{...}``, brackets balanced; empty without one."""
+    r"""Return the inside of the last ``\boxed{...}``, brackets balanced; empty without one."""
     start = text.rfind(_BOXED)
     depth = 1
     for end in range(start + len(_BOXED), len(text)) if start >= 0 else ():
@@ -88,5 +88,5 @@ def _stripped(text: str) -> str:
 
 
 def digest() -> str:
-    """Return a hash of all prompts: different prompts are a different workflow."""
+    """Return a hash of all prompts: different prompts make a different workflow."""
     return hashlib.sha256("\0".join((SYSTEM, SOLVE, REFLECT)).encode()).hexdigest()

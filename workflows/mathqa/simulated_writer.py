@@ -20,18 +20,18 @@ _SKILLS: Mapping[str, Mapping[str, float]] = {
     "number theory": {"nesting": 0.5},
     "combinatorics": {"nesting": 0.7},
 }
-"""What a topic demands of a simulated model, in the skills of its preset. These were named for SQL."""
+"""The demands of each topic on a simulated model, in the skills of its preset, which were named for SQL."""
 
 
 class SolutionWriter:
     """Writes solutions for requests whose row has an ``answer``.
 
-    Bundled problems have a ``calculation`` and their usual ``mistakes``. For rows without, the calculation is the answer itself
-    and mistakes are numbers near it. Pure: the same request, kind and generator state give the same text.
+    Bundled problems have a ``calculation`` and their usual ``mistakes``. For rows without these, the calculation is the answer
+    itself and mistakes are numbers near it. Pure: the same request, kind and generator state give the same text.
 
-    Kinds of mistake: ``misread`` computes the usual mistake, ``wrong_operation`` another one, ``changed_number`` has a wrong
-    number in the right calculation: the check passes all three. It sees ``slip``, an answer that is not the value of the
-    calculation, and ``unfinished``, a text without an answer.
+    Kinds of mistake: ``misread`` computes the usual mistake, ``wrong_operation`` another one, and ``changed_number`` has a
+    wrong number in the right calculation; the check passes all three. It detects ``slip``, an answer that is not the value of
+    the calculation, and ``unfinished``, a text without an answer.
     """
 
     kinds: Sequence[str] = ("misread", "wrong_operation", "changed_number", "slip", "unfinished")
@@ -72,7 +72,7 @@ class SolutionWriter:
         return str(request.data.get("calculation", request.data["answer"]))
 
     def _mistaken(self, request: Request, kind: str, rng: random.Random, right: Fraction) -> str | None:
-        """A calculation with another value than the right one."""
+        """Return a calculation with another value than the right one."""
         mistakes: Sequence[str] = request.data.get("mistakes") or (str(right + 1), str(right * 2), str(right - 2))
         if kind == "misread":
             return mistakes[0]
@@ -94,7 +94,7 @@ def _solution(calculation: str, answer: str) -> str:
 
 
 def _written(answer: str, rng: random.Random) -> str:
-    """An answer in one of the forms that models use."""
+    """Return an answer in one of the forms that models use."""
     ways: list[Callable[[str], str]] = [str, "**{}**".format, "${}$".format, "{}.".format]
     if re.fullmatch(r"\d+/\d+", answer):
         top, below = answer.split("/")
@@ -105,12 +105,12 @@ def _written(answer: str, rng: random.Random) -> str:
 
 
 def _changed(digits: str, rng: random.Random) -> str:
-    """Another number of about the same size."""
+    """Return another number of about the same size."""
     if "." in digits:
         return f"{float(digits) + rng.choice((0.1, 0.5, 1.0)):.2f}"
     return str(max(1, int(digits) + rng.choice((-2, -1, 1, 2, 10))))
 
 
 def _near(right: Fraction, rng: random.Random) -> Fraction:
-    """A value with a plausible slip: a little off, or with an extra digit."""
+    """Return a value with a plausible slip: slightly off, or with an extra digit."""
     return right + rng.choice((-10, -2, -1, 1, 2, 10)) if rng.random() < 0.8 else right * 10 + 1

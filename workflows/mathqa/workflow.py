@@ -16,9 +16,10 @@ from vinelm.workflows.mathqa.simulated_writer import SolutionWriter
 
 DATA = Path(__file__).parent / "data" / "problems.jsonl"
 KEYS = ("question", "answer", "topic", "calculation", "mistakes", "steps")
-"""Of the rows, what a request has; the rest is for tests: the template that the problem was drawn from, and its numbers."""
+"""The keys of rows that a request has; the rest (the template that the problem was drawn from, and its numbers) is for tests.
+"""
 PRESET = "paper-math"
-"""Simulated models by default: the four of the paper. With eight, six turns would have 299,592 paths."""
+"""The default simulated models: the four of the paper. With eight, six turns would have 299,592 paths."""
 
 
 def mathqa(dataset: str | Path | None = None) -> Workflow:

@@ -10,7 +10,7 @@ from vinelm.workflows.nl2sql.graph import SHOWN_CHARS, SHOWN_ROWS
 from vinelm.workflows.nl2sql.result_comparison import same_result
 
 ANSWER = ("db_id", "sql", "status", "row_count", "rows")
-"""The keys of the state that make an answer; of the result it holds the first few rows, as the repair prompt does."""
+"""The keys of the state that make an answer; it holds only the first few rows of the result, as the repair prompt does."""
 
 
 def sql_signal(state: Mapping[str, Any]) -> str:
@@ -23,11 +23,11 @@ def sql_signal(state: Mapping[str, Any]) -> str:
 class SameRows:
     """Compares two answers: whether their statements found the same rows, in any order, up to a permutation of the columns.
 
-    A statement that did not run is no answer, so that it does not even agree with itself. Results that the state does not hold
-    in full are those of the cache of ``databases``, or executed again.
+    A statement that did not run is not an answer, so it does not even agree with itself. Results that the state does not
+    contain in full are read from the cache of ``databases``, or executed again.
 
     Args:
-        databases: those that the statements ran on.
+        databases: the databases that the statements ran on.
     """
 
     def __init__(self, databases: Databases) -> None:
@@ -48,7 +48,7 @@ class SameRows:
 
 
 def _is_whole(answer: Mapping[str, Any]) -> bool:
-    """Whether the answer holds every row, without shortened or converted cells."""
+    """Return whether the answer holds every row, without shortened or converted cells."""
     cells = (cell for row in answer["rows"] for cell in row)
     return answer["row_count"] <= SHOWN_ROWS and not any(
         isinstance(cell, str) and (len(cell) > SHOWN_CHARS or cell.endswith(" bytes>") or cell in {"inf", "-inf", "nan"})

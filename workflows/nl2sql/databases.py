@@ -16,7 +16,7 @@ from vinelm.workflows.nl2sql.schema import read_schema
 from vinelm.workflows.nl2sql.sql import SqlResult, open_reading
 
 MEMO_CELLS = 5_000_000
-"""Cells of results that one :class:`Databases` caches; the least recently used results are dropped."""
+"""How many cells of results one :class:`Databases` caches; the least recently used results are dropped."""
 
 
 class Databases:
@@ -26,7 +26,8 @@ class Databases:
 
     Args:
         folder: the folder.
-        max_steps: steps of SQLite after which a statement has run too long, besides its limit in seconds; None: no such limit.
+        max_steps: the steps of SQLite after which a statement has run too long, in addition to its limit in seconds; None: no
+            such limit.
     """
 
     def __init__(self, folder: Path, max_steps: int | None = None) -> None:

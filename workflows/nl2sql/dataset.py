@@ -62,7 +62,7 @@ def load_dataset(path: str | Path, *, validate: bool = True) -> Dataset:
 
 def _questions_file(path: Path) -> Path:
     if not path.is_dir():
-        return path  # read_jsonl says what is wrong with it
+        return path  # read_jsonl reports what is wrong with it
     for name in ("questions.jsonl", "questions.jsonl.gz"):
         if (path / name).is_file():
             return path / name
@@ -80,7 +80,7 @@ def _check_databases(rows: list[Request], databases: Databases, questions: Path)
 
 
 def _where(source: Path | None, request_id: str) -> str:
-    """``FILE:LINE`` of a request, or its id if it was not read from a file. Reads the file again; used for errors only."""
+    """Return ``FILE:LINE`` of a request, or its id if it was not read from a file. Reads the file again, for errors only."""
     if source is None:
         return f"request {request_id!r}"
     opener = gzip.open if source.suffix == ".gz" else open
@@ -100,7 +100,7 @@ class Gold:
 
 
 class GoldResults:
-    """The gold results of a dataset; each query is run once, on first use. Thread-safe."""
+    """The gold results of a dataset; each query runs once, on first use. Thread-safe."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._databases = dataset.databases

@@ -1,8 +1,8 @@
 """Runs one model-written SQL statement on a SQLite file, read-only, in a process with limits on time, memory and files.
 
-SQLite looks at the clock between steps only, so one call of a function, or a statement that is costly to compile, can outlast
-any deadline that it is given (``printf`` makes 2 GB of text in one step). The process is killed instead: no statement overstays
-its time by more than ``GRACE_S``, and none takes memory or disk from this process.
+SQLite reads the clock only between steps, so one function call, or a statement that is costly to compile, can outlast any
+deadline (``printf`` makes 2 GB of text in one step). The process is therefore killed: no statement exceeds its time by more
+than ``GRACE_S``, and none takes memory or disk from this process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vinelm.workflows.nl2sql.sql import SqlResult, run_sql
 
 SESSIONS = Sessions("vinelm.workflows.nl2sql.sql_process", "runs SQL")
 _SILENT_S = 5.0
-"""Seconds after the grace at which the process is given up, should the machine be too busy to kill it in time."""
+"""Seconds after the grace at which the process is given up, if the machine is too busy to kill it in time."""
 
 
 def run_limited(
@@ -30,15 +30,15 @@ def run_limited(
 ) -> SqlResult:
     """Run exactly one read-only statement. Failures of the *statement* are reported in ``status``.
 
-    Answers as :func:`vinelm.workflows.nl2sql.sql.run_sql` does. Besides, a statement that takes more memory than its process
-    may have is an ``error``, and a result of more than 5 million values is cut. Any number of threads may call. Starts a
-    process on the first call, and keeps it for those to come.
+    Answers as :func:`vinelm.workflows.nl2sql.sql.run_sql` does. In addition, a statement that needs more memory than its
+    process may have is an ``error``, and a result of more than 5 million values is cut. Any number of threads may call it. The
+    first call starts a process, which later calls reuse.
 
     ``max_steps`` also limits the steps of SQLite's virtual machine, of which it takes about 50 million per second: a statement
     beyond it is a ``timeout``, and that does not depend on how busy the machine is.
 
-    Where processes cannot be forked (Windows), the statement runs in this process without ``max_steps``, and a single call of
-    a function can outlast ``timeout_s``.
+    If processes cannot be forked (Windows), the statement runs in this process without ``max_steps``, and a single function
+    call can outlast ``timeout_s``.
 
     Raises:
         DatasetError: the file is missing, is not SQLite, is damaged, or is held by a writer.
@@ -60,7 +60,7 @@ def run_limited(
 
 
 def _asked(session: socket.socket, question: dict[str, Any]) -> SqlResult | None:
-    """A session's result; None if its process is gone. The session is closed unless it can be reused."""
+    """Return a session's result; None if its process is gone. The session is closed unless it can be reused."""
     is_reusable = False
     try:
         session.sendall(json.dumps(question).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""Compare query results (execution accuracy)."""
+"""Compares query results (execution accuracy)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 Rows = Sequence[Sequence[Any]]
 
 MAX_PROJECTIONS = 2_000
-"""Partial column permutations that are tried before two results count as different. Real results need one per column; only
+"""The partial column permutations that are tried before two results count as different. Real results need one per column; only
 adversarial tables come near this limit."""
 
 
@@ -34,11 +34,11 @@ def same_result(gold_rows: Rows, rows: Rows, *, is_ordered: bool) -> bool:
 
 
 def _comparable(cell: Any) -> Hashable:
-    return round(cell, 6) if isinstance(cell, float) else cell  # Python holds 1 == 1.0 and hashes them alike
+    return round(cell, 6) if isinstance(cell, float) else cell  # in Python 1 == 1.0, with equal hashes
 
 
 def _permutation_exists(gold: list[tuple[Hashable, ...]], found: list[tuple[Hashable, ...]]) -> bool:
-    """Depth-first search over columns: a choice is kept if the rows, restricted to the chosen columns, are equal multisets."""
+    """Search depth-first over columns: a choice is kept if the rows, restricted to the chosen columns, are equal multisets."""
     gold_columns, columns = list(zip(*gold, strict=True)), list(zip(*found, strict=True))
     values = [Counter(column) for column in columns]
     candidates = [[j for j, counted in enumerate(values) if counted == wanted] for wanted in map(Counter, gold_columns)]
@@ -81,7 +81,7 @@ def orders_rows(sql: str) -> bool:
 
 
 def _has_outer_order_by(sql: str) -> bool:
-    """Whether ORDER BY occurs outside parentheses and quotes; for queries that sqlglot cannot parse."""
+    """Return whether ORDER BY occurs outside parentheses and quotes; for queries that sqlglot cannot parse."""
     depth, quote, outer = 0, "", []
     for char in sql:
         if quote:

@@ -1,4 +1,4 @@
-"""Render the schema of a database as text for prompts."""
+"""Renders the schema of a database as text for prompts."""
 
 from __future__ import annotations
 

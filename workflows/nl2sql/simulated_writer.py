@@ -57,9 +57,9 @@ _NO_SCHEMA: Schema = {}
 class SqlWriter:
     """Writes right and wrong SQL for requests whose row has ``gold_sql`` (and ``db_id``).
 
-    With a folder of databases (``DB_ID.sqlite``, opened read-only on first use) a wrong column may be any other of its
-    table; without one it comes from the query itself. A mutation's text always differs from the gold query's; that its rows
-    differ is usual and not promised. Pure otherwise: the same request, kind and generator state give the same text.
+    With a folder of databases (``DB_ID.sqlite``, opened read-only on first use), a wrong column may be any other of its table;
+    without one it comes from the query itself. A mutation's text always differs from the gold query's; its rows usually differ
+    too, but not always. Pure otherwise: the same request, kind and generator state give the same text.
     """
 
     kinds: Sequence[str] = ERROR_KINDS
@@ -100,7 +100,7 @@ class SqlWriter:
         return self._sites[key]
 
     def _mutation(self, gold: str, db_id: str, kind: str, index: int) -> str | None:
-        """The mutated text; None if it equals the gold query."""
+        """Return the mutated text; None if it equals the gold query."""
         key = (gold, db_id, kind, index)
         if key not in self._texts:
             tree = mutated(_parsed(gold), self._sites_of(gold, db_id, kind)[index])
@@ -117,7 +117,7 @@ class SqlWriter:
 
 
 def read_schema(path: Path) -> Schema:
-    """Columns by table of a SQLite file, opened read-only. :class:`DatasetError` if it is missing or not SQLite."""
+    """Return the columns by table of a SQLite file, opened read-only. :class:`DatasetError` if it is missing or not SQLite."""
     try:
         with closing(open_reading(path)) as connection:
             rows = connection.execute(_COLUMNS).fetchall()
@@ -145,16 +145,16 @@ def _gold(request: Request) -> str:
 
 @lru_cache(maxsize=8192)
 def _parsed(gold: str) -> Node:
-    """The query's tree. Shared: copy it before changing it."""
+    """Return the query's tree. It is shared: copy it before changing it."""
     tree: Node = sqlglot.parse_one(gold, read="sqlite")
     for node in tree.walk():
-        node.meta.clear()  # places in the text: nothing reads them, and to copy them takes half the time of a copy
+        node.meta.clear()  # positions in the text: unused, and half of the time of a copy
     return tree
 
 
 @lru_cache(maxsize=8192)
 def _written(gold: str) -> str:
-    """The query as its tree is written."""
+    """Return the query as written from its tree."""
     return _parsed(gold).sql(dialect="sqlite")
 
 

@@ -1,7 +1,6 @@
 """Runs one SQL statement on a SQLite file in this process, read-only: for gold SQL, and inside limited processes.
 
-Model-written statements go through :mod:`vinelm.workflows.nl2sql.limited_sql`, whose process is killed where these guards do
-not reach.
+Model-written statements go through :mod:`vinelm.workflows.nl2sql.limited_sql`, whose process is killed if these guards fail.
 """
 
 from __future__ import annotations
@@ -17,15 +16,17 @@ from typing import Any, Literal
 from vinelm.errors import DatasetError
 
 SqlStatus = Literal["ok", "error", "timeout", "refused"]
-"""Outcome of a statement: ``error`` is an error of SQLite, ``refused`` a statement that would do more than read."""
+"""The outcome of a statement: ``error`` is an error of SQLite, ``refused`` a statement that would do more than read."""
 
 MAX_VALUE_BYTES = 4_000_000
 MAX_RESULT_BYTES = 64_000_000
 _STEPS_BETWEEN_CLOCK_READS = 5_000
-"""Steps of SQLite's virtual machine, about 0.1 ms. Each check takes the GIL: more frequent checks would slow down the query."""
+"""The steps of SQLite's virtual machine between checks, about 0.1 ms. Each check takes the GIL, so more frequent ones would
+slow the query."""
 
 # One call of a built-in function cannot be interrupted, and these take time quadratic in their arguments (instr on 2 MB:
-# minutes) or make values from nothing. Statements that name them get smaller values and more frequent readings of the clock.
+# minutes) or create large values from nothing. Statements that name them get smaller values and more frequent checks of the
+# clock.
 _COSTLY = re.compile(r"\b(instr|replace|[lr]?trim|zeroblob|randomblob|hex|quote|printf|format)\b", re.IGNORECASE)
 _COSTLY_VALUE_BYTES = 100_000
 _COSTLY_STEPS = 100

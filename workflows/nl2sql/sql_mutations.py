@@ -102,7 +102,7 @@ def _wrong_aggregates(tree: Node, schema: Schema) -> Iterator[Site]:
 def _wrong_joins(tree: Node, schema: Schema) -> Iterator[Site]:
     for ordinal, node in enumerate(nodes_of(tree)):
         if isinstance(node, exp.Column) and _is_joining(node) and _is_reference(node):
-            # a table's first column is usually its key: a join of many rows with many could take for ever
+            # a table's first column is usually its key: a join of many rows with many could take forever
             first, second = (*schema.get(_table_of(node, tree) or "", ()), "", "")[:2]
             other = second if first.lower() == node.name.lower() else first
             if other.isidentifier():
@@ -130,19 +130,19 @@ def _wrong_values(tree: Node, schema: Schema) -> Iterator[Site]:
 
 
 def _is_joining(node: Node) -> bool:
-    """Part of a join's condition."""
+    """Return whether the node is part of a join's condition."""
     join = node.find_ancestor(exp.Join, exp.Select)
     return isinstance(join, exp.Join)
 
 
 def _is_reference(column: exp.Column) -> bool:
-    """Whether it is a column's name, not a text in double quotes, which SQLite treats as a value."""
+    """Return whether it is a column's name rather than a text in double quotes, which SQLite treats as a value."""
     identifier = column.this
     return not (isinstance(identifier, exp.Identifier) and identifier.quoted and not column.table)
 
 
 def _table_of(column: exp.Column, tree: Node) -> str | None:
-    """The table of a column, in lower case; None if it is ambiguous."""
+    """Return the table of a column, in lower case; None if it is ambiguous."""
     select = column.find_ancestor(exp.Select)
     tables = [t for t in (select or tree).find_all(exp.Table) if t.find_ancestor(exp.Select) is select]
     if not column.table:
@@ -154,7 +154,7 @@ def _table_of(column: exp.Column, tree: Node) -> str | None:
 
 
 def _other_columns(column: exp.Column, tree: Node, schema: Schema) -> list[str]:
-    """Other columns of the same table, those used by its SELECT first; at most four."""
+    """Return other columns of the same table, those used by its SELECT first; at most four."""
     select = column.find_ancestor(exp.Select)
     used = [
         node.name
@@ -223,7 +223,7 @@ def _one_more(node: Node) -> None:
 
 
 def _another_value(node: Node) -> None:
-    """Another number, or the text in another case, as from a model that has not seen the values."""
+    """Replace a value by another number, or by the text in another case, like a model that has not seen the values."""
     if isinstance(node, exp.Literal) and not node.is_string:
         value: Any = float(node.this)
         node.replace(exp.Literal.number(int(value * 10 + 7) if value.is_integer() else value * 10 + 7))

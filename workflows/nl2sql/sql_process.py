@@ -26,10 +26,10 @@ from vinelm.workflows.nl2sql.sql import (
 )
 
 HEAP_BYTES = 512 << 20
-"""What SQLite may allocate; temporary tables and sorting are kept in memory."""
+"""The bytes that SQLite may allocate; temporary tables and sorting are kept in memory."""
 
 SPACE_BYTES = 1 << 30
-"""What a session may map beyond that which the process has at its start."""
+"""How many bytes a session may map in addition to the process's mappings at its start."""
 
 MAX_CELLS = 5_000_000
 
@@ -74,7 +74,7 @@ def _write(answers: BinaryIO, plain: Any) -> None:
 class _CountedStatement(_Statement):
     """A statement with an additional limit of steps, independent of the machine's load; None: no limit.
 
-    Steps are counted at readings of the clock. Those while it is compiled count as well: a few hundred at most.
+    Steps are counted at checks of the clock. Those during compilation count as well: a few hundred at most.
     """
 
     def __init__(self, connection: sqlite3.Connection, sql: str, deadline: float, max_rows: int, max_steps: int | None) -> None:
@@ -88,7 +88,7 @@ class _CountedStatement(_Statement):
 
 
 def _run(database: Path, sql: str, timeout_s: float, max_rows: int, max_steps: int | None) -> SqlResult:
-    """As :func:`~vinelm.workflows.nl2sql.sql.run_sql`, with limits on SQLite's memory."""
+    """Run a statement as :func:`~vinelm.workflows.nl2sql.sql.run_sql` does, with limits on SQLite's memory."""
     started = time.monotonic()
     try:
         with closing(open_reading(database)) as connection:

@@ -15,8 +15,8 @@ from vinelm.workflows.nl2sql.dataset import Dataset, GoldResults, answer_sql, lo
 from vinelm.workflows.nl2sql.graph import make_build
 
 BUNDLED_STEPS = 10_000_000
-"""Steps of SQLite that a statement on the bundled databases may take, a fraction of a second. The longest that a simulated
-model writes take under a million, but for a few recursions without end, each of which would take its full 5 seconds."""
+"""The steps of SQLite that a statement on the bundled databases may take, a fraction of a second. The longest statements of
+simulated models take under a million, except a few endless recursions, each of which would take its full 5 seconds."""
 
 
 class Scorer:

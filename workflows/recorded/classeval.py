@@ -1,7 +1,7 @@
 """Write a method, run its visible tests, and write it again while they fail: four real models on the methods of ClassEval.
 
-The code itself does not come with the package. What a model returns is the name of its recorded answer, and the tests look up
-how that answer did: the visible half of the tests is the application's own check, all of them are the truth.
+The code itself does not come with the package. A model returns the name of its recorded answer, and the tests look up that
+answer's results: the visible half of the tests is the application's own check, all of them are the truth.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from vinelm.workflows.recorded.recorded_models import recorded_catalog
 TABLE = Path(__file__).parent / "data" / "classeval.csv.gz"
 RETRIES = 2
 TODAY = "gpt-4-turbo"
-"""The strongest of the models, on every call: what an application does that nobody has profiled."""
+"""The strongest of the models, on every call: what an unprofiled application does."""
 PROMPT_TOKENS = 900
-"""Of every prompt: the skeleton of a class and the methods before. Prompts were not recorded: this is assumed."""
+"""The assumed tokens of every prompt (the skeleton of a class and the earlier methods); prompts were not recorded."""
 PRICES = {
     "gpt-4-turbo": ("GPT-4-Turbo", 10.0, 30.0),
     "gpt-3.5-turbo": ("GPT-3.5-Turbo", 0.5, 1.5),
     "gemini-pro": ("Gemini-Pro", 0.5, 1.5),
     "deepseek-coder-6.7b": ("deepseek-coder-6.7b-instruct", 0.2, 0.2),
 }
-"""By name: the model as ClassEval calls it, and its list price in mid-2024, dollars per million tokens in and out."""
+"""By name: the model's name in ClassEval, and its list price in mid-2024, dollars per million tokens in and out."""
 
 
 class CodeState(TypedDict, total=False):
@@ -43,7 +43,7 @@ class CodeState(TypedDict, total=False):
 
 
 class Tested(NamedTuple):
-    """How a recorded answer did: on the visible tests, and on all."""
+    """A recorded answer's results: on the visible tests, and on all."""
 
     visible: bool
     all: bool

@@ -1,7 +1,7 @@
 """Answers an exam question, and asks another model if that may help: nine real models, with each call's dollars and seconds.
 
-The texts of the questions do not come with the package. There is no check of its own: any letter passes. What a second call may
-show is that another model gives the same letter.
+The texts of the questions do not come with the package. The application has no check: any letter passes. A second call may show
+that another model gives the same letter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vinelm.workflows.recorded.recorded_models import recorded_catalog
 
 TABLE = Path(__file__).parent / "data" / "exams.csv.gz"
 TODAY = "gpt-4"
-"""The most accurate of the models, on every call: what an application does that nobody has profiled."""
+"""The most accurate of the models, on every call: what an unprofiled application does."""
 PRICES = {
     "gpt-4": ("gpt-4", 30.0, 60.0),
     "claude-3-opus": ("claude-3-opus-20240229", 15.0, 75.0),
@@ -32,7 +32,7 @@ PRICES = {
     "llama-2-7b": ("llama-2-7b-chat", 0.52, 0.67),
     "gemini-1.0-pro": ("gemini-1.0-pro", 0.5, 1.5),
 }
-"""By name: the model as the table calls it, and dollars per million tokens in and out, as charged in April 2024."""
+"""By name: the model's name in the table, and dollars per million tokens in and out, as charged in April 2024."""
 
 
 class ExamState(TypedDict, total=False):
@@ -70,12 +70,12 @@ def ask(state: ExamState, model: Any) -> ExamState:
 
 
 def has_letter(state: ExamState) -> bool:
-    """Return whether the model gave a letter: all that an application sees of such an answer."""
+    """Return whether the model gave a letter, which is all that an application sees of such an answer."""
     return bool(state["answer"])
 
 
 def same_letter(one: str, other: str) -> bool:
-    """Return whether two answers agree; no letter agrees with nothing."""
+    """Return whether two answers agree; a missing letter agrees with nothing."""
     return bool(one) and one == other
 
 

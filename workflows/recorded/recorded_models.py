@@ -16,9 +16,9 @@ def recorded_catalog(
 
     Args:
         table: The file of recorded answers.
-        prices: By name: the model as the table calls it, and dollars per million tokens in and out.
-        source: Where the prices are from.
-        as_of: Of which day they are.
+        prices: By name: the model's name in the table, and dollars per million tokens in and out.
+        source: The source of the prices.
+        as_of: The day of the prices.
         columns: Further settings of the backend of recorded answers.
     """
     models = [

@@ -64,7 +64,7 @@ class Search:
     ease = 0.8
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return the demand of translating a complaint into a cause; less where the ticket names the device."""
+        """Return the demand of translating a complaint into a cause; lower if the ticket names the device."""
         device = self._words(request)[:1]
         return {"nesting": 0.5 if device and device[0] in str(request.data["ticket"]).lower() else 1.0}
 

@@ -17,7 +17,7 @@ DATA = Path(__file__).parent / "data"
 def tickets(data: BundledDataset | None = None) -> tuple[Request, ...]:
     """Return the tickets; the desks take turns, so that the first n are a fair sample.
 
-    Each row has the ``ticket`` and its labels: ``desk``, ``reply``, and of what the desk looks up either ``db_id`` and
+    Each row has the ``ticket`` and its labels: ``desk``, ``reply``, and for what the desk looks up either ``db_id`` and
     ``gold_sql``, or ``article``; ``misleading`` says whether its opening sounds like another desk.
     """
     rows = (data or load_bundled()).questions

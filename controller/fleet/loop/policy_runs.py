@@ -87,7 +87,8 @@ class Said:
     """A policy's orders for one kind of thing, over all views.
 
     Attributes:
-        most: the most things named in one view. least, greatest: the range of the values; infinite before any, and for pins,
+        most: the most things named in one view.
+        least, greatest: the range of the values; infinite before any, and for pins,
         which have none.
     """
 

@@ -163,8 +163,10 @@ class Judge:
             models=today or {},
             by_today=self._by_today,
         )
+        # With the oracle a request stops as soon as its answer is right, which no service can know.
         if self.template.stop == "oracle":
             return replace(found, why_not=_ORACLE)
+        # Rows that prove nothing are an answer as well, with the reason: readers print it instead of a traceback.
         try:
             require_judgeable(self.requests, self.rows, self.template)
             fit = self.fit

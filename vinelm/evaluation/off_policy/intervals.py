@@ -39,8 +39,8 @@ class OffPolicyEstimate:
 
     Attributes:
         value: The estimate, in the unit of the scores.
-        standard_error: The standard error of the value. low, high: The interval, widened by the largest possible error of the
-            part that rests on the estimate alone.
+        standard_error: The standard error of the value.
+        low, high: The interval, widened by the largest possible error of the part that rests on the estimate alone.
         effective: Effective number of requests, (sum w)^2 / sum w^2 over those that the policies were followed on.
         unsupported: Share of requests that reach a step which nobody bought.
         is_identified: Whether the rows support a statement. Else ``value`` rests on the model and there is no interval.

@@ -12,11 +12,11 @@ from vinelm.io.atomic import write_atomic
 
 DATABASES, QUESTIONS, MANIFEST = "databases", "questions.jsonl", "manifest.json"
 _WRITTEN_BY = (3_040_000).to_bytes(4, "big")
-"""The header of a SQLite file names the version that wrote it, and nothing reads that; with one value for all, the files are
-the same wherever they are made."""
+"""The header of a SQLite file names the version that wrote it, which nothing reads; with one fixed value the files are
+identical wherever they are made."""
 _PAGE_BYTES = 4096
 _LEAF_PAGES = (10, 13)
-"""First byte of the B-tree pages without children. Our rows are short: there are no other kinds of page than B-tree pages."""
+"""The first byte of B-tree pages without children. Our rows are short, so there are only B-tree pages."""
 
 
 def write_all(folder: Path, data: Path) -> None:
@@ -49,7 +49,7 @@ def write_database(connection: sqlite3.Connection, sql: str) -> None:
 
 
 def _indexes(connection: sqlite3.Connection) -> Iterator[str]:
-    """One index per referring column, so that joins and correlated subqueries are fast from either side."""
+    """Yield one index per referring column, so that joins and correlated subqueries are fast from either side."""
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid").fetchall()
     for (table,) in tables:
         links = connection.execute('SELECT DISTINCT "from" FROM pragma_foreign_key_list(?) ORDER BY id DESC', (table,))

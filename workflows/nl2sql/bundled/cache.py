@@ -21,7 +21,7 @@ _LEFTOVER_S = 3600.0
 """A build takes seconds: an unfinished folder older than this belongs to a process that died."""
 _UNFINISHED = ".building-"
 DATA = Path(__file__).parent / "data"
-"""The bundled databases, a SQL file each, and the questions about them."""
+"""The bundled databases, one SQL file each, and the questions about them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def bundled_dataset(cache_dir: Path | None = None, *, name: str = "nl2sql", data
 
     Args:
         cache_dir: by default ``vinelm`` in the user's cache folder (``XDG_CACHE_HOME``, or ``~/.cache``).
-        name: names the folder.
+        name: the beginning of the folder's name.
         data: the folder of the SQL files and ``questions.jsonl``.
 
     Raises:
@@ -77,7 +77,7 @@ def _user_cache() -> Path:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether every file of the manifest is there with the size it was written with."""
+    """Return whether every file of the manifest exists with the size that it was written with."""
     try:
         sizes: dict[str, int] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         return all((folder / name).stat().st_size == size for name, size in sizes.items())
