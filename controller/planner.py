@@ -167,7 +167,7 @@ class Planner:
         return MixedDecision.of(low, high, mixture.share, objective)
 
     def _path_hull(self, objective: Objective) -> Hull | None:
-        """The hull of all paths, found once for all objectives that differ only in bounds on means."""
+        """Return the hull of all paths, found once for all objectives that differ only in bounds on means."""
         key = (*objective.shape, objective.max_latency_s, objective.cost_budget == "per_request" and objective.max_cost_usd)
         if key not in self._hulls:
             if len(self._hulls) >= MIXTURES:
@@ -269,7 +269,7 @@ class Planner:
         return DecisionGraph.of(self.annotated)
 
     def _without(self, node: int, models: Collection[str], candidates: BoolArray | None) -> BoolArray | None:
-        """The candidates without the subtrees of those next models; None for every node."""
+        """Return the candidates without the subtrees of those next models; None for every node."""
         trie, left = self.trie, None
         for child in trie.children(node):
             if trie.models[int(trie.model[child])] in models:

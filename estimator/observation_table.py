@@ -102,7 +102,7 @@ class ObservationTable:
 
     @classmethod
     def from_observations(cls, observations: Iterable[Observation], template: Template, trie: Trie) -> ObservationTable:
-        """Equal rows of one cell count once.
+        """Validate and encode observations. Equal rows of one cell count once.
 
         Raises:
             InputError: a prefix or stage is not in the template, a cell has two different rows, or a row lacks the outcome that

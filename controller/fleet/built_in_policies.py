@@ -115,7 +115,7 @@ FUNCTION = "policy"
 
 
 def _ages(view: FleetView) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Mean age of the calls on each engine and on its group's other engines, and the error of their ratio.
+    """Return the mean age of the calls on each engine and on its group's other engines, and the error of their ratio.
 
     Each has shape (number of engines,); 0 seconds without calls. The error is the relative standard error for exponential
     times.
@@ -128,17 +128,17 @@ def _ages(view: FleetView) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def _by_engine(view: FleetView, values: FloatArray) -> FloatArray:
-    """The sum of the values of the rows on each engine; shape (number of engines,)."""
+    """Return the sum of the values of the rows on each engine; shape (number of engines,)."""
     return np.bincount(view.engine, values, len(view.engines)).astype(float)  # without rows the result would have integer type
 
 
 def _of_group(view: FleetView, by_engine: FloatArray) -> FloatArray:
-    """The sum over the group of each engine; shape (number of engines,)."""
+    """Return the sum over the group of each engine; shape (number of engines,)."""
     return np.bincount(view.group, by_engine, len(view.engines)).astype(float)[view.group]
 
 
 def _is_replica(view: FleetView) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """A mask of the engines that are one of several replicas."""
+    """Return a mask of the engines that are one of several replicas."""
     return np.array([engine != group for engine, group in zip(view.engines, view.groups, strict=True)], bool)
 
 
@@ -147,7 +147,7 @@ def _named(view: FleetView, values: FloatArray, chosen: np.ndarray[Any, np.dtype
 
 
 def _from_mean(seconds: FloatArray) -> FloatArray:
-    """Values relative to the mean: an unknown conversation (priority 0) counts as average."""
+    """Return values relative to the mean: an unknown conversation (priority 0) counts as average."""
     return seconds - seconds.mean() if len(seconds) else seconds
 
 

@@ -141,7 +141,7 @@ class FleetMember:
             self._thread.join(timeout_s)
 
     def round(self) -> bool:
-        """Publish, do the chores and read the others; returns whether Redis has answered. Called by the thread."""
+        """Publish, do the chores and read the others; return whether Redis has answered. Called by the thread."""
         self._version += 1
         try:
             snapshot = self.live.snapshot()

@@ -139,7 +139,7 @@ class FleetReader:
 
 @lru_cache(maxsize=256)  # a process whose calls have not changed publishes the same again
 def _summary(load: bytes) -> tuple[Mapping[str, int], str] | None:
-    """Invocations by engine and the catalog's digest; None if these bytes are invalid."""
+    """Return invocations by engine and the catalog's digest; None if these bytes are invalid."""
     try:
         found = json.loads(load)
         live = {str(engine): max(int(counts[0]), 0) for engine, counts in found["live"].items()}

@@ -202,7 +202,7 @@ class RedisLink:
 
 
 def _problem(error: Exception) -> tuple[str, str]:
-    """What is wrong with the Redis that raised this, and the fix; it is running, and its address is right."""
+    """Return what is wrong with the Redis that raised this, and the fix; it is running, and its address is right."""
     text = str(error)
     for pattern, said, mend in _REFUSALS:
         if re.search(pattern, f"{type(error).__name__} {text}"):

@@ -81,7 +81,7 @@ class BlockIndex:
         return sum(values.nbytes for values in (*self.bounded, *self.least, *visits, self.position, self.earliest))
 
     def first(self, limits: Sequence[float], load_s: FloatArray | None) -> int:
-        """Position of the first end within the limits, -1 if there is none."""
+        """Return the position of the first end within the limits, -1 if there is none."""
         best, low, high = _NONE, 0, FIRST
         while low < len(self.earliest) and self.earliest[low] < best:
             # Blocks are sorted by their best end. Once an end is found, blocks that begin after it cannot hold a better one, so
@@ -100,7 +100,7 @@ class BlockIndex:
         return best if best < _NONE else -1
 
     def _first_in(self, blocks: npt.NDArray[np.intp], limits: Sequence[float], delay_s: FloatArray | None) -> int:
-        """As above among the ends of these blocks; ``_NONE`` if there is none."""
+        """Return the same for the ends of these blocks; ``_NONE`` if there is none."""
         fits = within([values.take(blocks, 0) for values in self.bounded], limits, delay_s)
         return int(self.position.take(blocks, 0)[fits].min(initial=_NONE))
 
@@ -120,7 +120,7 @@ LITTLE = 0.1
 
 
 def pareto_frontier(metrics: PathMetrics, objective_class: ObjectiveClass, ends: IntArray) -> IntArray:
-    """The non-dominated ends, given all of them sorted best first.
+    """Return the non-dominated ends, given all of them sorted best first.
 
     Exact with one bounded quantity and no load; otherwise a few dominated ends may stay.
     """
@@ -139,7 +139,7 @@ def pareto_frontier(metrics: PathMetrics, objective_class: ObjectiveClass, ends:
 
 
 def _kept(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> npt.NDArray[np.intp]:
-    """Positions that stay, of items sorted by group and within each group best first."""
+    """Return positions that stay, of items sorted by group and within each group best first."""
     kept = np.arange(len(keys[0]))
     while True:
         stays = ~_dominated(keys, group)
@@ -213,7 +213,7 @@ class Frontier:
         return sum(values.nbytes for values in arrays) + blocks + 40 * len(self._rising or ())
 
     def best(self, limits: Sequence[float], load_s: FloatArray | None, may_stop: bool) -> tuple[int, str | None] | None:
-        """The best end within ``limits`` and the next model on its path; None if no end is within them.
+        """Return the best end within ``limits`` and the next model on its path; None if no end is within them.
 
         The next model is None if the request should end at the node itself, which ``may_stop`` allows.
         """
@@ -229,7 +229,7 @@ class Frontier:
         return end, self._models[bisect_right(self._children, end) - 1]
 
     def view(self, metrics: PathMetrics, request: PlanRequest) -> SubtreeView:
-        """The node itself and the ends of the frontier, with the quantities stored here."""
+        """Return the node itself and the ends of the frontier, with the quantities stored here."""
         columns: dict[Quantity, FloatArray] = {}
         for quantity, own, values in zip(self._bounds, self._node_values, self._bounded, strict=True):
             if z_of(quantity):  # load is added before standard deviations: another order of additions would round differently
@@ -243,7 +243,7 @@ class Frontier:
         return None if load_s is None or self._visits is None else self._visits.dot(load_s).take(self._group)
 
     def _first(self, limits: Sequence[float], load_s: FloatArray | None) -> int:
-        """Position of the best end within the limits, -1 if there is none."""
+        """Return the position of the best end within the limits, -1 if there is none."""
         if not len(self.ends):
             return -1
         if self._rising is not None:

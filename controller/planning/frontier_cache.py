@@ -39,7 +39,7 @@ class FrontierStore:
         self._ahead: set[int] = set()
 
     def get(self, node: int) -> Frontier | None:
-        """The frontier below ``node``, built now if the subtree is small; None if the whole subtree must be scanned."""
+        """Return the frontier below ``node``, built now if the subtree is small; None if the whole subtree must be scanned."""
         found = self.frontiers.get(node)
         if found is None and self._metrics.trie.end[node] - node <= LAZY:
             found = self._build(node, self._ends_below(node))
@@ -57,7 +57,7 @@ class FrontierStore:
                 self._build(node, self._ends_below(node) if wider is None else wider.frontiers[node].ends)
 
     def _ends_below(self, node: int) -> IntArray:
-        """The ends below ``node``, best first, without those that a child's frontier has dropped."""
+        """Return the ends below ``node``, best first, without those that a child's frontier has dropped."""
         metrics = self._metrics
         parts = [np.empty(0, np.int32)]
         for child in metrics.trie.children(node):
@@ -97,7 +97,7 @@ class FrontierCache:
         self._by_shape: dict[tuple[object, ...], ShapeFrontiers] = {}
 
     def stores_for(self, objective: Objective) -> ShapeFrontiers:
-        """The stores of the objective's shape, created on first use.
+        """Return the stores of the objective's shape, created on first use.
 
         Raises:
             ConfigError: The objective needs latencies or standard errors that the trie does not have.

@@ -35,7 +35,7 @@ class Metric(StrEnum):
 
     @classmethod
     def of_target(cls, objective: Objective) -> Metric:
-        """The metric that the objective maximizes or minimizes."""
+        """Return the metric that the objective maximizes or minimizes."""
         return _TARGETS[objective.target]
 
 
@@ -56,17 +56,17 @@ Quantity = Metric | Remaining
 
 
 def metric_of(quantity: Quantity) -> Metric:
-    """The metric behind the quantity."""
+    """Return the metric behind the quantity."""
     return quantity.metric if isinstance(quantity, Remaining) else quantity
 
 
 def z_of(quantity: Quantity) -> float:
-    """The standard deviations that the quantity includes."""
+    """Return the standard deviations that the quantity includes."""
     return quantity.z if isinstance(quantity, Remaining) else 0.0
 
 
 def bounded_quantities(objective: Objective) -> dict[str, Quantity]:
-    """The quantity that each bound of the objective limits, by the bound's field.
+    """Return the quantity that each bound of the objective limits, by the bound's field.
 
     Bounds are in the order in which they are relaxed: first the accuracy floor, then the latency cap, then the cost cap.
     """
@@ -82,7 +82,7 @@ def bounded_quantities(objective: Objective) -> dict[str, Quantity]:
 
 
 def each_cost(objective: Objective) -> Remaining:
-    """The dollars that a per-request cap limits: their upper end, unless the objective sets ``z``."""
+    """Return the dollars that a per-request cap limits: their upper end, unless the objective sets ``z``."""
     return Remaining(Metric.MOST_COST) if objective.z is None else Remaining(Metric.FULL_COST, objective.z)
 
 
@@ -93,7 +93,7 @@ def bounds_averages(objective: Objective) -> bool:
 
 
 def remaining_latency(objective: Objective) -> Remaining:
-    """The latency that the objective's latency cap limits."""
+    """Return the latency that the objective's latency cap limits."""
     if objective.risk != "mean+sd":
         return Remaining(Metric.LATENCY)
     return Remaining(Metric.LATENCY, DEFAULT_Z if objective.z is None else objective.z)

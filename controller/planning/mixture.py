@@ -100,5 +100,5 @@ class Hull:
 
 
 def _is_below(low: tuple[float, float], middle: tuple[float, float], high: tuple[float, float]) -> bool:
-    """Whether the middle one of three points is on or below the line between its neighbours."""
+    """Return whether the middle one of three points is on or below the line between its neighbours."""
     return (middle[1] - low[1]) * (high[0] - low[0]) <= (high[1] - low[1]) * (middle[0] - low[0])

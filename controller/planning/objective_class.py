@@ -25,7 +25,7 @@ class ObjectiveClass:
 
     @classmethod
     def of(cls, objective: Objective, *, has_load: bool) -> ObjectiveClass | None:
-        """The class of an objective; None with ``risk="dp"``, whose program needs the whole subtree.
+        """Return the class of an objective; None with ``risk="dp"``, whose program needs the whole subtree.
 
         Load changes the order of paths by latency. The fastest path under load is therefore looked up among the ends kept for
         the highest accuracy with latency as a bound.
@@ -44,7 +44,7 @@ class ObjectiveClass:
         return cls(target, objective.confidence, (*bounds, *floor), has_load and has_time)
 
     def dominance_keys(self, metrics: PathMetrics, ends: IntArray) -> list[FloatArray]:
-        """Arrays over the ends, smaller is better: an end dominates a later one if it is no worse in each array.
+        """Return arrays over the ends, smaller is better: an end dominates a later one if it is no worse in each array.
 
         Then it meets every bound that the other meets, from whatever node. Variances are separate keys, since they add up along
         a path, unlike standard deviations. The target is not a key because the ends are sorted by it.
@@ -59,7 +59,7 @@ class ObjectiveClass:
         return keys
 
     def bounded(self, metrics: PathMetrics, ends: IntArray, node: int) -> list[FloatArray]:
-        """Each bounded quantity of the ends for a request at ``node`` without load, smaller is better."""
+        """Return each bounded quantity of the ends for a request at ``node`` without load, smaller is better."""
         return [
             _smaller_is_better(quantity, metrics.quantity(quantity, ends, node, self.confidence)) for quantity in self.bounds
         ]

@@ -277,7 +277,7 @@ class PathDecision(Decision):
         )
 
     def _why_not(self, at: int) -> str:
-        """The bounds that this plan violates, else the first quantity in which the chosen plan is better."""
+        """Return the bounds that this plan violates, else the first quantity in which the chosen plan is better."""
         view = self.view
         missed = [bound for bound in view.bounds if not view.meets(bound)[at]]
         if missed and not (self.relaxed and set(missed) <= set(self.relaxed)):

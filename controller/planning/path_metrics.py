@@ -45,7 +45,7 @@ class PathMetrics:
         self._answers: dict[float | None, AnswerChances] = {}
 
     def mean(self, metric: Metric, confidence: float | None = None) -> FloatArray:
-        """The metric from the root to each node.
+        """Return the metric from the root to each node.
 
         ``confidence`` only concerns accuracy: the result is the lower end of its one-sided interval of that level, 0 if the
         standard error is unknown. :class:`ConfigError` if the trie has no standard errors.
@@ -59,7 +59,7 @@ class PathMetrics:
         return self.annotated.path_latency_s if metric is Metric.LATENCY else self.annotated.full_cost_usd
 
     def answers(self, confidence: float | None = None) -> AnswerChances:
-        """P(the answer is correct) of each single invocation, cached.
+        """Return P(the answer is correct) of each single invocation, cached.
 
         With ``confidence`` the chances are lowered until the accuracy of every path, which is their sum weighted by reach, is
         the lower end of its interval, or as near to it as chances in [0, 1] can get. :class:`ConfigError` if the trie has no
@@ -73,13 +73,13 @@ class PathMetrics:
         return found
 
     def variance(self, metric: Metric) -> FloatArray:
-        """The variance of an additive metric (latency or full cost) from the root to each node."""
+        """Return the variance of an additive metric (latency or full cost) from the root to each node."""
         return self.annotated.path_latency_var if metric is Metric.LATENCY else self.annotated.full_cost_var
 
     def quantity(
         self, quantity: Quantity, nodes: Nodes, node: int, confidence: float | None, delay_s: FloatArray | None = None
     ) -> FloatArray:
-        """The quantity at ``nodes`` for a request that is at ``node``.
+        """Return the quantity at ``nodes`` for a request that is at ``node``.
 
         ``delay_s``, one item for each of ``nodes``, is added to remaining latency (:meth:`delay_s`).
         """
@@ -95,7 +95,7 @@ class PathMetrics:
         return np.asarray(values)
 
     def delay_s(self, nodes: Nodes, node: int, load_s: FloatArray) -> FloatArray:
-        """Seconds that a load of ``load_s`` per invocation and engine adds between ``node`` and each of ``nodes``."""
+        """Return seconds that a load of ``load_s`` per invocation and engine adds between ``node`` and each of ``nodes``."""
         visits, group = self.visits, self.visit_group
         return np.asarray((visits - visits[group[node]]).dot(load_s)[group[nodes]])
 
@@ -110,14 +110,14 @@ class PathMetrics:
         return self._engine_visits().group
 
     def child(self, node: int, model: str, stage: str | None = None) -> int:
-        """The child of ``node`` reached by that model (and stage), cached; ``KeyError`` if there is none."""
+        """Return the child of ``node`` reached by that model (and stage), cached; ``KeyError`` if there is none."""
         found = self._children.get((node, model, stage))
         if found is None:
             found = self._children[node, model, stage] = self.trie.child(node, model, stage)
         return found
 
     def rank(self, target: Metric, confidence: float | None) -> npt.NDArray[np.int32]:
-        """Position of each end when ends are sorted best first by ``target``; -1 for other nodes.
+        """Return the position of each end when ends are sorted best first by ``target``; -1 for other nodes.
 
         Ties are settled by accuracy, cost, latency at zero load and trie order (docs/architecture.md#objectives).
         """

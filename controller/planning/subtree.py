@@ -53,7 +53,7 @@ class SubtreeView:
     # -- quantities --------------------------------------------------------------------------------------------
 
     def column(self, quantity: Quantity) -> FloatArray:
-        """The quantity at each node; accuracy is its lower bound if the objective sets ``confidence``."""
+        """Return the quantity at each node; accuracy is its lower bound if the objective sets ``confidence``."""
         found = self._columns.get(quantity)
         if found is None:
             delay_s = self._delay_s if isinstance(quantity, Remaining) and quantity.metric is Metric.LATENCY else None
@@ -74,17 +74,17 @@ class SubtreeView:
         return bounded_quantities(self.objective)
 
     def values(self, bound: str) -> FloatArray:
-        """The bounded quantity at each node."""
+        """Return the bounded quantity at each node."""
         return self.column(self.bounds[bound])
 
     def used(self, bound: str) -> float:
-        """The part of the bound that the request has used, in seconds or dollars."""
+        """Return the part of the bound that the request has used, in seconds or dollars."""
         if bound == LATENCY_CAP:
             return self.request.elapsed_s
         return self.request.spent_usd if bound == COST_CAP and self.objective.cost_budget == "per_request" else 0.0
 
     def limit(self, bound: str) -> float:
-        """The rest of the bound."""
+        """Return the rest of the bound."""
         whole: float = getattr(self.objective, bound)
         return whole - self.used(bound)
 
@@ -104,7 +104,7 @@ class SubtreeView:
         return allowed
 
     def feasible(self, *, without: Sequence[str] = ()) -> BoolArray:
-        """Allowed nodes that meet every bound except those in ``without``."""
+        """Return allowed nodes that meet every bound except those in ``without``."""
         feasible = self.allowed
         for bound in self.bounds:
             if bound not in without:
@@ -140,14 +140,14 @@ class SubtreeView:
         return int(found[0])
 
     def choose(self) -> Choice | None:
-        """The best node to end at, with bounds relaxed if no node meets them all; None if no node is allowed."""
+        """Return the best node to end at, with bounds relaxed if no node meets them all; None if no node is allowed."""
         feasible = self.feasible()
         if feasible.any():
             return Choice(self.node(self.first_of(feasible, self.order)))
         return self._best_effort() if self.allowed.any() else None
 
     def node(self, item: int) -> int:
-        """The node of an item of the arrays."""
+        """Return the node of an item of the arrays."""
         return self.root + item if isinstance(self._nodes, slice) else int(self._nodes[item])
 
     @cached_property
@@ -172,5 +172,5 @@ class SubtreeView:
         raise AssertionError("without bounds every allowed node is feasible")
 
     def _binding_first(self, relaxed: tuple[str, ...]) -> tuple[str, ...]:
-        """The same bounds, first those that no node meets even alone."""
+        """Return the same bounds, first those that no node meets even alone."""
         return tuple(sorted(relaxed, key=lambda bound: bool((self.allowed & self.meets(bound)).any())))

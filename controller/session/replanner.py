@@ -178,20 +178,20 @@ class Replanner:
         return counts_as or None
 
     def _of_kind(self, stage: str | frozenset[str]) -> str | frozenset[str]:
-        """The stage, or the stages, with the trie's names for requests of this kind."""
+        """Return the stage, or the stages, with the trie's names for requests of this kind."""
         if isinstance(stage, str):
             return stage_title(stage, self._kind)
         return frozenset(stage_title(name, self._kind) for name in stage)
 
     def _stage_of_kind(self, before: int, stage: str | None) -> str | None:
-        """The trie's name of the stage that ran after a node; None if it is unknown which of several ran."""
+        """Return the trie's name of the stage that ran after a node; None if it is unknown which of several ran."""
         if stage is not None or not self._kind:
             return stage and stage_title(stage, self._kind)
         own = {self._own(arm) for arm in self._planner.trie.arms(before)} - {None}
         return stage_title(own.pop() or "", self._kind) if len(own) == 1 else None
 
     def _own(self, arm: str) -> str | None:
-        """The application's stage of a branch of the trie; None if another request type takes it."""
+        """Return the application's stage of a branch of the trie; None if another request type takes it."""
         stage, kind = self._planner.annotated.arm_stages[arm]
         return self._template.base_stages[stage] if kind == self._kind else None
 
@@ -236,7 +236,7 @@ class Replanner:
         return ()
 
     def _lacking(self, stage: str | frozenset[str], prefix: tuple[str, ...]) -> str:
-        """Why a stage that the trie lacks after ``prefix`` is not planned."""
+        """Return why a stage that the trie lacks after ``prefix`` is not planned."""
         names = repr(stage) if isinstance(stage, str) else " or ".join(map(repr, sorted(stage)))
         before = tuple(self._stages.get(prefix[:k], "") for k in range(len(prefix)))
         template = self._template.base

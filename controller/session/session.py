@@ -348,7 +348,7 @@ class Session(StopRulePolicy):
             return self._used()[0]
 
     def _plannable(self, objective: Objective, planner: Planner, on_error: OnError) -> Objective:
-        """The objective, or one with a margin instead of the stochastic program if the trie is too large for that."""
+        """Return the objective, or one with a margin instead of the stochastic program if the trie is too large for that."""
         why = planner.unplannable(objective)
         if why is None:
             return objective
@@ -385,7 +385,7 @@ class Session(StopRulePolicy):
     # -- one answer, with the lock held --------------------------------------------------------------------------
 
     def _choose(self, stage: str, prefix: tuple[str, ...]) -> tuple[str, Decision | None]:
-        """The model of the invocation, with the plan that chose it."""
+        """Return the model of the invocation, with the plan that chose it."""
         elapsed_s, spent_usd = self._used(prefix)
         # The edge that led here has just planned for this position. Planning again would cost time and might disagree.
         edge, self._edge = self._edge, None
@@ -454,7 +454,7 @@ class Session(StopRulePolicy):
             return None, str(error)
 
     def _untried(self, stage: str, tried: Collection[str], spent_usd: float) -> str | None:
-        """The first allowed model that has neither failed nor exceeds the cap, if there is no plan."""
+        """Return the first allowed model that has neither failed nor exceeds the cap, if there is no plan."""
         if self.objective.on_infeasible == "raise":
             return None
         allowed = next((known.models for known in self.template.stages if known.name == stage), None) or ()
@@ -523,7 +523,7 @@ class Session(StopRulePolicy):
         return invocation.latency_s - seconds_if_asked(self.planner.annotated, node)
 
     def _used(self, prefix: tuple[str, ...] = ()) -> tuple[float, float]:
-        """Seconds since the arrival, and dollars recorded here or spent on the prefix by another process."""
+        """Return seconds since the arrival, and dollars recorded here or spent on the prefix by another process."""
         elapsed_s = self.clock.now() - self.started_at
         self._elapsed_s = max(self._elapsed_s, elapsed_s)
         if prefix not in self._accounted:

@@ -26,7 +26,7 @@ class LoadMonitorContract:
         raise NotImplementedError
 
     def extra_s(self, monitor: LoadMonitor) -> float:
-        """The delay of :attr:`engine`, 0 if the monitor leaves it out."""
+        """Return the delay of :attr:`engine`, 0 if the monitor leaves it out."""
         delay = monitor.delays().get(self.engine)
         return 0.0 if delay is None else delay.extra_s
 

@@ -36,7 +36,7 @@ SMALLEST_CAP = 1e-6
 
 Halves = tuple[AnnotatedTrie, AnnotatedTrie]
 _Measure = Callable[[AnnotatedTrie, AnnotatedTrie], FloatArray]
-"""Measures a chooser with a judge; returns rows with the dollars, predicted less judged accuracy, and the same for the
+"""Measures a chooser with a judge; return rows with the dollars, predicted less judged accuracy, and the same for the
 advantage."""
 
 

@@ -169,7 +169,7 @@ class RayHosts:
 
 
 def _usable_nodes() -> list[dict[str, Any]]:
-    """The live nodes with a CPU, free or not."""
+    """Return the live nodes with a CPU, free or not."""
     return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
 
 
@@ -235,6 +235,6 @@ def refusal_of(error: BaseException, version: str) -> NodeProblem | None:
 
 
 def _line(error: BaseException) -> str:
-    """The last line of Ray's message, which may be a remote traceback."""
+    """Return the last line of Ray's message, which may be a remote traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[-1] if lines else type(error).__name__)[:300]

@@ -235,7 +235,7 @@ class ClusterWorker:
             self._changed.notify_all()
 
     def _take(self, event: HostEvent) -> str | None:
-        """Handle an event; returns a message about it, if any."""
+        """Handle an event; return a message about it, if any."""
         if isinstance(event, HostSaid):
             for message in event.messages:
                 self._deliver(event.host, message)
@@ -312,7 +312,7 @@ def _is_broken(message: UnitEnded) -> bool:
 
 
 def _without_objects(job: Job) -> Job:
-    """The job without unpicklable parts: a host needs the request's id, and texts to keep out of messages."""
+    """Return the job without unpicklable parts: a host needs the request's id, and texts to keep out of messages."""
     texts = {key: value for key, value in job.request.data.items() if isinstance(value, str)}
     return replace(job, request=replace(job.request, data=texts), digest=job.request.digest())
 

@@ -121,7 +121,7 @@ class OutcomeModel:
         )
 
     def _guessed(self, stage: str, model: str, arm: str | None) -> Unit:
-        """A unit of a model that has no row yet."""
+        """Return a unit of a model that has no row yet."""
         share = self._guess_usd[model]
         tokens_out = share * self._max_tokens[model]
         cost = self._bound.usd(stage, model) * share
@@ -144,7 +144,7 @@ class OutcomeModel:
 
 
 def _may_end(template: Template) -> frozenset[Place]:
-    """Whether the template, or the workflow's check of an answer, lets a request end."""
+    """Return whether the template, or the workflow's check of an answer, lets a request end."""
     flow = template.flow
     return frozenset(
         (depth + 1, stage)

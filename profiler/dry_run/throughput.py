@@ -74,5 +74,5 @@ class Workload:
 
 
 def _full_windows(wanted: float, allowed: int) -> int:
-    """The number of full windows before the last one."""
+    """Return the number of full windows before the last one."""
     return max(math.ceil(round(wanted / allowed, 9)) - 1, 0)

@@ -40,7 +40,7 @@ def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]
 
 
 def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
-    """The texts and numbers in a value, each with the code that leads to it; JSON texts are parsed."""
+    """Yield the texts and numbers in a value, each with the code that leads to it; JSON texts are parsed."""
     if depth > _DEEPEST or value is None:
         return
     if isinstance(value, str) and isinstance(inner := _json_of(value), dict | list):

@@ -173,7 +173,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
                 self.changed[key] = f"the key {key!r} ({_type_name(value)}): {inside}"
 
     def _dumped(self, whole: Any, values: dict[str, Any]) -> tuple[str, bytes]:
-        """The bytes of a checkpoint; :class:`StateError` if one of its values cannot be serialized."""
+        """Return the bytes of a checkpoint; :class:`StateError` if one of its values cannot be serialized."""
         try:
             return self.serde.dumps_typed(whole)
         except Exception as error:
@@ -193,13 +193,13 @@ _MAPS = frozenset(bytes([first]) for first in (*range(0x80, 0x90), 0xDE, 0xDF))
 
 
 def _place(config: RunnableConfig) -> tuple[str, str]:
-    """Thread and namespace."""
+    """Return the thread and namespace."""
     configurable = config["configurable"]
     return configurable.get(UNIT_KEY) or configurable["thread_id"], configurable.get("checkpoint_ns") or _ROOT
 
 
 def _with_lists(value: Any) -> Any:
-    """The value with lists instead of tuples, at any depth of lists and dicts."""
+    """Return the value with lists instead of tuples, at any depth of lists and dicts."""
     if type(value) in {list, tuple}:
         return [_with_lists(item) for item in value]
     return {key: _with_lists(item) for key, item in value.items()} if type(value) is dict else value

@@ -71,7 +71,7 @@ def store_identity(
 
 
 def _portable(catalog: dict[str, Any]) -> dict[str, Any]:
-    """The catalog with digests instead of the paths of files that its backends answer from, since files move."""
+    """Return the catalog with digests instead of the paths of files that its backends answer from, since files move."""
     for settings in catalog["backend"].values():
         table = settings.get("table")
         if isinstance(table, str) and Path(table).is_file():
@@ -127,7 +127,7 @@ def code_digest(target: Callable[..., Any]) -> str:
 
 
 def _functions_of(app: Any) -> Iterator[str]:
-    """Digests of an application's code without a graph: a function, or an entrypoint of LangGraph's functional API."""
+    """Yield digests of an application's code without a graph: a function, or an entrypoint of LangGraph's functional API."""
     for node in getattr(app, "nodes", {}).values():
         bound = getattr(node, "bound", None)
         function = held_attribute(bound, "func") or held_attribute(bound, "afunc")
@@ -158,7 +158,7 @@ class _Recorder(VineInterface):
 
 
 def _shape(builder: Any) -> Any:
-    """Nodes and edges of a ``StateGraph`` in a fixed order. A finish node counts as its destination."""
+    """Return nodes and edges of a ``StateGraph`` in a fixed order. A finish node counts as its destination."""
     leads_to = {source: target for source, target in builder.edges if _is_finish(builder.nodes.get(source))}
 
     def at(name: Any) -> Any:
@@ -269,7 +269,7 @@ class _Code:
 
 
 def _plain(value: Any) -> str | None:
-    """JSON text of a constant or pydantic object (such as LangChain's prompt templates); None for anything else."""
+    """Return JSON text of a constant or pydantic object (such as LangChain's prompt templates); None for anything else."""
 
     def text() -> str | None:
         if isinstance(value, BaseModel):
@@ -285,7 +285,7 @@ def _bytecode(code: CodeType) -> str:
 
 
 def _package(target: Any) -> str:
-    """The package whose code belongs to the workflow: the module's, or the module itself without one."""
+    """Return the package whose code belongs to the workflow: the module's, or the module itself without one."""
     module = getattr(target, "__module__", None) or type(target).__module__
     return str(module.rpartition(".")[0] or module)
 

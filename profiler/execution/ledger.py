@@ -173,7 +173,7 @@ class Ledger:
             return Reservation(entry, upper_usd, upper_calls)
 
     def top_up(self, reservation: Reservation, upper_usd: float) -> bool:
-        """Raise a reservation to ``upper_usd``, durably, before a more expensive call; returns whether the budget allows it."""
+        """Raise a reservation to ``upper_usd``, durably, before a more expensive call; return whether the budget allows it."""
         extra = upper_usd - reservation.upper_usd
         if extra <= 0:
             return True

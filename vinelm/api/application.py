@@ -469,7 +469,7 @@ class VineLM(VineInterface, LongRunning):
         return (None if mixture is None else mixture.bounds.of(key)), None
 
     def _assigns(self, planner: Planner, objective: Objective) -> Assignment[bool]:
-        """Which requests run the plan for an objective: not all, unless it is proven against the current setup."""
+        """Return which requests run the plan for an objective: not all, unless it is proven against the current setup."""
         proves = not self.allow_unproven and self.mode == "enforce"
         advised = self._advised(planner, objective) if proves else None
         # If the current setup is unknown, nothing could run instead of the plan.
@@ -487,7 +487,7 @@ class VineLM(VineInterface, LongRunning):
         return self._draws.key(str(planner.annotated.meta.get("dataset_digest", "")), kind, tenant, name)
 
     def _control_of(self, planner: Planner, objective: Objective) -> SpendControl | None:
-        """The correction that all requests of an objective share; None where nothing is corrected."""
+        """Return the correction that all requests of an objective share; None where nothing is corrected."""
         if not (self.correct_spend and not self.labelled and self.mode == "enforce" and SpendControl.applies_to(objective)):
             return None
         verdict = planner.annotated.verdict
@@ -539,7 +539,7 @@ class VineLM(VineInterface, LongRunning):
                 self._advised.cache_clear()
 
     def _served_default(self, stage: str) -> str:
-        """The stage's default; if the catalog lacks it, the stage's first model in the catalog."""
+        """Return the stage's default; if the catalog lacks it, the stage's first model in the catalog."""
         declared, template = self.adapter.defaults.default_model(stage), self.adapter.template
         if declared in self.catalog or template is None:
             return declared
@@ -553,7 +553,7 @@ class VineLM(VineInterface, LongRunning):
         return source if never_blocks(source) or self.models.is_virtual_time else without_blocking(source)
 
     def _new_policy(self, context: RunContext) -> Policy | None:
-        """A new session for the context's objective; None where there is nothing to plan with."""
+        """Return a new session for the context's objective; None where there is nothing to plan with."""
         if context.objective is None or self._planners is None:
             return None
         return self.session(

@@ -63,7 +63,7 @@ def shortfall(store: str | Path | PostgresUrl, max_error: float = MAX_ERROR) -> 
 
 
 def _looked(store: str | Path | PostgresUrl, max_error: float) -> tuple[Shortfall | None, StoreEvidence | None]:
-    """What a store lacks, as :func:`shortfall` says it, and the store as it was read for that; None if it is empty."""
+    """Return what a store lacks, as :func:`shortfall` says it, and the store as it was read for that; None if it is empty."""
     try:
         evidence, spent_usd, everything_usd, read = evidence_of(store, max_error)
     except EvidenceError:
@@ -137,7 +137,7 @@ def profile_until_certain(
 
 
 def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
-    """Whether to switch by the rows so far; None if the current setup is unknown."""
+    """Return whether to switch by the rows so far; None if the current setup is unknown."""
     from vinelm.evaluation.judging.judge import Judge
 
     if evidence.template.today is None:
@@ -146,7 +146,7 @@ def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
 
 
 def _hopeless(verdict: Verdict, alone: SingleModels | None) -> str:
-    """Why no plan can be proven on these requests; empty if one may be, or if the nearest plan is not known yet."""
+    """Return why no plan can be proven on these requests; empty if one may be, or if the nearest plan is not known yet."""
     if verdict.by_today is not None:  # whether today's answers are right is not known
         needed = verdict.by_today.needed
         if alone is None or verdict.waiting or not verdict.by_today.differing or 0 < needed <= SLACK * verdict.requests:

@@ -49,7 +49,7 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
 
 
 def _proving(rows: Sequence[Observation], template: Template, catalog: Catalog) -> Sequence[Run]:
-    """The plans worth proving against the current setup."""
+    """Return the plans worth proving against the current setup."""
     from vinelm.evaluation.judging.fit import Fit
     from vinelm.evaluation.judging.judgeable import worth_proving
     from vinelm.evaluation.judging.tried import by_request
@@ -68,7 +68,7 @@ def _proving(rows: Sequence[Observation], template: Template, catalog: Catalog) 
 
 
 def _under_budgets(rows: Sequence[Observation], template: Template, catalog: Catalog) -> Sequence[Run]:
-    """The most accurate plans under some budgets, cheapest first."""
+    """Return the most accurate plans under some budgets, cheapest first."""
     from vinelm.controller import Planner
     from vinelm.estimator import make_estimator
     from vinelm.objective import Objective

@@ -86,7 +86,7 @@ def served_per_hour(traces: str | Path) -> float:
 
 
 def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | Path) -> tuple[AnnotatedTrie, list[Observation]]:
-    """The trie and the rows that it served, if they are of one workflow."""
+    """Return the trie and the rows that it served, if they are of one workflow."""
     from vinelm.traces import ObservationStore
     from vinelm.traces.store.kinds import told_apart
 

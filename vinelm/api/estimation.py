@@ -249,7 +249,7 @@ def _known(
     registered: Sequence[str],
     max_error: float,
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
-    """The trie and the report of tried steps alone, if the best path of these is certain enough; else None."""
+    """Return the trie and the report of tried steps alone, if the best path of these is certain enough; else None."""
     from vinelm.evaluation.judging.tried import as_known, first_stages
 
     known = as_known(annotated, evidence, rows, len(registered), first_stages(rows))
@@ -257,7 +257,7 @@ def _known(
 
 
 def fitted(store: StoreEvidence, estimator: str) -> tuple[AnnotatedTrie, ObservationTable]:
-    """The unchecked estimate from a store with its provenance, and the table behind it."""
+    """Return the unchecked estimate from a store with its provenance, and the table behind it."""
     from vinelm.estimator import ObservationTable, make_estimator
     from vinelm.estimator.arms import with_kinds_counted
     from vinelm.trie import Trie
@@ -311,7 +311,7 @@ def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTri
 def _evidence(
     annotated: AnnotatedTrie, cells: ObservationTable, rows: Sequence[Observation], scored: ScoredRows
 ) -> tuple[ValidationReport, float, float]:
-    """The report, the dollars of the rows, and those of everything; see :func:`evidence_of`."""
+    """Return the report, the dollars of the rows, and those of everything; see :func:`evidence_of`."""
     from vinelm.estimator.validation.checks import validate_estimate
     from vinelm.evaluation.tries.promises import merging_optimism
 

@@ -157,7 +157,7 @@ class LongRunning:
 
 
 def _shown(value: object) -> str:
-    """A value that a caller sent, in a few characters."""
+    """Return a value that a caller sent, in a few characters."""
     return repr(value)[:40]
 
 
@@ -233,7 +233,7 @@ class TrieReload:
             self.try_reload()
 
     def _seen(self) -> tuple[int, int, int] | None:
-        """The mark of the file's version; None if there is no file."""
+        """Return the mark of the file's version; None if there is no file."""
         try:
             found = os.stat(self.path)
         except OSError:

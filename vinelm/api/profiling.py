@@ -554,7 +554,7 @@ def forecast_run(
 def _previewed(
     inputs: Inputs, store: StoreAddress | str, identity: StoreIdentity, on_note: Callable[[str], None] | None
 ) -> tuple[list[Observation], float]:
-    """The rows that the store would have once a run began, and its dollars."""
+    """Return the rows that the store would have once a run began, and its dollars."""
     from vinelm.profiler.growth import request_digests
     from vinelm.traces import ObservationStore
     from vinelm.traces.growth.grow import preview_growth

@@ -1,4 +1,4 @@
-"""Requests without labels in a profile: today's answers are compared with every other answer, and persons are asked."""
+"""Requests without labels in a profile: today's answers are compared with every other answer, and people are asked."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class References:
             known.note({**known.notes(), "failed": sorted(failed), "unlabelled": sorted(self.unlabelled)})
 
     def _answered(self, rows: Iterable[Observation]) -> tuple[dict[str, _Answered], set[str]]:
-        """What the current setup answered, by request, and the requests on which it failed."""
+        """Return what the current setup answered, by request, and the requests on which it failed."""
         template, by_cell = self.workflow.template, dict[Cell, Observation]()
         requests: dict[str, None] = {}
         others: dict[str, dict[str, dict[str, Any]]] = {}
@@ -127,7 +127,7 @@ class References:
         return found, failed
 
     def _beside(self, request: str, one: _Answered, unit: int) -> dict[str, ReferredAnswer]:
-        """Each answer to a request, paired with today's."""
+        """Return each answer to a request, paired with today's."""
         share, found = self.scorer.same.audit([one.message]), {}
         for digest, message in one.others.items():
             is_today = digest == one.digest
@@ -142,7 +142,7 @@ class References:
         return found
 
     def _unit(self, unit: int, request_id: str, one: _Answered, text: str) -> dict[str, Any]:
-        """A request as shown to persons who are asked about its answers."""
+        """Return a request as shown to people who are asked about its answers."""
         request = next(request for request in self.workflow.requests if request.id == request_id)
         given = self.workflow.graph_input(request)
         shown = next(iter(given.values())) if len(given) == 1 else given

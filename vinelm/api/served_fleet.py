@@ -90,7 +90,7 @@ class ServedFleet:
 
 
 def _facts(catalog: Catalog, limiters: Mapping[str, EngineRateLimiter]) -> dict[str, dict[str, object]]:
-    """Facts that all processes should share: models, prices, limits; no addresses, no keys."""
+    """Return facts that all processes should share: models, prices, limits; no addresses, no keys."""
     entries = {
         f"model {entry.name!r}": {
             "model": f"{entry.provider}/{entry.model_id}",

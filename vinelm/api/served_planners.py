@@ -60,7 +60,7 @@ class ServedPlanners:
         return self._chosen[key]
 
     def _made(self, earlier: bool) -> Planner:
-        """The planner of runs that can, or cannot, return an earlier answer."""
+        """Return the planner of runs that can, or cannot, return an earlier answer."""
         paths, signals = self.over_paths.annotated, self._signals
         within = self._within(paths)
         # A plan that continues after a passed check needs a route behind every loop: elsewhere the graph ends by itself.
@@ -69,7 +69,7 @@ class ServedPlanners:
         return Planner(self._within(signals if earlier else signals.returning_last()), available=self._catalog)
 
     def _within(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
-        """The trie with plans ending only where an edge of the graph, as wrapped now, can end the request.
+        """Return the trie with plans ending only where an edge of the graph, as wrapped now, can end the request.
 
         If no edge asks whether to continue, all plans lead to the last invocation.
         """
@@ -92,7 +92,7 @@ class ServedPlanners:
             raise ConfigError(f"the trie is of another workflow: its stages are {known}")
 
     def _without_exit(self, annotated: AnnotatedTrie) -> list[str]:
-        """The answerable stages of the trie after which no edge can end the request, as far as the edges tell."""
+        """Return the answerable stages of the trie after which no edge can end the request, as far as the edges tell."""
         template = annotated.template.base
         exits = self._adapter.exits_of(template)
         if exits is None:

@@ -121,7 +121,7 @@ def recorded_sessions(source: Path) -> tuple[list[ToolSession], frozenset[str]]:
 
 
 def import_sessions(log: Path, store: Path, read_only: Sequence[str]) -> tuple[int, int]:
-    """Add the sessions of a log of messages or spans to a store; returns the numbers of sessions and of calls.
+    """Add the sessions of a log of messages or spans to a store; return the numbers of sessions and of calls.
 
     Raises:
         DatasetError: the log cannot be read.
@@ -154,7 +154,7 @@ def named_tools(names: Sequence[str], known: set[str]) -> frozenset[str]:
 
 
 def _is_log(source: Path) -> bool:
-    """Whether it is a text; a store is an SQLite file or an address."""
+    """Return whether it is a text; a store is an SQLite file or an address."""
     try:
         with open_regular(source) as file:
             return not file.read(16).startswith(b"SQLite format 3")

@@ -115,7 +115,7 @@ class CascadeModel(DelegatingChatModel):
 
     @property
     def todays(self) -> BaseChatModel:
-        """Today's model, for callers whose form of a call no other model accepts."""
+        """Today's model, for calls that only this model accepts."""
         call: PlanCall = self.binding
         return call.make(call.today)
 

@@ -160,7 +160,7 @@ class Pilot:
     # -- what is proven ------------------------------------------------------------------------------------------------------
 
     def _run_of(self, work: ReplayRun, key: str, state: StepState) -> StepRun | None:
-        """The step in the form of a replay: the attempt's units, in order of arrival; None if there is nothing to do."""
+        """Return the step in the form of a replay: the attempt's units, in order of arrival; None if there is nothing to do."""
         units = [unit for unit in self.kept.of_step(key) if unit.unit_id > state.since and unit.model == state.today]
         if state.ended:
             state.wants_units = state.plan is not None or len(units) < AGAIN_AFTER  # a plan is compared with today's model
@@ -269,7 +269,7 @@ class Pilot:
     # -- what serves ----------------------------------------------------------------------------------------------------------
 
     def _raising(self, key: str, state: StepState) -> Raising:
-        """The raising of a step's plan; for a new plan or a new pilot, starting from the plan's proof."""
+        """Return the raising of a step's plan; for a new plan or a new pilot, starting from the plan's proof."""
         if key not in self._raisings:
             plan = state.plan_of("plan")
             self._raisings[key] = Raising(

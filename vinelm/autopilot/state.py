@@ -25,7 +25,7 @@ class StepState:
         chosen: Number of the last unit that has chosen plans; 0 before they are chosen.
         race_since: Units with larger numbers prove.
         attempt: Number of the attempt, of all steps together; 0 before plans are chosen.
-        labels: Questions that persons may be asked in it.
+        labels: Questions that people may be asked in it.
         dropped: By model: why it is no longer asked.
         candidates: Plans that race: name, share saved, share that differs.
         ended: Why nothing races; "" while something does, or may.

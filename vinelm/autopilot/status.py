@@ -36,7 +36,7 @@ class StepStatus:
         saves: Share of the step's dollars that it saves, by its proof.
         proven: The smallest loss that its proof excludes, a fraction.
         usd, saved_usd: Dollars of what plans have served in the last 30 days, and what today's model would have cost more.
-        waiting: Questions that wait for persons.
+        waiting: Questions that wait for people.
         alarms: Days and reasons for which plans went back.
     """
 
@@ -63,8 +63,8 @@ class PilotStatus:
         learning_usd: Dollars that recorded prompts have cost, calls of unknown outcome at their upper bound.
         today_usd: Those of them of the UTC day on which it asked last.
         saved_usd: Dollars saved in the last 30 days, learning not counted.
-        waiting: Questions that wait for persons.
-        answered: Questions that persons have answered.
+        waiting: Questions that wait for people.
+        answered: Questions that people have answered.
         attempts: Proofs that were begun.
         is_simulated: Whether a model is simulated.
     """

@@ -92,7 +92,7 @@ class WatchedModels:
         return self._models.chat_model(name, found, limits) if isinstance(found, CallContext) else found
 
     def _chosen(self, name: str, call: CallContext, limits: Mapping[str, Any] | None) -> CallContext | CascadeModel:
-        """The options for calling today's model, or the plan's chat model."""
+        """Return the options for calling today's model, or the plan's chat model."""
         watch, step = self._watch, step_key(call.stage)
         state = watch.state_of(step)
         if state is not None and name != state.today:
@@ -122,7 +122,7 @@ class WatchedModels:
         return bound_instance(CascadeModel, plan_call)
 
     def _watched(self, call: CallContext, step: str) -> CallContext:
-        """The call, wrapped to record its prompt, answer and cost."""
+        """Return the call, wrapped to record its prompt, answer and cost."""
         watch, heard = self._watch, call.on_exchange
         usages: list[Usage] = []
 

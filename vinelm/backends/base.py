@@ -59,7 +59,7 @@ class BoundChatModel(BaseChatModel):
         return {"entry": self.binding.model.name, "model": name, "model_name": name}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        """The model's parameters in LangChain's traces."""
+        """Return the model's parameters in LangChain's traces."""
         params = super()._get_ls_params(stop=stop, **kwargs)
         provider, name = langsmith_names(self.binding.model)
         params["ls_provider"] = provider

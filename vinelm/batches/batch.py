@@ -320,7 +320,7 @@ class _Batch:
             )
 
     def _begun(self, store: ObservationStore, steered: Steered) -> BatchRun:
-        """The run, continuing from the store."""
+        """Return the run, continuing from the store."""
         records, answers = BatchRecords(store), Answers(store)
         terms = records.terms()
         if terms is not None and self.times is None:
@@ -356,7 +356,7 @@ class _Batch:
         )
 
     def _clock(self, began_at: str) -> Callable[[], float] | None:
-        """Seconds since the batch was first started; None in virtual time."""
+        """Return seconds since the batch was first started; None in virtual time."""
         if all(backend.is_virtual_time for backend in self.backends.values()):
             return None
         began_s = datetime.fromisoformat(began_at).timestamp()

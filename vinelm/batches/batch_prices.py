@@ -179,7 +179,7 @@ class BatchPricedRun(BatchRun):
         return key, self._found.first[key], drawn
 
     def _may_fetch(self) -> bool:
-        """Whether the next request has calls bought by an earlier run; the lock is held."""
+        """Return whether the next request has calls bought by an earlier run; the lock is held."""
         return bool(self._left) and self._left[-1] in self._bought
 
     def _take_up(self) -> None:
@@ -197,7 +197,7 @@ class BatchPricedRun(BatchRun):
                 self._take_up()
 
     def _may_wait(self) -> bool:
-        """Whether a batch that is submitted now leaves enough time to make the remaining calls directly."""
+        """Return whether a batch that is submitted now leaves enough time to make the remaining calls directly."""
         if self._deadline_s is None:
             return True
         return self.elapsed_s + self._window_s + rest_s(self._forecast, self.left, self._workers) <= self._deadline_s

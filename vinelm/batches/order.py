@@ -70,7 +70,7 @@ def depth_first(shapes: Iterable[Shape]) -> Order:
 
 
 def _common_with_the_one_before(places: list[int], bounds: IntArray, point: IntArray, tokens: IntArray) -> IntArray:
-    """Length in tokens of the common prefix of each prompt and its predecessor in this order."""
+    """Return the length in tokens of the common prefix of each prompt and its predecessor in this order."""
     common = np.zeros(len(places), np.int64)
     for at in range(1, len(places)):
         before, here = places[at - 1], places[at]

@@ -112,7 +112,7 @@ class OrderedModels(ModelResolver):
             self._calls.answered(waiting, cached)
 
     def priority(self, waiting: WaitingCall) -> float:
-        """The priority of a call in the line; -inf if it should wait for a slot that is busy."""
+        """Return the priority of a call in the line; -inf if it should wait for a slot that is busy."""
         with self._lock:
             if self._calls.is_held(waiting):
                 return -math.inf
@@ -124,7 +124,7 @@ class OrderedModels(ModelResolver):
             self._line.remove(place)
 
     def _place(self, waiting: WaitingCall) -> tuple[tuple[int, ...], int, WaitingCall]:
-        """The sort key of a call; unique."""
+        """Return the sort key of a call; unique."""
         return waiting.rank, id(waiting), waiting
 
     def _sort(self) -> bool:

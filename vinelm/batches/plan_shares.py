@@ -126,7 +126,7 @@ class PlanShares:
                 return shares
 
     def _mixed(self, usd: float | None) -> tuple[Share, ...]:
-        """The best shares within dollars alone, which the planner itself can find."""
+        """Return the best shares within dollars alone, which the planner itself can find."""
         objective = self.objective if usd is None else replace(self.objective, max_cost_usd=usd)
         mixture = self._planner.mixture(objective)
         if mixture is None:
@@ -151,7 +151,7 @@ class PlanShares:
                 self._kept(price, one)
 
     def _kept(self, price: int | None, objective: Objective) -> Drawn:
-        """The plan of an objective at a price, deduplicated: an equal plan found before is returned instead."""
+        """Return the plan of an objective at a price, deduplicated: an equal plan found before is returned instead."""
         planner = self._at(price)
         decision = planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0]))
         annotated, reached = self._planner.annotated, decision.reached
@@ -161,7 +161,7 @@ class PlanShares:
         return self._plans.setdefault(_key(plan), plan)
 
     def _shared(self, usd: float | None, seconds: float | None) -> tuple[tuple[Share, ...], float]:
-        """The best shares of the plans found so far, and the value of a second in dollars there."""
+        """Return the best shares of the plans found so far, and the value of a second in dollars there."""
         from scipy.optimize import linprog  # only bounds on seconds need it, and importing it takes 40 MB
 
         plans = list(self._plans.values())
@@ -196,7 +196,7 @@ class PlanShares:
     def _worth(
         self, marginals: Sequence[float], plans: Sequence[Drawn], usd: float | None, seconds: float | None, scale: float
     ) -> float:
-        """The value of a second in dollars, by the marginal values of both bounds."""
+        """Return the value of a second in dollars, by the marginal values of both bounds."""
         # The marginal of a bound is what the target gains per unit of it; their ratio is the price of a second in dollars.
         of_usd, of_second = -float(marginals[0]), -float(marginals[1])
         if seconds is None or of_second <= 0.0:
@@ -208,7 +208,7 @@ class PlanShares:
         return of_second / of_usd if of_usd > 0.0 else math.inf
 
     def _price(self, per_second: float) -> int | None:
-        """The step of the grid nearest to a price in dollars per second; None for 0."""
+        """Return the step of the grid nearest to a price in dollars per second; None for 0."""
         most = OCTAVES * STEPS_PER_OCTAVE
         if per_second <= 0.0:
             return None
@@ -216,14 +216,14 @@ class PlanShares:
         return None if step < -most else min(step, most)
 
     def _weights(self, price: int | None) -> tuple[float, float]:
-        """The weights of a dollar and a second at a price; their sum keeps the scale of the trie's dollars."""
+        """Return the weights of a dollar and a second at a price; their sum keeps the scale of the trie's dollars."""
         if price is None:
             return NO_PRICE
         times = 2.0 ** (price / STEPS_PER_OCTAVE)
         return 1.0 / (1.0 + times), self._usd_per_second * times / (1.0 + times)
 
     def _at(self, price: int | None) -> Planner:
-        """The planner over a copy of the trie that charges this price per second."""
+        """Return the planner over a copy of the trie that charges this price per second."""
         found = self._planners.get(price)
         if found is None:
             assert price is not None
@@ -245,7 +245,7 @@ def priced(planner: Planner, weights: tuple[float, float]) -> Planner:
 
 
 def _key(plan: Drawn) -> tuple[str, ...]:
-    """A key that is equal for plans that differ only by rounding."""
+    """Return a key that is equal for plans that differ only by rounding."""
     return tuple(f"{value:.9g}" for value in (plan.usd, plan.seconds, plan.accuracy))
 
 

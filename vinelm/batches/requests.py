@@ -78,7 +78,7 @@ def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> BatchRequests
 
 
 def _key(workflow: Workflow, request: Request, state: Collection[str] | None) -> str:
-    """A digest of everything the request's run gets; includes the request's id if something has no JSON form."""
+    """Return a digest of everything the request's run gets; includes the request's id if something has no JSON form."""
     given = _given(workflow, request)
     told: list[Any] = [{key: value for key, value in given.items() if state is None or key in state}]
     told += [workflow.kind_of(request)] if workflow.kind is not None else []

@@ -174,7 +174,7 @@ def require_own(output: Path, answers: Answers) -> None:
 
 
 def _line(request_id: str, answer: Answer | None, because: str | None, *, is_again: bool) -> dict[str, Any]:
-    """One line; shared answers carry their dollars only once, so that the lines sum up to what was paid."""
+    """Return one line; shared answers carry their dollars only once, so that the lines sum up to what was paid."""
     if answer is None:
         return {"id": request_id, "status": "unanswered", "reason": because}
     line = {

@@ -83,7 +83,7 @@ class Served:
         return cls(workflow, vine, build_graph(workflow, vine), Purses(vine.adapter))
 
     def order_calls(self, requests: Sequence[str], workers: int) -> OrderedModels:
-        """Let calls that wait for an engine's limits go in the order of these request ids; returns the listener."""
+        """Let calls that wait for an engine's limits go in the order of these request ids; return the listener."""
         models = self.vine.models
         self.vine.adapter.models = ordered = OrderedModels(models.catalog, models.backends, requests, workers)
         ordered.equal = models.equal
@@ -118,7 +118,7 @@ class Served:
         )
 
     def _text(self, request: Request, state: Any) -> tuple[str | None, FailureKind | None, str | None]:
-        """The graph's result as JSON, or why it cannot be stored."""
+        """Return the graph's result as JSON, or why it cannot be stored."""
         try:
             if self.workflow.answer:
                 return self.workflow.signals.answer_text(state), None, None
@@ -161,7 +161,7 @@ class _HeapAtRest:
 
 
 def _is(given: dict[str, Any], key: str, value: Any) -> bool:
-    """Whether a key of the state still has its initial value."""
+    """Return whether a key of the state still has its initial value."""
     return key in given and given[key] is value
 
 
@@ -284,7 +284,7 @@ class BatchRun:
                 guard.close()
 
     def _resumed(self) -> set[str]:
-        """Count the answers of interrupted runs; returns their keys."""
+        """Count the answers of interrupted runs; return their keys."""
         done: set[str] = set()
         for answer in self._answers.brief():
             done.add(answer.key)
@@ -297,7 +297,7 @@ class BatchRun:
         self._serve(*job)
 
     def _next(self) -> tuple[str, Request, Drawn] | None:
-        """The next request with its plan; None if no more should begin."""
+        """Return the next request with its plan; None if no more should begin."""
         with self._lock:
             while not self._crew.is_stopping and self._left:
                 key = self._left[-1]
@@ -312,7 +312,7 @@ class BatchRun:
             return None
 
     def _bound(self) -> str:
-        """The scarcer of money and time, as the reason for an unanswered request."""
+        """Return the scarcer of money and time, as the reason for an unanswered request."""
         time_used = self.elapsed_s / self._deadline_s if self._deadline_s is not None else 0.0
         return DEADLINE if time_used > self._ledger.used else BUDGET
 

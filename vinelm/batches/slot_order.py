@@ -120,7 +120,7 @@ class SlotOrder:
         return self._waiting[alike] * self.slots <= self._busy[alike] * max(self.under_way, self.slots)
 
     def _held(self, call: Prompted) -> tuple[int, int]:
-        """Tokens of a prompt cached in a free slot, and in a busy one."""
+        """Return tokens of a prompt cached in a free slot, and in a busy one."""
         return known_tokens(call.points, call.tokens, self._idle), known_tokens(call.points, call.tokens, self._busy)
 
     def sent(self, call: Prompted) -> None:

@@ -211,7 +211,7 @@ class Steering:
             self._promised_usd[place], self._promised_s[place] = plan.usd, plan.seconds
 
     def _within(self, usd: float | None, seconds: float | None, block: int, ratio: float) -> tuple[Share, ...]:
-        """The plans of a block; if time is short, some dollars are kept free so that no worker waits for them."""
+        """Return the plans of a block; if time is short, some dollars are kept free so that no worker waits for them."""
         left, bound = len(self._keys) - self._starts[block], self._bound / ratio
         if usd is None or seconds is None or bound <= 1.0 or self._finish == "good":
             return self._plans.within(usd, seconds)
@@ -257,7 +257,7 @@ class Steering:
     def _mean_seconds(
         self, elapsed_s: float, has_ended: BoolArray, pending: np.ndarray[tuple[int], np.dtype[np.intp]], left: int
     ) -> float | None:
-        """The bound on the mean seconds of the remaining requests, in the trie's figures."""
+        """Return the bound on the mean seconds of the remaining requests, in the trie's figures."""
         if self._deadline_s is None:
             return None
         self._ratio_s, self._deviation_s = self._ratio(self._seconds, self._promised_s, has_ended, "seconds")
@@ -268,7 +268,7 @@ class Steering:
         return max(seconds, _mean(self._first, "seconds")) if self._finish == "good" else seconds
 
     def _ratio(self, real: FloatArray, promised: FloatArray, has_ended: BoolArray, name: str) -> tuple[float, float]:
-        """The recent ratio of actual to predicted use, and the standard deviation of a single request's ratio."""
+        """Return the recent ratio of actual to predicted use, and the standard deviation of a single request's ratio."""
         expected = max(_mean(self._first, name), 1e-300)
         places = np.flatnonzero(has_ended & ~np.isnan(promised[: len(has_ended)]))
         # Towards the end, past requests matter less and those in progress more.

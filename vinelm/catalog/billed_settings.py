@@ -124,12 +124,12 @@ def speaks_in(settings: Mapping[str, Any]) -> bool:
 
 
 def _stated(settings: Mapping[str, Any], names: Iterable[str]) -> Sequence[str]:
-    """The names that the settings contain, in order. All are checked at once first, since most calls have none."""
+    """Return the names that the settings contain, in order. All are checked at once first, since most calls have none."""
     return () if settings.keys().isdisjoint(names) else [name for name in names if name in settings]
 
 
 def _count(value: Any) -> int | None:
-    """A positive number that a server may accept; None for other values."""
+    """Return a positive number that a server may accept; None for other values."""
     if isinstance(value, str | float) and not isinstance(value, bool):
         try:
             value = int(float(value))

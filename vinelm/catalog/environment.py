@@ -69,7 +69,7 @@ def _set(name: str, value: str, path: Path) -> None:
 
 
 def _read(path: Path) -> Mapping[str, str]:
-    """The variables of a file; none if it is missing. An unreadable file causes a warning without its content."""
+    """Return the variables of a file; none if it is missing. An unreadable file causes a warning without its content."""
     from dotenv import dotenv_values
 
     try:

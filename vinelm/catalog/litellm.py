@@ -39,7 +39,7 @@ class ModelList:
         file: The settings that they share.
         max_retries: The file's ``num_retries``.
         notes: One line for each group of things without effect.
-        skipped: Entries that are no chat models.
+        skipped: Entries that are not chat models.
         copies: Entries that differ from another one only in their key or their limits.
     """
 
@@ -56,7 +56,7 @@ class ModelList:
         return [partial(model_of, item, name, self.file) for name, item in self.entries.items()]
 
     def backends(self, models: Sequence[Model]) -> dict[str, dict[str, Any]]:
-        """Return the settings by provider that these models of the file bring."""
+        """Return the settings of providers that these models of the file define, by provider."""
         found: dict[str, dict[str, Any]] = {}
         for model in models:
             if self.max_retries is not None:
@@ -137,7 +137,7 @@ def _listed(plain: Any, path: str | Path) -> list[Mapping[str, Any]]:
 
 
 def _included(plain: Any, path: str | Path, text_of: Callable[[str | Path], str]) -> Iterator[Mapping[str, Any]]:
-    """The entries of the files that ``include`` names, relative to this file."""
+    """Yield the entries of the files that ``include`` names, relative to this file."""
     names = (plain.get("include") if isinstance(plain, dict) else None) or []
     for name in [names] if isinstance(names, str) else names:
         other = Path(path).parent / str(name)
@@ -147,7 +147,7 @@ def _included(plain: Any, path: str | Path, text_of: Callable[[str | Path], str]
 def _chat_models(
     listed: Sequence[Mapping[str, Any]], path: str | Path
 ) -> tuple[list[Mapping[str, Any]], list[tuple[str, str]]]:
-    """The entries of chat models, and name and kind of the others."""
+    """Return the entries of chat models, and name and kind of the others."""
     chats, others = [], []
     for item in listed:
         kind = other_kind(item)
@@ -159,7 +159,7 @@ def _chat_models(
 
 
 def _named(chats: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """The entries by unique names, and the names of those that are copies of another."""
+    """Return the entries by unique names, and the names of those that are copies of another."""
     entries: dict[str, Mapping[str, Any]] = {}
     copies, seen = [], Counter[str]()
     for item in chats:
@@ -224,7 +224,7 @@ def _notes_on_entries(others: Sequence[tuple[str, str]], copies: Sequence[str]) 
 
 
 def _routing_notes(plain: Mapping[str, Any]) -> Iterator[str]:
-    """Notes on fallbacks and aliases, which VineLM handles in its own way."""
+    """Yield notes on fallbacks and aliases, which VineLM handles in its own way."""
     if any(_section(plain, section).get(key) for section in SETTINGS for key in ROUTING if key != "model_group_alias"):
         yield "fallbacks: VineLM itself chooses another model when one fails, among all models of the plan"
     for section in SETTINGS:

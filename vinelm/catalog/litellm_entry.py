@@ -141,7 +141,7 @@ def _base(params: dict[str, Any], called: Called, label: str) -> str | None:
 
 
 def _azure_ai(url: str, route: Route) -> str:
-    """Azure AI's addresses: a Foundry resource's OpenAI or Anthropic endpoint, or ``/v1`` of a model's own server."""
+    """Return Azure AI's addresses: a Foundry resource's OpenAI or Anthropic endpoint, or ``/v1`` of a model's own server."""
     parts = urlsplit(url)
     root = f"{parts.scheme}://{parts.netloc}"
     if route.path:
@@ -151,7 +151,7 @@ def _azure_ai(url: str, route: Route) -> str:
 
 
 def _key_env(key: Any, route: Route, base: str | None, label: str, *, is_elsewhere: bool) -> str | None:
-    """The key's environment variable; by default LiteLLM's, if the entry calls that service itself."""
+    """Return the key's environment variable; by default LiteLLM's, if the entry calls that service itself."""
     if key is None:
         if route.is_own_server and not os.environ.get(route.key_env or ""):
             return None

@@ -108,7 +108,7 @@ _Rates = dict[int, dict[str, float]]
 
 
 def _parts(key: str) -> tuple[str | None, int, str | None]:
-    """Our name of a token rate (None if it is not one), the prompt length from which it applies, and its tier."""
+    """Return our name of a token rate (None if it is not one), the prompt length from which it applies, and its tier."""
     if (hour := key.replace("_above_1hr", "")) != key:
         kind, above, tier = _parts(hour)
         return ("cache_write_1h" if kind == "cache_write" else None), above, tier
@@ -119,7 +119,7 @@ def _parts(key: str) -> tuple[str | None, int, str | None]:
 
 
 def _own_rates(asked: Priced) -> _Rates:
-    """The rates in the file at which the entry's calls are billed; :class:`ConfigError` for unsupported ones."""
+    """Return the rates in the file at which the entry's calls are billed; :class:`ConfigError` for unsupported ones."""
     standard: _Rates = {}
     of_tier: _Rates = {}
     batches: dict[str, float] = {}
@@ -178,7 +178,7 @@ def _check_batches(asked: Priced, standard: _Rates, batches: Mapping[str, float]
 
 
 def _tiered(asked: Priced) -> Iterator[tuple[int, dict[str, float]]]:
-    """LiteLLM's ``tiered_pricing``: a list of rates, each with its ``range`` of prompt tokens."""
+    """Yield LiteLLM's ``tiered_pricing``: a list of rates, each with its ``range`` of prompt tokens."""
     listed = asked.given.get("tiered_pricing")
     for tier in listed if isinstance(listed, list) else ():
         span = tier.get("range") if isinstance(tier, Mapping) else None
@@ -195,7 +195,7 @@ def _tiered(asked: Priced) -> Iterator[tuple[int, dict[str, float]]]:
 
 
 def _per_call(asked: Priced) -> float | None:
-    """Dollars of each call; None if the entry does not say."""
+    """Return dollars of each call; None if the entry does not say."""
     stated = [_mtok(asked, key, asked.given[key]) / 1e6 for key in _CALL_RATES if asked.given.get(key) is not None]
     return sum(stated) if stated else None
 
@@ -217,7 +217,7 @@ def _made(asked: Priced, rates: _Rates, per_call: float | None) -> Price:
 
 
 def _overlaid(asked: Priced, listed: Price, rates: _Rates, per_call: float | None) -> Price:
-    """The list price, overridden by the entry's own rates."""
+    """Return the list price, overridden by the entry's own rates."""
     long = {one.above: one for one in listed.long_prompts}
     for above in (above for above in rates if above):
         long[above] = long.get(above, LongPromptRates(above=above)).model_copy(update=rates[above])
@@ -235,7 +235,7 @@ def _overlaid(asked: Priced, listed: Price, rates: _Rates, per_call: float | Non
 
 
 def _list_price(asked: Priced) -> dict[str, Any] | None:
-    """The list price of the called model. Of two assumed ones (by name, by ``base_model``) the more expensive one."""
+    """Return the list price of the called model. Of two assumed ones (by name, by ``base_model``) the more expensive one."""
     found: list[FoundPrice] = []
     for provider, model_id, is_assumed in _names(asked):
         one = find_price(provider, model_id, None if is_assumed else asked.api_base)
@@ -251,7 +251,7 @@ def _list_price(asked: Priced) -> dict[str, Any] | None:
 
 
 def _names(asked: Priced) -> Iterator[tuple[str, str, bool]]:
-    """Provider, model and whether that is only assumed; certain ones first."""
+    """Yield the provider, model and whether that is only assumed; certain ones first."""
     called, base = asked.called, asked.given.get("base_model")
     is_tuned = is_fine_tuned(called.model_id)
     names_price = isinstance(base, str) and (
@@ -281,7 +281,7 @@ def _names(asked: Priced) -> Iterator[tuple[str, str, bool]]:
 
 
 def _nothing(asked: Priced) -> Price:
-    """The price of a model that is not billed; :class:`ConfigError` for any other model."""
+    """Return the price of a model that is not billed; :class:`ConfigError` for any other model."""
     is_sold = is_fine_tuned(asked.called.model_id) or asked.given.get("base_model") is not None
     if asked.called.model_id.endswith(":free") and "openrouter" in (asked.called.prefix, _host(asked.api_base)):
         source = FREE

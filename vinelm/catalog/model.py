@@ -27,7 +27,7 @@ AUDIO_FACTOR = 17.0
 
 
 def _foreign(value: Any) -> str:
-    """The type of the first nested value that JSON cannot represent; "" if there is none."""
+    """Return the type of the first nested value that JSON cannot represent; "" if there is none."""
     if isinstance(value, dict):
         return next((found for item in value.values() if (found := _foreign(item))), "")
     if isinstance(value, list | tuple):
@@ -143,7 +143,7 @@ class Price(BaseModel):
         return self.call + dollars / 1e6
 
     def _of_sound(self, rates: _Rates) -> tuple[float, float]:
-        """The audio rates, in and out: never below those of text."""
+        """Return the audio rates, in and out: never below those of text."""
         audio = AUDIO_FACTOR * rates.input if self.audio is None else self.audio
         audio_out = AUDIO_FACTOR * rates.output if self.audio_out is None else self.audio_out
         return max(audio, rates.input), max(audio_out, rates.output)
@@ -210,7 +210,7 @@ class Price(BaseModel):
         return min(int(tokens), tokens_in) * (cold - rates.cached) / 1e6
 
     def _rates(self, tokens_in: int) -> _Rates:
-        """The rates for a prompt of this length; missing rates at their most expensive."""
+        """Return the rates for a prompt of this length; missing rates at their most expensive."""
         if not self.long_prompts:  # true of nearly every price, and checked for every call
             write, hour, read = self.cache_write, self.cache_write_1h, self.cached
             dearer = WRITE_FACTOR * self.input if write is None else write
@@ -226,7 +226,7 @@ class Price(BaseModel):
         levels: list[Price | LongPromptRates] = [self, *(long for long in self.long_prompts if tokens_in > long.above)]
 
         def named(name: str) -> tuple[int, float | None]:
-            """The rate of the longest threshold that sets it, with that threshold."""
+            """Return the rate of the longest threshold that sets it, with that threshold."""
             return next(
                 ((at, rate) for at in range(len(levels))[::-1] if (rate := getattr(levels[at], name)) is not None), (0, None)
             )

@@ -216,7 +216,7 @@ def _price(seller: Provider, model: ModelInfo) -> Price | None:
 
 
 def _standing(model: ModelInfo, now: datetime) -> ModelPrice:
-    """The model's price of today; if it depends on the time of day, the highest."""
+    """Return the model's price of today; if it depends on the time of day, the highest."""
     if not isinstance(model.prices, list):
         return model.prices
     by_day = [c for c in model.prices if c.constraint is None or not hasattr(c.constraint, "start_time")]
@@ -238,7 +238,7 @@ def _rate(listed: ModelPrice, key: str, *, above: int | None = None) -> float | 
 
 
 def _tiers(listed: ModelPrice) -> list[dict[str, float | int]]:
-    """The rates of prompts above each threshold, in ascending order."""
+    """Return the rates of prompts above each threshold, in ascending order."""
     starts = sorted({tier.start for found in vars(listed).values() for tier in getattr(found, "tiers", ())})
     return [
         {
@@ -255,7 +255,7 @@ def _tiers(listed: ModelPrice) -> list[dict[str, float | int]]:
 
 @cache
 def _data_date() -> date:
-    """The date of the price data: their last price change before they were installed.
+    """Return the date of the price data: their last price change before they were installed.
 
     The package does not say when its data were read; it was published on that day or later.
     """

@@ -37,12 +37,12 @@ def refuse_secrets(models: tuple[Model, ...], backends: Mapping[str, Mapping[str
 
 
 def holds_secret(value: Any) -> bool:
-    """Whether a value, or something inside a dictionary, looks like a secret by its key or form."""
+    """Return whether a value, or something inside a dictionary, looks like a secret by its key or form."""
     return _secret_in(value) is not None
 
 
 def _secret_in(value: Any) -> str | None:
-    """The key of a secret, in quotes; empty if only the value gives it away; None if there is none."""
+    """Return the key of a secret, in quotes; empty if only the value gives it away; None if there is none."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             name = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower())
@@ -131,7 +131,7 @@ _known: _Secrets | None = None
 
 
 def _secrets() -> _Secrets:
-    """The current secrets of the environment.
+    """Return the current secrets of the environment.
 
     Reading it whole for each id that a provider sends would take as long as all other work on a call, so it is only compared
     with the last state. Without ``_data``, which only CPython has, it is read every time.

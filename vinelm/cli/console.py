@@ -134,7 +134,7 @@ def watch_table(make: Callable[[], tuple[str, Sequence[str], Sequence[Sequence[s
 
 
 def _table(console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str | None) -> Table:
-    """The table as :func:`show_table` prints it; makes the console wider if it does not fit."""
+    """Return the table as :func:`show_table` prints it; makes the console wider if it does not fit."""
     from rich import box
     from rich.table import Table
 

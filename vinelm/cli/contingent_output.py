@@ -47,7 +47,7 @@ class _Column(NamedTuple):
 
 
 def _columns() -> dict[str, _Column]:
-    """The columns of a frontier's table, by the name of the row's item."""
+    """Return the columns of a frontier's table, by the name of the row's item."""
 
     def half(width: float | None) -> str:
         return "-" if width is None else f"{100 * width:.1f}"

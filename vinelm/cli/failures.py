@@ -155,7 +155,7 @@ def _of_ours(error: VineLMError) -> Failure:
 
 
 def _of_click(error: click.ClickException) -> Failure:
-    """The failure of a wrong command line; a command without its arguments shows its help instead of a line."""
+    """Return the failure of a wrong command line; a command without its arguments shows its help instead of a line."""
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "vinelm"
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         message = f"{path} needs a command"

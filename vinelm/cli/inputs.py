@@ -101,7 +101,7 @@ def objective_in(given: dict[str, Any], *, is_open: bool = False) -> Any:
 
 
 def _joined(given: dict[str, Any], read: dict[str, Any], file: Path) -> dict[str, Any]:
-    """The options and the file's fields together."""
+    """Return the options and the file's fields together."""
     for name in read.keys() & given.keys():
         if given[name] not in (None, UNSET.get(name)):
             raise ConfigError(f"--{name.replace('_', '-')} is also a field of {file}: give it once")

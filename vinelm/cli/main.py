@@ -144,7 +144,7 @@ def _keep_apart(command: click.Command) -> None:
 
 
 def _title(ctx: click.Context) -> str:
-    """The command and its first argument, if any."""
+    """Return the command and its first argument, if any."""
     arguments = [ctx.params[one.name] for one in ctx.command.params if isinstance(one, click.Argument) and one.name]
     first = arguments[0] if arguments else None
     first = first[0] if isinstance(first, tuple) and first else first
@@ -217,7 +217,7 @@ def _wants_json(given: Sequence[str]) -> bool:
 
 
 def _run(given: list[str], *, is_process: bool) -> tuple[int, Failure | None]:
-    """Run the command; returns its exit code and, if it failed, why, which stderr shows."""
+    """Run the command; return its exit code and, if it failed, the reason that stderr shows."""
     try:
         result = cli.main(args=given, prog_name="vinelm", standalone_mode=False, obj=is_process)
         return (result if isinstance(result, int) else 0), None

@@ -253,7 +253,7 @@ def _whole(one: ForecastInterval) -> tuple[str, str, str]:
 
 
 def _plain(one: Forecast | Needs) -> dict[str, Any]:
-    """The fields as plain JSON: an interval is an object with its ends by name."""
+    """Return the fields as plain JSON: an interval is an object with its ends by name."""
     return {field.name: _named(getattr(one, field.name)) for field in fields(one)}
 
 

@@ -117,7 +117,7 @@ def line(now: Progress, rate: RateEstimate) -> str:
 
 
 def _money(now: Progress) -> str:
-    """Dollars spent, and those that units in flight may still cost."""
+    """Return dollars spent, and those that units in flight may still cost."""
     spent = f"{usd(now.committed_usd - now.reserved_usd)} spent"
     is_reserved = now.reserved_usd > 1e-9  # less than this is a rounding error
     return f"{spent} + {usd(now.reserved_usd)} reserved" if is_reserved else spent

@@ -91,7 +91,7 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain_value(value: Any) -> Any:
-    """The value as JSON: times as ISO text, decimals as their digits."""
+    """Return the value as JSON: times as ISO text, decimals as their digits."""
     if isinstance(value, Mapping):
         return _plain(value)
     if isinstance(value, (list, tuple)):

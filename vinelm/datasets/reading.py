@@ -75,7 +75,7 @@ def _keys(value: Any, name: str) -> dict[str, Any]:
 
 
 def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A row with columns ``inputs.KEY`` and ``outputs.KEY`` combined, for exports that flatten them."""
+    """Return a row with columns ``inputs.KEY`` and ``outputs.KEY`` combined, for exports that flatten them."""
     if not any(isinstance(name, str) and name.startswith(("inputs.", "outputs.")) for name in row):
         return row
     found: dict[str, Any] = {}
@@ -90,7 +90,7 @@ def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """The value, with JSON in text cells parsed."""
+    """Return the value, with JSON in text cells parsed."""
     if isinstance(value, str) and value[:1] in ("{", "[", '"'):
         try:
             return json.loads(value)
@@ -285,7 +285,7 @@ def _records(path: Path) -> Iterator[Record]:
 def _request(
     row: Mapping[str, Any], parts: Unfolded, columns: Columns, where: str, place: str | None
 ) -> tuple[Request, tuple[str, ...]]:
-    """The request of a row, named by its place if it has no id, and the keys hidden from the graph."""
+    """Return the request of a row, named by its place if it has no id, and the keys hidden from the graph."""
     whole: dict[str, Any] = {**decoded(row), **parts.inputs, **parts.labels}
     inputs = {str(key): value for key, value in parts.inputs.items()}
     labels = {str(key): value for key, value in parts.labels.items()}

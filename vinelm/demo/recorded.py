@@ -160,7 +160,7 @@ def _compared(plan: ServedPolicy, today: ServedPolicy, groups: Sequence[str]) ->
 
 
 def _halves(requests: Sequence[Request], group: Callable[[str], str], seed: int) -> Iterator[list[Request]]:
-    """Both halves of the requests' groups, split by a hash of the groups' names and the seed."""
+    """Yield both halves of the requests' groups, split by a hash of the groups' names and the seed."""
     names = dict.fromkeys(group(request.id) for request in requests)
     order = sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
     first = set(order[::2])
@@ -169,7 +169,7 @@ def _halves(requests: Sequence[Request], group: Callable[[str], str], seed: int)
 
 
 def _estimated(rows: Sequence[Observation], template: Template, catalog: Catalog) -> AnnotatedTrie:
-    """The trie of some rows, made as :func:`vinelm.estimate` does for a store."""
+    """Return the trie of some rows, made as :func:`vinelm.estimate` does for a store."""
     from vinelm.estimator import estimate_signals, make_estimator
 
     annotated = make_estimator("latent").fit(rows, template, catalog).annotated_
@@ -209,15 +209,15 @@ class _Application:
         return cls(workflow=workflow, annotated=annotated, vine=vine, app=build_graph(workflow, vine))
 
     def objective(self, subject: Subject) -> Objective:
-        """The objective of the most accurate single plan for a share of today's dollars by the rows."""
+        """Return the objective of the most accurate single plan for a share of today's dollars by the rows."""
         return Objective(maximize="accuracy", max_cost_usd=subject.share * self._today(subject).path_cost_usd, mix=False)
 
     def plan(self, subject: Subject) -> Any:
-        """VineLM's plan."""
+        """Return VineLM's plan."""
         return self.vine.served_planner().plan(self.objective(subject))
 
     def policies(self, subject: Subject) -> Iterator[_Policy]:
-        """Each model alone, the best fixed plan within the dollars, and VineLM.
+        """Yield each model alone, the best fixed plan within the dollars, and VineLM.
 
         A model alone is asked once: asked again, it would repeat its recorded answer.
         """

@@ -44,7 +44,7 @@ class ChatAnswer:
         return {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
 
     def read(self, plain: Mapping[str, Any], seen: SeenAnswer) -> bool:
-        """Read an answer or chunk and note it in ``seen``; returns whether it contains model output."""
+        """Read an answer or chunk and note it in ``seen``; return whether it contains model output."""
         seen.has_begun = True
         chars, has_calls, reason = 0, False, None
         choices = plain.get("choices")
@@ -68,7 +68,7 @@ class ChatAnswer:
         return bool(chars or has_calls)
 
     def _said(self, said: Mapping[str, Any], seen: SeenAnswer, *, keep: bool) -> tuple[int, bool]:
-        """Read a message or a chunk of one; returns its characters, and whether it calls tools."""
+        """Read a message or a chunk of one; return its characters, and whether it calls tools."""
         chars, has_calls, text, refusal = 0, False, said.get("content"), said.get("refusal")
         if isinstance(text, str) and text:
             chars += len(text)
@@ -88,7 +88,7 @@ class ChatAnswer:
         return chars, has_calls
 
     def _call(self, call: Mapping[str, Any], place: int, *, keep: bool) -> int:
-        """Join a tool call, or a chunk of one; returns its characters."""
+        """Join a tool call, or a chunk of one; return its characters."""
         inner = call.get("function") or call.get("function_call")
         inner = inner if isinstance(inner, Mapping) else {}
         name, arguments = (one if isinstance(one := inner.get(key), str) else "" for key in ("name", "arguments"))
@@ -139,7 +139,7 @@ class ResponsesAnswer(ChatAnswer):
         return len(text)
 
     def _response(self, response: Mapping[str, Any], seen: SeenAnswer) -> int:
-        """Read a response's own fields, and its output once it is complete; returns the new characters."""
+        """Read a response's own fields, and its output once it is complete; return the new characters."""
         self.model = str(response.get("model") or self.model)
         told = {name: one for name in ("id", "model", "service_tier") if isinstance(one := response.get(name), str)}
         status = response.get("status")
@@ -210,7 +210,7 @@ class AnswerPiece(RawPiece):
         self.data, self._plains, self._answer, self._is_end = data, plains, answer, is_end
 
     def show(self, seen: SeenAnswer) -> bool:
-        """Note what the chunk says; returns whether that is model output."""
+        """Note what the chunk says; return whether that is model output."""
         is_output = False
         for plain in self._plains:
             is_output |= self._answer.read(plain, seen)

@@ -228,7 +228,7 @@ class Gateway:
         return Objective.from_dict(plain)
 
     def _step_of(self, request: Request, form: Form, body: Mapping[str, Any]) -> tuple[str, str, str | None]:
-        """The step, with its name if it has one, and the entry that the client named."""
+        """Return the step, with its name if it has one, and the entry that the client named."""
         model, title = body["model"], request.headers.get("x-vinelm-step", "")
         default = None
         if model.startswith(PREFIX):
@@ -257,7 +257,7 @@ class Gateway:
         return step, title, default
 
     def _entry(self, name: str) -> Model:
-        """The catalog entry that a client names, by its name or by the provider's name of the model."""
+        """Return the catalog entry that a client names, by its name or by the provider's name of the model."""
         catalog = self.vine.catalog
         if name in catalog and name in set(catalog):
             return catalog[name]
@@ -274,7 +274,7 @@ class Gateway:
     # -- who asks ------------------------------------------------------------------------------------------------------------
 
     def _caller(self, request: Request) -> CallerKey | None:
-        """The key of the caller; None if none is needed."""
+        """Return the key of the caller; None if none is needed."""
         if self.keys is None:
             # A page in a browser must not spend the owner's money, whatever name it uses for this machine.
             host = request.headers.get("host", "")
@@ -292,14 +292,14 @@ class Gateway:
         return key
 
     def _account_of(self, context: RunContext) -> CallGuard | None:
-        """The guard of a run's calls: the accounts of the caller's key and of the fleet's tenant, if they have caps."""
+        """Return the guard of a run's calls: the accounts of the caller's key and of the fleet's tenant, if they have caps."""
         theirs = None if self._theirs is None else self._theirs(context)
         key = self._by_key.get((context.configurable or {}).get(KEY, ""))
         own = None if key is None or self.keys is None else self.keys.account(key)
         return GuardPair(theirs, own) if theirs is not None and own is not None else theirs or own
 
     async def _read(self, request: Request) -> bytes:
-        """The body, within its limits."""
+        """Return the body, within its limits."""
         limits, found, size = self._limits, [], 0
         length = request.headers.get("content-length", "")
         if length.isdecimal() and int(length) > limits.body_bytes:

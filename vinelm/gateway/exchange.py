@@ -117,7 +117,7 @@ class Exchange:
             self._record(started_at, time.monotonic() - began_s, why)
 
     async def _run(self) -> str | None:
-        """Answer the client; returns why the call failed, or None."""
+        """Answer the client; return why the call failed, or None."""
         call, adapter = self._call, self._vine.adapter
         try:
             begun = await ChatCall.abegin(adapter, call.step, default=call.default, falls_back=False)
@@ -196,7 +196,7 @@ class Exchange:
             await self._send({"type": "http.response.body", "body": b""})
 
     def _is_whole(self, error: CallError) -> bool:
-        """Whether the client has the provider's complete answer, although we count it as failed."""
+        """Return whether the client has the provider's complete answer, although we count it as failed."""
         came = self._has_begun or (self._upstream is not None and self._upstream.status == 200)
         return (error.kind in _WHOLE or self._answer.tells_failure) and self._passes and came
 
@@ -339,7 +339,7 @@ class SingleAttempt:
 
 
 def _shown(content: bytes) -> bytes | None:
-    """A provider's refusal without keys and account numbers; None if it does not have the form of OpenAI's errors."""
+    """Return a provider's refusal without keys and account numbers; None if it does not have the form of OpenAI's errors."""
     try:
         plain = json.loads(content)
         if len(content) > 1 << 16 or not isinstance(plain, dict) or "error" not in plain:

@@ -54,7 +54,7 @@ class OpenRequests:
         self._idle: OrderedDict[tuple[str, str], OpenRequest] = OrderedDict()  # the idle ones among them, longest idle first
 
     def __len__(self) -> int:
-        """Number of requests that a caller has named."""
+        """Return the number of requests that a caller has named."""
         return len(self._named)
 
     def begin_call(

@@ -242,7 +242,7 @@ class WireSender:
             await response.aclose()
 
     def _whole(self, request: WireRequest, response: Any, content: bytes) -> AnswerPiece:
-        """A whole answer; raises if it is not one."""
+        """Return a whole answer; raises if it is not one."""
         try:
             plain = json.loads(content)
         except (ValueError, RecursionError):
@@ -276,7 +276,7 @@ class WireSender:
 
 
 def _shown(data: bytes, plain: Any) -> bytes:
-    """An event for the client; failure events may name the server's account, so they are cleaned."""
+    """Return an event for the client; failure events may name the server's account, so they are cleaned."""
     kind = plain.get("type") if isinstance(plain, dict) else None
     if kind not in ("error", "response.failed"):
         return data

@@ -58,7 +58,7 @@ def is_running(pid: int) -> bool:
 
 
 def lock(descriptor: int, *, is_shared: bool = False) -> bool:
-    """Lock an open file until it is closed, without waiting; returns False if another process holds it.
+    """Lock an open file until it is closed, without waiting; return False if another process holds it.
 
     Where the system has no such locks (Windows), nothing is locked and the result is True.
 

@@ -155,7 +155,7 @@ class SpendGuard:
         return False
 
     def _refusal(self, upper_usd: float, left_usd: float) -> str:
-        """The message of the refusal, one line."""
+        """Return the message of the refusal, one line."""
         return (
             f"the call may cost up to ${upper_usd:.6f}, and ${left_usd:.6f} is left of the request's ${self.limit_usd:g}: "
             "raise max_cost_usd, or lower the model's max_tokens"

@@ -182,7 +182,7 @@ class Plan:
         return found
 
     def _visited(self) -> FloatArray:
-        """Rows of (node, P(it is reached), P(a correct answer later | it is reached)), without the start."""
+        """Return rows of (node, P(it is reached), P(a correct answer later | it is reached)), without the start."""
         graph, n = self.graph, len(self.graph.nodes)
         reach, correct, later = np.zeros(n), np.zeros(n), np.zeros(n)
         going = 1.0 if self.start == 0 else float(graph.arm[list(self.first)].sum())
@@ -338,7 +338,7 @@ class Plan:
         return str(self.graph.annotated.trie.models[self.graph.model[edge]])
 
     def _probability(self, group: int) -> float:
-        """Probability of the branch given its source; at the start, given that the request continues."""
+        """Return the probability of the branch given its source; at the start, given that the request continues."""
         if group in self.first:
             return float(self._weights[list(self.first).index(group)])
         return float(self.graph.arm[group])
@@ -378,7 +378,7 @@ class Plan:
         return max(longest.values())
 
     def _expected(self, of_edges: FloatArray) -> float:
-        """The expected sum over the invocations that the plan runs."""
+        """Return the expected sum over the invocations that the plan runs."""
         runs = ((arms, arms.edge >= 0) for arms in self._arms)
         return sum(float(arms.chance[those] @ of_edges[arms.edge[those]]) for arms, those in runs)
 

@@ -272,7 +272,7 @@ def error_between_fits(accuracy: FloatArray) -> FloatArray:
 
 
 def share_variance(share: FloatArray, requests: int) -> FloatArray:
-    """Variance of a share among that many requests; a share of 0 or 1 does not count as certain."""
+    """Return the variance of a share among that many requests; a share of 0 or 1 does not count as certain."""
     shrunk = (share * requests + 1.0) / (requests + 2.0)
     return np.asarray(shrunk * (1.0 - shrunk) / requests)
 

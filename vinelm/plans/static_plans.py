@@ -259,7 +259,7 @@ class StaticPlans:
     def _follow(
         self, models: Integers, plan: Integers, at: Integers, goes_on: BoolArray
     ) -> tuple[Integers, Integers, Integers]:
-        """For each branch that may follow the histories: its edge under the plan, its group, and the history's row."""
+        """Return, for each branch that may follow the histories, its edge under the plan, its group and the history's row."""
         graph = self.graph
         row = np.flatnonzero(goes_on)
         low = graph.first_group[at[row]]
@@ -294,7 +294,7 @@ class StaticPlans:
         return np.sqrt(np.maximum(annotated.accuracy_se**2 - SAMPLING_PART * sampling, 0.0))
 
     def _beyond(self, at: Integers) -> BoolArray:
-        """Histories that exceed a per-request bound."""
+        """Return histories that exceed a per-request bound."""
         return np.zeros(len(at), np.bool_) if self.within is None else ~self.within[at]
 
     def _merged(

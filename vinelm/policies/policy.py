@@ -289,7 +289,7 @@ def _list_usd(usage: Usage) -> float:
 
 
 def _without_waiting(invocation: Invocation) -> float:
-    """Seconds of the stage less those its calls spent on rate limits, failed attempts and backoff.
+    """Return seconds of the stage less those its calls spent on rate limits, failed attempts and backoff.
 
     A call that was answered by an equal one took no time here, and counts with that call's seconds.
     """

@@ -246,7 +246,7 @@ class CachePoints:
 
 
 def _most_useful(reads: dict[int, float], points: tuple[Point, ...]) -> tuple[int, ...]:
-    """The longest prefix, and shorter prefixes from which more tokens are read than from the next longer one."""
+    """Return the longest prefix, and shorter prefixes from which more tokens are read than from the next longer one."""
     if len(reads) <= MOST_MARKS:
         return tuple(reads)
     *others, last = reads

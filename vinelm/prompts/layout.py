@@ -109,7 +109,7 @@ def _pairs(prompt: SeenPrompt) -> list[tuple[str, str]]:
 
 
 def _moved(prompt: SeenPrompt, moved: str, before: str) -> SeenPrompt:
-    """The prompt after that move; unchanged if it lacks either message or has them in another order."""
+    """Return the prompt after that move; unchanged if it lacks either message or has them in another order."""
     if (moved, before) not in _pairs(prompt):
         return prompt
     parts = {part.name: part for part in prompt.parts}

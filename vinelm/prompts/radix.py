@@ -109,7 +109,7 @@ class PromptTree:
         return {name: (len(some), TokensByLabel(*some.mean(axis=0).round(1).tolist())) for name, some in here.items()}
 
     def _found(self, digests: array[int]) -> tuple[int, int, int | None]:
-        """The node down to which the points are known, their number, and where its edge is left midway."""
+        """Return the node down to which the points are known, their number, and where its edge is left midway."""
         node = at = 0
         while at < len(digests):
             child = self._child.get(digests[at])
@@ -181,7 +181,7 @@ def points_of(shape: Shape) -> tuple[array[int], array[int]]:
 
 
 def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int], at: int) -> int:
-    """How many digests from ``start`` and from ``at`` agree; the first do. Equal digests have equal predecessors."""
+    """Return how many digests from ``start`` and from ``at`` agree; the first do. Equal digests have equal predecessors."""
     low, high = 1, min(stop - start, len(digests) - at)
     while low < high:
         middle = (low + high + 1) // 2
@@ -193,7 +193,7 @@ def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int],
 
 
 def _passed(ends: IntArray, parent: IntArray) -> tuple[IntArray, IntArray]:
-    """Pairs of each call and each node that it passes, except the root; as small integers, since there are many."""
+    """Return pairs of each call and each node that it passes, except the root; as small integers, since there are many."""
     call: IntArray = np.arange(len(ends), dtype=np.int32)
     node: IntArray = ends.astype(np.int32)
     calls, nodes = [call[:0]], [node[:0]]

@@ -244,7 +244,7 @@ class Race:
         )
 
     def _proven(self, entrant: _Entrant) -> float | None:
-        """The smallest margin proven together with all larger ones: a false proof of it needs a proof of the largest
+        """Return the smallest margin proven together with all larger ones: a false proof of it needs a proof of the largest
         false one.
         """
         smallest = None
@@ -289,7 +289,7 @@ class Race:
                 yield move
 
     def _lacking(self, entrant: _Entrant, unit: int) -> Iterator[Move]:
-        """What is missing for this unit of a candidate."""
+        """Yield what is missing for this unit of a candidate."""
         name, used = entrant.plan.name, entrant.wealth.uses_judge
         for request in self._members[unit]:
             if (same := entrant.same.get(request)) is None:

@@ -87,7 +87,7 @@ class Wealth:
         return self._scored / self._weight if self._weight else math.nan
 
     def guess(self, verdict: float) -> float:
-        """The expected score for a judge's verdict, by the labels so far."""
+        """Return the expected score for a judge's verdict, by the labels so far."""
         return min(1.0, max(-1.0, self._level + self._slope * verdict))
 
     def take(self, score: float, weight: float, *, differs: bool, told: int) -> None:
@@ -204,7 +204,7 @@ class Wealth:
         return self._past_of(self._stakes[1], np.array([right, wrong, -right, -wrong, s, -s, 0.0]), chances)
 
     def _past_of(self, stakes: FloatArray, values: FloatArray, chances: FloatArray) -> FloatArray:
-        """How much each stake would have grown on the equal and differing answers of the pseudo-past."""
+        """Return how much each stake would have grown on the equal and differing answers of the pseudo-past."""
         gains = values[:, None] + self.margins  # (values, margins)
         grown = np.tensordot(chances, np.log1p(stakes * gains[:, :, None]), 1)
         same = np.log1p(stakes * self.margins[:, None])

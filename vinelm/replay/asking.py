@@ -451,5 +451,5 @@ class Asker:
 
 
 def _is_passing(answer: Answer) -> bool:
-    """Whether a failure is unrelated to model and prompt, and cost nothing."""
+    """Return whether a failure is unrelated to model and prompt, and cost nothing."""
     return answer.failure == "auth" or (answer.failure in TRANSIENT and not answer.cost_usd)

@@ -149,7 +149,7 @@ class StepBill:
     seen: Distinct = field(default_factory=lambda: Distinct(2048))
 
     def add(self, call: LoggedCall) -> tuple[float | None, bool]:
-        """Count a call; returns the dollars of those that it stands for (or None), and whether it is short or structured."""
+        """Count a call; return the dollars of those that it stands for (or None), and whether it is short or structured."""
         times = call.stands_for
         self.calls += 1
         self.stand_for += times

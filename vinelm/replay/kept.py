@@ -371,7 +371,7 @@ def kept(
 
 @contextmanager
 def opened(path: str | Path | StoreAddress) -> Iterator[Kept]:
-    """Open a store to read its questions and to add questions and labels, possibly by several persons.
+    """Open a store to read its questions and to add questions and labels, possibly by several people.
 
     Raises:
         StoreError: There is no store, or the file is something else.

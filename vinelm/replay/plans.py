@@ -152,7 +152,7 @@ class Follower:
         return self._agree(unit, "", followed.model)
 
     def _agree(self, unit: ReplayUnit, one: str, other: str) -> bool:
-        """Whether two models agree; "" is the recorded answer."""
+        """Return whether two models agree; "" is the recorded answer."""
         key = (unit.unit_id, one, other)
         found = self._agreed.get(key)
         if found is None:

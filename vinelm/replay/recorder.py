@@ -215,7 +215,7 @@ class VineRecorder(BaseCallbackHandler):
 
 
 def _plain(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs of a request, with LangChain messages in the form of a recorded prompt."""
+    """Return the inputs of a request, with LangChain messages in the form of a recorded prompt."""
 
     def plain(value: Any) -> Any:
         some = value if isinstance(value, list) else [value]

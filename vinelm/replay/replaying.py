@@ -215,7 +215,7 @@ def replay(
     differ.
 
     Calls the models, so it spends money unless they are simulated, and sends them recorded prompts. Every call's upper bound is
-    durable before the call: after a crash the same line continues, and pays for nothing twice. If the proof waits for persons,
+    durable before the call: after a crash the same line continues, and pays for nothing twice. If the proof waits for people,
     it ends with the questions in the store (:func:`~vinelm.replay.labels.next_questions`); after some answers the same line
     continues.
 
@@ -225,7 +225,7 @@ def replay(
         models: What may be asked: a catalog, the path of its file, ``provider:model`` strings or chat models by name. Of each
             step those that are cheaper than its own are asked, and its own to see how often it differs from itself.
         budget_usd: The most that all calls of the store may cost.
-        labels: Questions that persons are ready to answer, of all steps together. None: 100.
+        labels: Questions that people are ready to answer, of all steps together. None: 100.
         max_loss: Points that a cheaper plan may lose. In Python a fraction in [0, 1). None: 3.
         steps: Look at these steps only. None: those with 5 % of the bill or more.
         same: ``same(recorded, other)``: whether two free texts are the same. In Python also the function itself, see
@@ -320,7 +320,7 @@ def replay(
 
 
 def _with_judge(catalog: Catalog, judge: str) -> Catalog:
-    """The catalog with an entry for the judge."""
+    """Return the catalog with an entry for the judge."""
     if judge in catalog:
         return catalog
     if ":" not in judge:
@@ -450,11 +450,11 @@ class ReplayRun:
 
     @staticmethod
     def _is_today(entry: Model, bill: StepBill) -> bool:
-        """Whether an entry is the model that answered most of the calls."""
+        """Return whether an entry is the model that answered most of the calls."""
         return is_entry_of(entry, bill.models.most_common(1)[0][0])
 
     def _own(self, step: StepRun) -> str | None:
-        """The entry of the step's own model; None if it cannot be asked."""
+        """Return the entry of the step's own model; None if it cannot be asked."""
         return next((entry.name for entry in self.catalog.models if self._is_today(entry, step.bill)), None)
 
     def _say_what_is_sent(self, steps: Sequence[StepRun]) -> None:
@@ -504,11 +504,11 @@ class ReplayRun:
                     step.dropped[model] = reason
 
     def _worth(self, step: StepRun, model: str) -> float:
-        """Dollars of the step per request asked so far: well-known steps are worth less."""
+        """Return dollars of the step per request asked so far: well-known steps are worth less."""
         return step.usd / (step.done[model] + ROUNDS[0])
 
     def _hopeless(self, step: StepRun, model: str) -> str | None:
-        """Why a model is no longer asked; None if it is worth asking."""
+        """Return why a model is no longer asked; None if it is worth asking."""
         units = step.units[: step.done[model]]
         if (failed := self.asker.failures(units, model)).total() > len(units) / 2:
             return f"{model} failed on {failed.total()} of {len(units)} prompts ({failed.most_common(1)[0][0]})"
@@ -523,7 +523,7 @@ class ReplayRun:
         return None
 
     def followed(self, plan: AnswerPlan, units: Iterable[ReplayUnit]) -> list[tuple[ReplayUnit, PlanAnswer]]:
-        """What a plan answers on the first units, as far as its models were asked."""
+        """Return what a plan answers on the first units, as far as its models were asked."""
         found = []
         for unit in units:
             one = self._follow(plan, unit)
@@ -561,7 +561,7 @@ class ReplayRun:
         return choose_candidates(facts, margin=self.max_loss, labels=labels, least_saved=step.least_saved)
 
     def _noted(self, step: StepRun) -> dict[str, Any]:
-        """The stored part of the choice: a later run races the same candidates, however many labels it may ask."""
+        """Return the stored part of the choice: a later run races the same candidates, however many labels it may ask."""
         chosen = [[one.name, one.saved, one.differing] for one in step.candidates]
         return {"candidates": chosen, "labels": step.labels, "dropped": step.dropped}
 
@@ -581,7 +581,7 @@ class ReplayRun:
             self.asker.ask([one for _, more in wanted for one in more])
 
     def race(self, step: StepRun, attempt: int) -> _Asking[None]:
-        """Race the candidates on the units that did not choose them, until they end or wait for persons."""
+        """Race the candidates on the units that did not choose them, until they end or wait for people."""
         units = step.units[step.choosing :]
         step.race = race = step.begun(
             max_loss=self.max_loss, attempt=attempt, alpha=self.alpha, judge=self.judge is not None, seed=self.seed
@@ -618,7 +618,7 @@ class ReplayRun:
         step.open = []
 
     def _ahead(self, step: StepRun) -> int:
-        """Number of moves made at a time; in batches, those that the proof may need."""
+        """Return the number of moves made at a time; in batches, those that the proof may need."""
         if self.asker.is_batched and step.race is not None:
             needed = min(one.needed[self.max_loss] for one in step.race.standings())
             requests = (needed + 1.0) / min(one.differing for one in step.candidates)
@@ -647,7 +647,7 @@ class ReplayRun:
         return None
 
     def _question(self, unit: ReplayUnit, model: str) -> tuple[str, ...]:
-        """What is the same for questions with the same answer: the prompt and the two answers."""
+        """Return what is the same for questions with the same answer: the prompt and the two answers."""
         said = (self.kept.prompt(unit), unit.answer, self.kept.message(unit, model))
         return tuple(json.dumps(one, sort_keys=True) for one in said)
 
@@ -679,7 +679,7 @@ class ReplayRun:
         return has_told
 
     def _needed(self, step: StepRun, ask: Ask, unit: ReplayUnit, model: str) -> list[tuple[ReplayUnit, str]]:
-        """The model that a plan asks next; in batches also the later ones, whatever the answer."""
+        """Return the model that a plan asks next; in batches also the later ones, whatever the answer."""
         plan = step.plans[ask.candidate]
         models = plan.models if self.asker.is_batched and plan.kind == "agree" else (model,)
         return [(unit, one) for one in models]
@@ -720,7 +720,7 @@ class ReplayRun:
         return standing.labels >= TRIED and standing.judge_r2 is not None and standing.judge_r2 < JUDGE_R2
 
     def _today_again(self, step: StepRun) -> list[tuple[ReplayUnit, str]]:
-        """Prompts with which today's model, if it can be asked, shows how often it differs from itself."""
+        """Return prompts with which today's model, if it can be asked, shows how often it differs from itself."""
         model = self._own(step)
         mean = sum(unit.cost_usd for unit in step.units) / len(step.units)
         room = NOISE_SHARE * self.asker.left_usd / mean if mean else math.inf
@@ -819,7 +819,7 @@ class ReplayRun:
         return "keep", f"{why}: about {more:,.0f} more would be needed" if math.isfinite(more) else why
 
     def _without(self, step: StepRun, table: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-        """The verdict if no plan raced."""
+        """Return the verdict if no plan raced."""
         if len(step.units) < LEAST_ROWS:
             why = f"{len(step.units)} requests can be compared, and {LEAST_ROWS} are needed"
             if step.uncut > len(step.units):
@@ -884,7 +884,7 @@ class ReplayRun:
         return found
 
     def _weighing(self, weighing: Weighing) -> str:
-        """How a step's requests were drawn if they do not all represent the same number of calls."""
+        """Return how a step's requests were drawn if they do not all represent the same number of calls."""
         why = {EVEN_DAYS: "each day counts the same", "": "by the sampling rates in the trace"}
         told = (
             f"{why.get(self.weights, f'by {self.weights}')}: {weighing.used:,} of {weighing.sampled:,} sampled requests were"
@@ -894,7 +894,7 @@ class ReplayRun:
         return f"{told}{cut if weighing.cut else ''}"
 
     def _uneven(self, step: StepRun) -> str | None:
-        """A note about a trace in which one day has far more calls than the others."""
+        """Return a note about a trace in which one day has far more calls than the others."""
         days = self.days.get(step.bill.key, Counter())  # a step may have no comparable call
         if len(days) < LEAST_DAYS:
             return None
@@ -908,7 +908,7 @@ class ReplayRun:
         )
 
     def _of_judge(self, step: StepRun, at: Standing) -> str:
-        """How useful the judge was in a step."""
+        """Return how useful the judge was in a step."""
         units, begins = {unit.unit_id for unit in step.units}, f"{self.judge} on "
         said = [answer for (unit, name), answer in self.kept.answers.items() if unit in units and name.startswith(begins)]
         failed = Counter(answer.detail or str(answer.failure) for answer in said if answer.answer is None)
@@ -924,7 +924,7 @@ class ReplayRun:
         return f"{explains}, and would save none: switched off{off}"
 
     def _texts(self, done: Iterable[tuple[ReplayUnit, PlanAnswer]]) -> list[dict[str, Any]]:
-        """Examples of differing answers: the prompt, both answers, and what persons said."""
+        """Return examples of differing answers: the prompt, both answers, and what people said."""
         differing = [(unit, one.model) for unit, one in done if one.model and not self.follower.is_same(unit, one)]
         return [
             {

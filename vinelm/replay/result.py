@@ -111,7 +111,7 @@ class StepResult:
         return f"{lead}: {self.why}. The nearest plan, {self.plan}, {saves} and {differs}."
 
     def _more(self) -> str:
-        """What more labels would settle: the next smaller loss, or the allowed one."""
+        """Return what more labels would settle: the next smaller loss, or the allowed one."""
         open_ = {loss: labels for loss, labels in self.needed.items() if self.proven is None or loss < self.proven}
         if self.advice == "undecided":
             open_ = {loss: labels for loss, labels in open_.items() if loss == self.max_loss}

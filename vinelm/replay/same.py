@@ -122,7 +122,7 @@ class Sameness:
         return ", ".join(words[form] for form, _ in counted.most_common())
 
     def _fields(self, value: Any) -> Any:
-        """A normalized JSON value: numbers by value, without the ignored fields."""
+        """Return a normalized JSON value: numbers by value, without the ignored fields."""
         if isinstance(value, dict):
             return {key: self._fields(one) for key, one in value.items() if key not in self._ignored}
         if isinstance(value, list):
@@ -198,12 +198,12 @@ def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
 
 
 def _calls(message: Message) -> Counter[str]:
-    """The calls of a message as a multiset: parallel calls have no order."""
+    """Return the calls of a message as a multiset: parallel calls have no order."""
     return Counter(json.dumps([one["name"], _canonical(one["args"])], sort_keys=True) for one in message["tool_calls"])
 
 
 def _canonical(value: Any) -> Any:
-    """A JSON value with 1 and 1.0 written alike."""
+    """Return a JSON value with 1 and 1.0 written alike."""
     if isinstance(value, dict):
         return {key: _canonical(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -234,7 +234,7 @@ def _label(text: str) -> Any:
 
 
 def _lines(text: str) -> list[str]:
-    """The non-empty lines of a text, with their indentation, which may matter in code."""
+    """Return the non-empty lines of a text, with their indentation, which may matter in code."""
     return [line.rstrip() for line in text.strip().splitlines() if line.strip()]
 
 

@@ -145,14 +145,14 @@ class Traces:
 
 
 def _dollars(call: LoggedCall, entry: Model) -> float | None:
-    """The dollars of a call as stated in the trace, else at the entry's price; None if neither is known."""
+    """Return the dollars of a call as stated in the trace, else at the entry's price; None if neither is known."""
     if call.cost_usd is not None or call.tokens_in is None or call.tokens_out is None:
         return dollars_of(call)
     return entry.price.cost_usd(call.tokens_in, call.tokens_out, call.cached_tokens or 0)
 
 
 def _asked(calls: Iterable[LoggedCall]) -> str:
-    """The last user message of the first call; empty without one."""
+    """Return the last user message of the first call; empty without one."""
     first = min(calls, key=lambda call: call.started_at or 0.0)
     for message in reversed(first.messages):
         if message.get("role") in ("user", "human"):
@@ -161,7 +161,7 @@ def _asked(calls: Iterable[LoggedCall]) -> str:
 
 
 def _messages(call: LoggedCall) -> tuple[Sequence[Any], AIMessage] | None:
-    """The prompt and answer as LangChain messages; None if they cannot be converted."""
+    """Return the prompt and answer as LangChain messages; None if they cannot be converted."""
     given = [{**one, "content": one.get("content") or ""} for one in (*call.messages, call.answer or {})]
     try:
         *prompt, answer = convert_to_messages(given)

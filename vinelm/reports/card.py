@@ -94,7 +94,7 @@ def _measures(found: Verdict) -> tuple[Measure, ...]:
 
 
 def _counted(found: Verdict) -> str:
-    """What counts as good: without labels it is unknown which answers are right."""
+    """Return what counts as good: without labels it is unknown which answers are right."""
     return "Right answers" if found.by_today is None else "As good as today's answers"
 
 
@@ -107,7 +107,7 @@ def _seconds(value: float | None) -> str:
 
 
 def _scatter(found: Verdict) -> Scatter | None:
-    """The baseline, the plan and each single model; None if fewer than two of them have dollars."""
+    """Return the baseline, the plan and each single model; None if fewer than two of them have dollars."""
     dots = tuple(one for one in _dots(found) if one.usd > 0.0)
     if len({(one.usd, one.accuracy) for one in dots}) < 2:
         return None
@@ -134,7 +134,7 @@ def _dots(found: Verdict) -> Iterator[Dot]:
 
 
 def _alone(found: Verdict) -> dict[str, ComparedPlan]:
-    """The plans with one model on every call, by the model's name."""
+    """Return the plans with one model on every call, by the model's name."""
     shown = (plan for plan in found.plans if plan.is_identified and not plan.is_same and len(plan.models) == 1)
     return {plan.models[0]: plan for plan in shown if plan.words.partition(",")[0] == plan.models[0]}
 

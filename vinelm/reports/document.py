@@ -38,7 +38,7 @@ def why_left_out(chart: Chart) -> str:
 
 
 def _without_unknown(table: Table) -> Table:
-    """A table without columns that have no figures; its note names those that are unknown."""
+    """Return a table without columns that have no figures; its note names those that are unknown."""
     cells = [{row.cells[i] for row in table.rows} for i in range(len(table.columns))]
     empty = [i for i, each in enumerate(cells) if i and each and each <= UNKNOWN]
     if not empty:

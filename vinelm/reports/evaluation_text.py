@@ -90,7 +90,7 @@ def _of_policies(found: Evaluation, policies: Sequence[JudgedPolicy], cells: Seq
 
 
 def _budgets(found: Evaluation) -> Table:
-    """VineLM's gain over fixed plans at each budget."""
+    """Return VineLM's gain over fixed plans at each budget."""
     rows = [
         (
             _thousand(one.objectives[0].max_cost_usd or 0.0),
@@ -146,7 +146,7 @@ def _plans(found: Evaluation) -> list[str]:
 
 
 def _kinds(found: Evaluation) -> list[str]:
-    """The value of request types, and whether to declare them."""
+    """Return the value of request types, and whether to declare them."""
     gain = found.kinds
     if gain is None:
         return []
@@ -164,20 +164,20 @@ def _kinds(found: Evaluation) -> list[str]:
 
 
 def _by_the_model(one: JudgedPolicy) -> tuple[str, str, str]:
-    """Accuracy, interval and dollars of a policy that the rows do not identify."""
+    """Return the accuracy, interval and dollars of a policy that the rows do not identify."""
     right = min(max(one.accuracy.value, 0.0), 1.0)
     return f"~{percent(right)}", NOT_IDENTIFIED, f"~{_thousand(max(one.cost_usd.value, 0.0))}"
 
 
 def _serving(one: JudgedPolicy) -> str:
-    """Why a policy is not identified, and what would identify it."""
+    """Return why a policy is not identified, and what would identify it."""
     compared = (one.accuracy, *one.against.values())
     lacking = _lacking(max(each.unsupported for each in compared), min(each.effective for each in compared))
     return f"{_name(one)} is not identified: {lacking}. Serving held-out requests identifies it: `--serve 200`."
 
 
 def _name(one: JudgedPolicy) -> str:
-    """The policy in a sentence."""
+    """Return the policy in a sentence."""
     return one.title.replace(", ", " over ")
 
 
@@ -210,7 +210,7 @@ def _points(value: float) -> str:
 
 
 def _dollars(value: float) -> str:
-    """Dollars of 1,000 requests, with their sign."""
+    """Return dollars of 1,000 requests, with their sign."""
     return f"{'-' if value < 0 else '+'}{_thousand(abs(value))}"
 
 

@@ -25,7 +25,7 @@ def plan_tree(decision: Any) -> PlanTree:
 
 
 def _node(step: Mapping[str, Any], reach: float) -> PlanNode:
-    """A step with the following ones; the remaining requests have their answer."""
+    """Return a step with the following ones; the remaining requests have their answer."""
     share, model = reach * float(step["probability"]), step["model"]
     stage, _, seen = step["stage"].partition(" [")  # in a trie of outcomes, the name of a stage contains what was seen
     labels = (seen.removesuffix("]"),) if seen else ()
@@ -39,7 +39,7 @@ def _node(step: Mapping[str, Any], reach: float) -> PlanNode:
 
 
 def _grouped(nodes: Sequence[PlanNode]) -> tuple[PlanNode, ...]:
-    """The nodes by falling share, merging those followed by the same plan; a lone end is not a step."""
+    """Return the nodes by falling share, merging those followed by the same plan; a lone end is not a step."""
     groups: dict[_Key, list[PlanNode]] = {}
     for node in nodes:
         groups.setdefault(_key(node), []).append(node)

@@ -45,7 +45,7 @@ def _branches(nodes: Sequence[PlanNode], least: float, reach: float) -> str:
 
 
 def _step(node: PlanNode, least: float, reach: float) -> str:
-    """A step and what follows it; ``reach`` is the share of requests that reached the step before."""
+    """Return a step and what follows it; ``reach`` is the share of requests that reached the step before."""
     when = f"if {node.when}: " if node.when else ""
     after = _branches(node.children, least, node.share)
     name = "done" if node.model is None else f"{node.stage} {node.model}"

@@ -50,7 +50,7 @@ def _under(found: WorkflowComparison, one: UnderPlan) -> Table:
 
 
 def _interval(found: OffPolicyEstimate, by: float, unit: str, digits: int = 1) -> str:
-    """A difference in a unit, where ``by`` turns a gain into the difference of the figures themselves."""
+    """Return a difference in a unit, where ``by`` turns a gain into the difference of the figures themselves."""
     if found.is_same or not found.is_identified:
         return "none" if found.is_same else "-"
     low, high = sorted((found.low * by, found.high * by))

@@ -75,7 +75,7 @@ class RateLimiter(Protocol):
 
 
 CallsInText: TypeAlias = Callable[[str], Iterable[tuple[str, Mapping[str, Any]]]]
-"""Takes the next piece of a text that a model writes; returns the calls, ``(tool, arguments)``, that are complete with it."""
+"""Takes the next piece of a text that a model writes; return the calls, ``(tool, arguments)``, that are complete with it."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -166,7 +166,7 @@ class Workflow:
 
 
 def _is_nan(value: Any) -> bool:
-    """Whether a value of any library is not a number: it differs from itself, as NaN and NaT do."""
+    """Return whether a value of any library is not a number: it differs from itself, as NaN and NaT do."""
     try:
         return bool(value != value)  # noqa: PLR0124 - that is the test
     except (TypeError, ValueError):  # an array, or pandas' NA, which is a missing value

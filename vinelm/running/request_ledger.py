@@ -190,7 +190,7 @@ class RequestLedger:
         return self._ledger.reserve(AHEAD, (), usual_usd)
 
     def _release(self) -> bool:
-        """Settle an unused advance reservation; returns whether there was one."""
+        """Settle an unused advance reservation; return whether there was one."""
         with self._changed:
             spare, self._spare = self._spare, []
 

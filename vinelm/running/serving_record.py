@@ -61,7 +61,7 @@ def opened_record(path: StoreAddress, identity: StoreIdentity) -> ObservationSto
 
 
 def _changed(found: StoreIdentity, wanted: StoreIdentity) -> str:
-    """The names of what differs."""
+    """Return the names of what differs."""
     names = sorted({*found.fingerprint, *wanted.fingerprint})
     parts = [name for name in names if found.fingerprint.get(name) != wanted.fingerprint.get(name)]
     fields = ("workflow", "dataset_digest", "catalog", "template", "is_simulated")

@@ -95,7 +95,7 @@ model's."""
 
 
 def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[tuple[str, str], HeldStages]]:
-    """Each stage, also prefixed with surrounding nodes, with a node that runs it, including inner graphs."""
+    """Yield each stage, also prefixed with surrounding nodes, with a node that runs it, including inner graphs."""
     for node, found in held.items():
         for stage in found.names | found.on_edges | ({node} if found.makes_some else set()):
             yield (stage, around + stage), found
@@ -104,7 +104,7 @@ def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[t
 
 
 def _made_in(code: CodeType, calls: Sequence[ModelCall]) -> Iterator[str | None]:
-    """The models that a function creates; None for one that its source does not name."""
+    """Yield the models that a function creates; None for one that its source does not name."""
     lines = [line for _, _, line in code.co_lines() if line is not None]
     for call in calls:
         if call.path == Path(code.co_filename) and lines and code.co_firstlineno <= call.line <= max(lines):
@@ -246,13 +246,13 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
 
 
 def _mentioned(target: Target, calls: Sequence[ModelCall]) -> tuple[str, ...]:
-    """The models that the source names anywhere, for calls that create a model without naming it."""
+    """Return the models that the source names anywhere, for calls that create a model without naming it."""
     is_said = all(call.model is not None or call.endpoint is not None for call in calls)
     return () if is_said else mentioned_models(target.module, target.root)
 
 
 def _with_the_only_one(today: Mapping[str, tuple[str, ...]], mentioned: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-    """Today's models; stages without a known one run the only model that the application names, if there is one.
+    """Return today's models; stages without a known one run the only model that the application names, if there is one.
 
     `vinelm check` compares it with the name that the stage's own model reports when it is called.
     """
@@ -265,7 +265,7 @@ def _unwrapped(places: Sequence[ModelCall]) -> tuple[ModelCall, ...]:
 
 
 def _of_code(target: Target) -> AppGraph:
-    """A function without a graph: each model that it makes is a stage, in any order."""
+    """Return a function without a graph: each model that it makes is a stage, in any order."""
     calls = tuple(model_calls(target.module, target.root))
     if not calls:
         raise WorkflowError(
@@ -307,7 +307,7 @@ def _template(
     repeating: Sequence[str],
     turns: int,
 ) -> _Read:
-    """The template that the graph implies, or why there is none."""
+    """Return the template that the graph implies, or why there is none."""
     unread = Workflow(name="app", build=lambda _: graph, requests=(Request("none", {}),), score=lambda *_: False)
     try:
         found = template_of_graph(unread, graph, vine.adapter.agents, held, turns=turns, repeating=repeating)
@@ -320,7 +320,7 @@ def _template(
 
 
 def _calling_graphs(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...]:
-    """The nodes whose function calls a compiled graph itself."""
+    """Return the nodes whose function calls a compiled graph itself."""
     found = []
     for node, spec in graph.builder.nodes.items():
         functions = (held_attribute(spec.runnable, name) for name in ("func", "afunc"))
@@ -333,7 +333,7 @@ def _calling_graphs(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str,
 
 
 def _fields(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, HeldStages]) -> dict[str, Fields]:
-    """The fields of an input's keys that are dicts or application objects, or lists of them."""
+    """Return the fields of an input's keys that are dicts or application objects, or lists of them."""
     try:
         hints = get_type_hints(graph.builder.input_schema)
     except (NameError, TypeError, AttributeError):  # names that are only imported for type checkers
@@ -359,7 +359,7 @@ def _fields(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, He
 
 
 def _structured(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...]:
-    """The fields of ``create_agent(response_format=...)``; empty without one."""
+    """Return the fields of ``create_agent(response_format=...)``; empty without one."""
     for spec in graph.builder.nodes.values():
         function = held_attribute(spec.runnable, "func")
         if not inspect.isfunction(function):
@@ -375,13 +375,13 @@ def _structured(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...
 
 
 def _codes(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Iterator[CodeType]:
-    """The code of the functions of its nodes."""
+    """Yield the code of the functions of its nodes."""
     for spec in graph.builder.nodes.values():
         functions = (held_attribute(spec.runnable, name) for name in ("func", "afunc"))
         yield from (one.__code__ for one in functions if hasattr(one, "__code__"))
 
 
 def _keys(graph: CompiledStateGraph[Any, Any, Any, Any], schema: Any) -> tuple[str, ...]:
-    """The keys of one of the graph's schemas, without channels of VineLM and LangGraph, which begin with underscores."""
+    """Return the keys of one of the graph's schemas, without channels of VineLM and LangGraph, which begin with underscores."""
     channels = graph.builder.schemas.get(schema, {})
     return tuple(key for key in channels if not key.startswith("_"))

@@ -49,7 +49,7 @@ def write_all(folder: Path, files: Mapping[Path, str]) -> None:
 
 
 def finish(folder: Path) -> list[Path]:
-    """Finish what a killed process began to write in a folder; returns the files, empty if nothing is left to do.
+    """Finish what a killed process began to write in a folder; return the files, empty if nothing is left to do.
 
     Raises:
         ConfigError: A file has been changed since, or cannot be written. Or the journal names a file outside of the project,

@@ -43,7 +43,7 @@ def waiting_nodes(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, st
 
 
 def _functions(runnable: Any) -> Iterator[Any]:
-    """The functions of a node, or of the tools that it runs."""
+    """Yield the functions of a node, or of the tools that it runs."""
     tools: Mapping[str, Any] = held_attribute(runnable, "_tools_by_name") or held_attribute(runnable, "tools_by_name") or {}
     for one in (runnable, *tools.values()):
         for name in ("func", "afunc", "coroutine"):
@@ -103,14 +103,14 @@ def _wanted(uses: list[ast.AST], above: Mapping[ast.AST, ast.AST]) -> dict[str |
 
 
 def _chosen(values: list[Any]) -> str:
-    """The code of the value that lets the application continue."""
+    """Return the code of the value that lets the application continue."""
     words = {str(value).casefold(): value for value in reversed(values)}
     best = next((words[word] for word in _YES if word in words), values[0] if values else _ON)
     return _code(best)
 
 
 def _code(value: Any) -> str:
-    """The literal of a value, texts in the quotes of the files that `init` writes."""
+    """Return the literal of a value, texts in the quotes of the files that `init` writes."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 

@@ -43,7 +43,7 @@ def edited(path: Path, calls: Iterable[ModelCall], models_file: str, *, is_named
 
 
 def _making_vine(path: Path, text: str, tree: ast.Module, first: int, made: str) -> str:
-    """The text with VineLM imported in sorted order, and created before the line ``first``."""
+    """Return the text with VineLM imported in sorted order, and created before the line ``first``."""
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) and node.lineno < first]
     heads = imports or (tree.body[:1] if ast.get_docstring(tree) is not None else [])
     after = max((node.end_lineno or 0 for node in heads), default=0)
@@ -67,7 +67,7 @@ _OURS = (2, 1, "vinelm")
 
 
 def _order(node: ast.Import | ast.ImportFrom, path: Path) -> tuple[int, int, str]:
-    """An import's place in the usual order: future, standard library, packages, own modules; plain imports first."""
+    """Return an import's place in the usual order: future, standard library, packages, own modules; plain imports first."""
     name = node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name
     top = name.partition(".")[0]
     is_own = any((folder / top).is_dir() or (folder / f"{top}.py").is_file() for folder in [*path.parents][:4])
@@ -86,7 +86,7 @@ def _parsed(text: str) -> str:
 
 
 def _vine_of(tree: ast.Module) -> tuple[str, bool]:
-    """The name of the application's VineLM, and whether the module already creates it; the name is free otherwise."""
+    """Return the name of the application's VineLM, and whether the module already creates it; the name is free otherwise."""
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
             maker, place = node.value.func, node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -98,7 +98,7 @@ def _vine_of(tree: ast.Module) -> tuple[str, bool]:
 
 
 def _names_in(node: ast.AST) -> Iterator[str]:
-    """The names that a node binds or uses."""
+    """Yield the names that a node binds or uses."""
     if isinstance(node, ast.Name):
         yield node.id
     elif isinstance(node, ast.arg):
@@ -182,7 +182,7 @@ def sources(module: ModuleType, root: Path) -> Iterator[str]:
 
 
 def _readable(path: Path) -> str | None:
-    """The source; None for files that are not Python or not UTF-8: they are left alone."""
+    """Return the source; None for files that are not Python or not UTF-8: they are left alone."""
     try:
         return text_of(path) if path.suffix == ".py" else None
     except (OSError, UnicodeDecodeError):
@@ -219,11 +219,11 @@ class _Source:
             self._starts.append(self._starts[-1] + len(line))
 
     def start(self, node: ast.expr | ast.keyword) -> int:
-        """A node's start, in characters."""
+        """Return a node's start, in characters."""
         return self._at(node.lineno, node.col_offset)
 
     def of(self, node: ast.expr | ast.keyword) -> str:
-        """The text of a node."""
+        """Return the text of a node."""
         return self.text[self.start(node) : self._at(node.end_lineno or 0, node.end_col_offset or 0)]
 
     def _at(self, number: int, column: int) -> int:
@@ -258,7 +258,7 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
 
 
 def _is_wrapped(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether ``vine.around(...)`` is around it, directly or further out in the same expression."""
+    """Return whether ``vine.around(...)`` is around it, directly or further out in the same expression."""
     at = above.get(made)
     while isinstance(at, ast.expr | ast.keyword):
         if isinstance(at, ast.Call) and isinstance(at.func, ast.Attribute) and at.func.attr == "around":
@@ -268,7 +268,7 @@ def _is_wrapped(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _gives_chat(call: ast.Call, above: Mapping[ast.AST, ast.AST], names: Mapping[str, Any]) -> bool:
-    """Whether a name of the module is a chat model returned by a foreign function.
+    """Return whether a name of the module is a chat model returned by a foreign function.
 
     A function of the application makes its model inside, where it is found.
     """
@@ -284,7 +284,7 @@ def _gives_chat(call: ast.Call, above: Mapping[ast.AST, ast.AST], names: Mapping
 
 
 def _configured(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> ast.AST:
-    """The call of ``configurable_fields`` on a model, else the call that makes the model."""
+    """Return the call of ``configurable_fields`` on a model, else the call that makes the model."""
     attribute = above.get(made)
     if isinstance(attribute, ast.Attribute) and attribute.attr == "configurable_fields":
         call = above.get(attribute)
@@ -328,12 +328,12 @@ def value_of(expression: ast.expr, names: Mapping[str, Any]) -> Any:
 
 
 def _constant(expression: ast.expr, names: dict[str, Any]) -> Any:
-    """The value of a constant, or of a name of the module."""
+    """Return the value of a constant, or of a name of the module."""
     return expression.value if isinstance(expression, ast.Constant) else value_of(expression, names)
 
 
 def _named_models(node: ast.AST, names: dict[str, Any]) -> list[ast.expr]:
-    """The texts that name a model where a chat model could be: for an agent, a middleware or a sub-agent.
+    """Return the texts that name a model where a chat model could be: for an agent, a middleware or a sub-agent.
 
     The signature must say that an argument may be a chat model: otherwise a text may name an embedding, or be a setting.
     """
@@ -351,7 +351,7 @@ def _named_models(node: ast.AST, names: dict[str, Any]) -> list[ast.expr]:
 
 
 def _chat_arguments(call: ast.Call, maker: Any) -> Iterator[ast.expr]:
-    """The arguments of a call that may be a chat model, by the callee's annotations."""
+    """Yield the arguments of a call that may be a chat model, by the callee's annotations."""
     try:
         known = inspect.signature(maker).parameters
     except (TypeError, ValueError):  # not a Python function
@@ -365,13 +365,13 @@ def _chat_arguments(call: ast.Call, maker: Any) -> Iterator[ast.expr]:
 
 
 def _is_text(expression: ast.expr, names: dict[str, Any]) -> bool:
-    """Whether an expression is a text, as far as known; values of the environment are only known at run time."""
+    """Return whether an expression is a text, as far as known; values of the environment are only known at run time."""
     of_environment = ast.unparse(expression).startswith(("os.environ", "os.getenv", "getenv("))
     return of_environment or isinstance(expression, ast.JoinedStr) or isinstance(_constant(expression, names), str)
 
 
 def _endpoint_of(call: ast.Call, source: _Source, names: dict[str, Any]) -> str | None:
-    """The argument that redirects calls away from the provider, whose prices and keys then do not hold.
+    """Return the argument that redirects calls away from the provider, whose prices and keys then do not hold.
 
     An address that is not in the source may be the provider's own, for example if an environment variable is empty.
     """
@@ -380,7 +380,7 @@ def _endpoint_of(call: ast.Call, source: _Source, names: dict[str, Any]) -> str 
 
 
 def _model_of(made: ast.expr, names: dict[str, Any]) -> str | None:
-    """The model named by a call, or by a text in place of a model."""
+    """Return the model named by a call, or by a text in place of a model."""
     if not isinstance(made, ast.Call):
         text = _constant(made, names)
         return named_model(text, None) if isinstance(text, str) else None
@@ -393,7 +393,7 @@ def _model_of(made: ast.expr, names: dict[str, Any]) -> str | None:
 
 
 def _prefix_of(kind: type) -> str | None:
-    """The provider's prefix, as in ``provider:model``, of a chat model class; None if its name does not say."""
+    """Return the provider's prefix, as in ``provider:model``, of a chat model class; None if its name does not say."""
     name = kind.__name__
     return _PREFIXES.get(name) or (name.removeprefix("Chat").lower() if name.startswith("Chat") else None)
 

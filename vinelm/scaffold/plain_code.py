@@ -142,7 +142,7 @@ def _is_dict(function: Callable[..., Any], name: str, tree: ast.AST) -> bool:
 
 
 def _read_of(tree: ast.AST, name: str) -> Iterator[str]:
-    """The keys that are read from a dict: ``name["key"]`` and ``name.get("key")``."""
+    """Yield the keys that are read from a dict: ``name["key"]`` and ``name.get("key")``."""
     for found in filter(None, map(_item, ast.walk(tree))):
         if isinstance(found[0], ast.Name) and found[0].id == name:
             yield found[1]
@@ -185,7 +185,7 @@ def fields_read(functions: Iterable[Callable[..., Any]], key: str) -> Fields:
 
 
 def _item(node: ast.AST) -> tuple[ast.expr, str] | None:
-    """The owner and key read by ``owner["key"]`` or ``owner.get("key")``."""
+    """Return the owner and key read by ``owner["key"]`` or ``owner.get("key")``."""
     key: ast.expr | None = None
     owner: ast.expr | None = None
     if isinstance(node, ast.Subscript):

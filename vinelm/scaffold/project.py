@@ -186,7 +186,7 @@ MOST_SEQUENCES = 20_000
 
 
 def _within_reach(application: AppGraph, n_models: int) -> AppGraph:
-    """The application, with loops merging their histories if this many models would make too many."""
+    """Return the application, with loops merging their histories if this many models would make too many."""
     template = application.template
     return application if template is None else replace(application, template=within_reach(template, n_models))
 
@@ -231,6 +231,6 @@ def _relative(path: Path, folder: Path) -> Path:
 
 
 def _readable(target: Target) -> str:
-    """A name for the workflow: the meaningful part of the module's name, else of its folder."""
+    """Return a name for the workflow: the meaningful part of the module's name, else of its folder."""
     parts = [part for part in target.module.__name__.split(".") if part not in _COMMON_NAMES]
     return re.sub(r"[^\w]+|_+", "-", parts[-1] if parts else target.root.name).strip("-") or "app"

@@ -85,7 +85,7 @@ class _Count:
         return count
 
     def _inside(self, node: ast.AST) -> int:
-        """The calls in an expression, or in a statement without a block."""
+        """Return the calls in an expression, or in a statement without a block."""
         if isinstance(node, ast.stmt) and hasattr(node, "body"):
             return 0
         factor = _MANY if isinstance(node, _SCOPES) else 1
@@ -113,7 +113,7 @@ class _Count:
 
 
 def _turns(body: Sequence[ast.stmt]) -> int:
-    """How often a loop runs without failures: once if its first turn ends with a return, since it only retries."""
+    """Return how often a loop runs without failures: once if its first turn ends with a return, since it only retries."""
     last = body[-1]
     if isinstance(last, ast.Try):
         return _turns(last.orelse or last.body)

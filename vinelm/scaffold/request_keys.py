@@ -138,7 +138,7 @@ def label_of(dataset: RequestSet) -> str | None:
 
 
 def _inputs(keys: Sequence[str], columns: Sequence[str], *, is_known: bool) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """Pairs of key and column, and whether their names determine them."""
+    """Return pairs of key and column, and whether their names determine them."""
     same = tuple((key, key) for key in keys if key in columns)
     if same:
         return same, True
@@ -162,7 +162,7 @@ class _Inside:
 
 
 def _inside(fields: Mapping[str, Fields], columns: Sequence[str]) -> _Inside | None:
-    """The columns named like a field, or else with a name that ends with it."""
+    """Return the columns named like a field, or else with a name that ends with it."""
     for is_same in (True, False):
         found: dict[str, tuple[str, str]] = {}
         for key, held in fields.items():

@@ -145,7 +145,7 @@ def project_folder(root: Path, folder: Path) -> Path:
 
 
 def _instance(kind: type, where: str) -> Any:
-    """An object of a class whose objects hold a graph."""
+    """Return an object of a class whose objects hold a graph."""
     if required := required_of(kind):
         raise ConfigError(
             f"{where} is a class that wants {', '.join(required)}: make an object of it at module level, and name its graph, "
@@ -160,7 +160,7 @@ def _making(what: str) -> AbstractContextManager[None]:
 
 
 def _held_graph(value: Any, where: str, module: ModuleType) -> str | None:
-    """The attribute of an object that holds its graph; None for a graph, function or workflow."""
+    """Return the attribute of an object that holds its graph; None for a graph, function or workflow."""
     if isinstance(value, CompiledStateGraph):
         return held_in(value)
     if isinstance(value, Pregel | StateGraph | Workflow | ModuleType) or inspect.isroutine(value):
@@ -201,7 +201,7 @@ def of_langgraph_file(folder: Path) -> str:
 
 
 def _place(name: str, folder: Path) -> tuple[Path, str]:
-    """The folder from which a module is imported, and its name. A file in a package is imported as a part of it."""
+    """Return the folder from which a module is imported, and its name. A file in a package is imported as a part of it."""
     if not name.endswith(".py"):
         if not all(part.isidentifier() for part in name.split(".")):
             raise ConfigError(f"{name!r} is neither a file nor a module: write it as app.py:graph or package.module:graph")
@@ -239,7 +239,7 @@ def _imported(name: str, root: Path) -> ModuleType:
 
 
 def _graphs(module: ModuleType) -> list[str]:
-    """The names of a module's graphs; if it has none, those of its objects, as in ``agent.graph``."""
+    """Return the names of a module's graphs; if it has none, those of its objects, as in ``agent.graph``."""
     found: dict[str, object] = {}
     values = [item for item in vars(module).items() if not item[0].startswith("__")]
     own = [(name, one) for name, one in values if type(one).__module__ == module.__name__]
@@ -250,7 +250,7 @@ def _graphs(module: ModuleType) -> list[str]:
 
 
 def _use_instead(module: ModuleType) -> str:
-    """What to name instead of something that is not a graph: the existing graphs."""
+    """Return what to name instead of something that is not a graph: the existing graphs."""
     known = " or ".join(f"{module.__name__}:{name}" for name in _graphs(module))
     return f"name {known or 'the StateGraph, compiled or not'}, or a function that returns it"
 

@@ -139,7 +139,7 @@ class WorkflowFile:
         yield f"    return {made}{note}"
 
     def _function(self) -> Iterator[str]:
-        """A function of the inputs that calls the application's own, and returns a dict."""
+        """Yield a function of the inputs that calls the application's own, and returns a dict."""
         value = self.application.target.value
         called = f"{self._graph}({'inputs' if code_keys(value).takes_dict else '**inputs'})"
         is_async = inspect.iscoroutinefunction(function_of(value))
@@ -249,7 +249,7 @@ class WorkflowFile:
         return self.keys.answer == MESSAGES and not self.keys.is_read and self.application.writes_json and bool(self.keys.label)
 
     def _json_score(self, label: str) -> Iterator[str]:
-        """The body of a scorer whose label is a JSON object or list."""
+        """Yield the body of a scorer whose label is a JSON object or list."""
         yield "    # Equal JSON. Write your own rule where answers may differ in form; a number in [0, 1] is a partial score."
         yield "    try:"
         yield "        answer = json.loads(answer_of(state))"
@@ -258,7 +258,7 @@ class WorkflowFile:
         yield f'    return answer == request.data["{label}"]'
 
     def _shared_score(self) -> Iterator[str]:
-        """The scorer if labels and parts of the answer have the same names."""
+        """Yield the scorer if labels and parts of the answer have the same names."""
         yield "def score(request, state) -> bool:"
         yield _EQUAL
         yield f"    keys = ({', '.join(json.dumps(key) for key in self.keys.shared)})  # of the state, and of the dataset"
@@ -327,7 +327,7 @@ class WorkflowFile:
 
     @staticmethod
     def _context(schema: type) -> Iterator[str]:
-        """The line with the nodes' context: its defaults, if all fields have one."""
+        """Yield the line with the nodes' context: its defaults, if all fields have one."""
         required = required_of(schema)
         given = ", ".join(f"{name}=..." for name in required)
         if required:
@@ -335,7 +335,7 @@ class WorkflowFile:
         yield f"    {'# ' if required else ''}context=lambda request: {_context_name(schema)}({given}),"
 
     def _answers(self) -> Iterator[str]:
-        """The line that answers in place of the person that the graph waits for."""
+        """Yield the line that answers in place of the person that the graph waits for."""
         waiting = self.application.waiting
         if not waiting:
             return
@@ -348,7 +348,7 @@ class WorkflowFile:
         yield f"    answer_interrupt=lambda request, value: {answer},"
 
     def _scoring(self) -> Iterator[str]:
-        """The line with the scorer; without labels, today's answers are the references."""
+        """Yield the line with the scorer; without labels, today's answers are the references."""
         if not self.keys.unlabelled:
             yield "    score=score,"
             return
@@ -362,7 +362,7 @@ class WorkflowFile:
         yield f"    score=as_today({answer}{more}),"
 
     def _shown(self) -> Iterator[str]:
-        """The lines about signals, which are optional but worth much."""
+        """Yield the lines about signals, which are optional but worth much."""
         answer, shared = self.keys.answer, self.keys.shared
         yield "    # What an answer shows without its label, which plans then use (docs/signals.md):"
         yield '    # signal="status",  # whether the call failed, and what a vine.route said; or your own function of the state'
@@ -383,7 +383,7 @@ def _context_name(schema: type) -> str:
 
 
 def _input_pairs(keys: RequestKeys) -> Iterator[str]:
-    """The items of an input: a key with its column, or a key with its fields."""
+    """Yield the items of an input: a key with its column, or a key with its fields."""
     if not keys.fields:
         yield from (_input_pair(key, column) for key, column in keys.inputs)
         return

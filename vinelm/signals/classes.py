@@ -134,7 +134,7 @@ def _classes(rows: Sequence[Observation], comparison: _Comparison) -> list[int |
 
 
 def _intransitive(rows: Sequence[Observation], classes: Sequence[int | None], comparison: _Comparison) -> tuple[int, int]:
-    """The pairs of different answers compared, and those that contradict the classes."""
+    """Return the pairs of different answers compared, and those that contradict the classes."""
     different: dict[str | None, tuple[Observation, int]] = {}
     for row, number in zip(rows, classes, strict=True):
         if number is not None and len(different) < MOST_ANSWERS_COMPARED:

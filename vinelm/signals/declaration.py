@@ -283,7 +283,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """The placeholder that JSON writes for an unknown value."""
+    """Return the placeholder that JSON writes for an unknown value."""
     if isinstance(value, set | frozenset):
         return [json.loads(text) for text in sorted(map(canonical, value))]
     if isinstance(value, bytes):

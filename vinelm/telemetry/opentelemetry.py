@@ -72,7 +72,7 @@ class RequestSpan:
         self._cost_usd, self._invocations = 0.0, 0
 
     def is_inside(self, current: SpanContext) -> bool:
-        """Whether the current span is the one at the request's start, and not that of another instrumentation inside."""
+        """Return whether the current span is the one at the request's start, and not that of another instrumentation inside."""
         return current.span_id == self.outer.span_id
 
     def add(self, invocation: Invocation | None) -> None:
@@ -294,7 +294,7 @@ def _usage(invocation: Invocation) -> dict[str, Any]:
 
 
 def _conversation() -> str | None:
-    """The running node's conversation: the graph's thread; None without a checkpointer."""
+    """Return the running node's conversation: the graph's thread; None without a checkpointer."""
     thread = ((var_child_runnable_config.get() or {}).get("configurable") or {}).get("thread_id")
     return None if thread is None else str(thread)
 
@@ -317,5 +317,5 @@ def _sum(counts: Any) -> int | None:
 
 
 def _attributes(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Only known values: the conventions have no null."""
+    """Return only known values: the conventions have no null."""
     return {name: value for name, value in found.items() if value is not None}

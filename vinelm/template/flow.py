@@ -198,5 +198,5 @@ def _expanded(place: _Place) -> Iterator[tuple[Stage | None, _Place]]:
 
 
 def _turn(loop: Loop, left: int, rest: _Place) -> _Place:
-    """The place before a turn, with ``left`` turns after it."""
+    """Return the place before a turn, with ``left`` turns after it."""
     return (*loop.stages, _Turns(loop, left), *rest) if left else (*loop.stages, *rest)

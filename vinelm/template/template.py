@@ -587,7 +587,7 @@ def longest(steps: Sequence[Step]) -> int:
 
 
 def _unrolled(steps: Sequence[Step]) -> Iterator[Stage | Parallel]:
-    """The stages of linear steps with loops unrolled."""
+    """Yield the stages of linear steps with loops unrolled."""
     for step in steps:
         if isinstance(step, Loop):
             for _ in range(step.times):

@@ -265,11 +265,11 @@ class DecisionGraph:
         return key, which
 
     def width(self, span: Span) -> int:
-        """Number of edges of each group of a span, 0 if the groups of its level differ."""
+        """Return the number of edges of each group of a span, 0 if the groups of its level differ."""
         return self._shapes[self.level_of(span.nodes[0])][1]
 
     def arms(self, span: Span) -> int:
-        """Number of groups of each node of a span, 0 if the nodes of its level differ."""
+        """Return the number of groups of each node of a span, 0 if the nodes of its level differ."""
         return self._shapes[self.level_of(span.nodes[0])][0]
 
     def level_of(self, position: int) -> int:
@@ -287,13 +287,13 @@ class DecisionGraph:
         return found
 
     def weights(self, groups: Sequence[int]) -> FloatArray:
-        """P(each of these branches of one source comes next | one of them does); equal if all have probability 0."""
+        """Return P(each of these branches of one source comes next | one of them does); equal if all have probability 0."""
         arm = self.arm[list(groups)]
         total = float(arm.sum())
         return np.full(len(arm), 1.0 / len(arm)) if total == 0.0 else np.asarray(arm / total)
 
     def rights(self, groups: Sequence[int]) -> FloatArray:
-        """P(each of these branches comes next and the answer so far is correct | one of them comes next)."""
+        """Return P(each of these branches comes next and the answer so far is correct | one of them comes next)."""
         total = float(self.arm[list(groups)].sum())
         if total == 0.0:
             return np.asarray(self.weights(groups) * self.chance_right[list(groups)])
@@ -318,7 +318,7 @@ class DecisionGraph:
             low, high = self._led_to(low, edges)
 
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
-        """The half-open range of positions that includes the targets of edges of a position's level: the next level."""
+        """Return the half-open range of positions that includes the targets of edges of a position's level: the next level."""
         level = self.level_of(position) + 1
         return self.levels[level], self.levels[level + 1]
 
@@ -327,7 +327,7 @@ class DecisionGraph:
         return np.asarray(self.target[slice(*span.edges)] - below.nodes[0])
 
     def _per_source(self, values: FloatArray) -> FloatArray:
-        """The sum of the values over all groups of the same source, by group."""
+        """Return the sum of the values over all groups of the same source, by group."""
         return np.asarray(np.bincount(self.source, values, len(self.nodes))[self.source])
 
 
@@ -351,12 +351,12 @@ class TreeGraph(DecisionGraph):
 
 
 def _common(counts: Integers) -> int:
-    """The common count; 0 if counts differ."""
+    """Return the common count; 0 if counts differ."""
     return int(counts[0]) if len(counts) and (counts == counts[0]).all() else 0
 
 
 def _chances(rates: PositionRates, source: Integers, may_end: BoolArray) -> dict[str, FloatArray]:
-    """The chances at each position before a model is chosen."""
+    """Return the chances at each position before a model is chosen."""
     success, stop, stop_success, arm, right = rates
     rest = 1.0 - stop - np.bincount(source, arm, len(stop))
     rest_right = success - stop_success - np.bincount(source, right, len(stop))

@@ -31,7 +31,7 @@ class SharedNodes:
     target: IntArray
 
     def __len__(self) -> int:
-        """Number of nodes, the root included."""
+        """Return the number of nodes, the root included."""
         return len(self.depth)
 
     @property
@@ -248,7 +248,7 @@ def _built(template: Template, most: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def _followers(template: Template, segments: _Segments, level: _Level, n_models: int) -> tuple[Ints, _Level] | None:
-    """The (source, state) of every edge out of a level, branch by branch; None below the last level."""
+    """Return the (source, state) of every edge out of a level, branch by branch; None below the last level."""
     stage_index = {stage.name: i for i, stage in enumerate(template.stages)}
     model_index = {name: i for i, name in enumerate(template.models)}
     memories, _ = _ranks([level.past, level.loop + 1, *level.window.T])
@@ -294,7 +294,7 @@ def _ranks(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
 
 
 def _merging_loops(steps: Sequence[Step]) -> Iterator[Loop]:
-    """The outermost loops that merge."""
+    """Yield the outermost loops that merge."""
     for step in steps:
         if isinstance(step, Loop):
             if step.merges:
@@ -356,7 +356,7 @@ def _size(template: Template, most: int) -> int | None:
 
 
 def _remerged(steps: Sequence[Step], **settings: Any) -> tuple[Step, ...]:
-    """The steps with other settings of every loop that merges."""
+    """Return the steps with other settings of every loop that merges."""
     changed: list[Step] = []
     for step in steps:
         if isinstance(step, Loop):
@@ -370,7 +370,7 @@ def _remerged(steps: Sequence[Step], **settings: Any) -> tuple[Step, ...]:
 
 
 def _fewer(template: Template, n_models: int) -> Template:
-    """The template with only the first models of each stage."""
+    """Return the template with only the first models of each stage."""
     kept = template.models[:n_models]
 
     def cut(stage: Stage) -> Stage:

@@ -101,7 +101,7 @@ class Trie:
         return type(self)(stages=self.stages, models=self.models, **arrays)
 
     def __len__(self) -> int:
-        """Number of array entries, the root included."""
+        """Return the number of array entries, the root included."""
         return len(self.parent)
 
     @property

@@ -323,7 +323,7 @@ class Verdict:
         return "keep", max(shown or seen, key=lambda plan: plan.gain), 0.0
 
     def _may_be_worth_it(self, plan: ComparedPlan) -> bool:
-        """Whether it is expected to save enough, or to gain, and may do so within the allowed loss."""
+        """Return whether it is expected to save enough, or to gain, and may do so within the allowed loss."""
         saves = plan.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) > 0.0
         return saves or (plan.gain > 0.0 and plan.best_high > self.max_loss)
 
@@ -344,7 +344,7 @@ class Verdict:
         return share if share >= LEAST_SHARE else 0.0
 
     def _times(self, plan: ComparedPlan) -> float:
-        """What multiple of the requests would suffice for the plan to pass, if its gain stays."""
+        """Return what multiple of the requests would suffice for the plan to pass, if its gain stays."""
         saves = plan.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) > 0.0
         distance = plan.gain + (self.max_loss if saves else 0.0 if plan.saved_usd >= 0.0 else -self.max_loss)
         reach = plan.gain - (plan.gain_low if saves else plan.best_low)
@@ -657,7 +657,7 @@ def _round_up(value: float) -> int:
 
 
 def _figures(found: Verdict, plan: ComparedPlan) -> str:
-    """Dollars, accuracies and seconds, before and after."""
+    """Return dollars, accuracies and seconds, before and after."""
     right = f"with {percent(_accuracy(found, plan))} right instead of {percent(found.accuracy)} ({_points(plan)})"
     if found.by_today is not None:  # how often today's answers are right is unknown
         right = f"with {_points(plan)} against today's answers"
@@ -669,7 +669,7 @@ def _figures(found: Verdict, plan: ComparedPlan) -> str:
 
 
 def _named(found: Verdict) -> str:
-    """The baseline unless it is the current setup: a model, or in words."""
+    """Return the baseline unless it is the current setup: a model, or in words."""
     return found.opponent if found.opponent.startswith("the ") else f"{found.opponent}, the strongest single model"
 
 
@@ -698,7 +698,7 @@ def _counted(found: Verdict) -> str:
 
 
 def _unlabelled(found: Verdict) -> str:
-    """What people may still decide; empty if all requests have labels, or nothing is left to ask."""
+    """Return what people may still decide; empty if all requests have labels, or nothing is left to ask."""
     by_today = found.by_today
     if by_today is None:
         return ""
@@ -733,7 +733,7 @@ def _unlabelled(found: Verdict) -> str:
 
 
 def _loss(found: Verdict) -> str:
-    """The smallest loss that is ruled out."""
+    """Return the smallest loss that is ruled out."""
     plan, loss = found.served, found.loss
     assert plan is not None
     assert loss is not None

@@ -84,7 +84,7 @@ def project_of(asked: FirstRun, tell: Callable[[str], None]) -> Path:
 
 
 def _write(asked: FirstRun) -> dict[str, list[str]]:
-    """Import the application and write its project; returns the changed files, and what is to be done."""
+    """Import the application and write its project; return the changed files, and what is to be done."""
     from vinelm.datasets import Columns, read_dataset
     from vinelm.scaffold import read_application
     from vinelm.scaffold.catalog_file import chosen_models

@@ -168,7 +168,7 @@ class _Subject:
         return self.judge.whole.whole if self.trie is None else self.trie
 
     def verdict(self, objective: Objective | None, in_use: str | Path | None, max_loss: float | None) -> Verdict:
-        """The verdict in the trie's file if it is about these rows; else a new one."""
+        """Return the verdict in the trie's file if it is about these rows; else a new one."""
         if objective is None and in_use is None and not self.judge.seed:
             held = None if self.trie is None else self.trie.verdict
             if self.trie is None and self.evidence.kinds:  # an estimate finds out whether kinds are told apart
@@ -182,13 +182,13 @@ class _Subject:
         return self.judge.verdict(in_use=plan, objective=objective, max_loss=MAX_LOSS if max_loss is None else max_loss)
 
     def _is_of_these_rows(self, held: Verdict) -> bool:
-        """Whether a verdict belongs to the present rows with the present labels."""
+        """Return whether a verdict belongs to the present rows with the present labels."""
         own, referred = self.evidence, self.evidence.referred
         digests = None if held.by_today is None else held.by_today.digest, None if referred is None else referred.digest
         return digests[0] == digests[1] and (held.requests, held.rows) == (len(own.requests), len(own.rows))
 
     def judged(self, objective: Objective | None, in_use: str | Path | None, max_loss: float | None) -> Evaluation:
-        """The evaluation from the rows."""
+        """Return the evaluation from the rows."""
         try:
             fit = self.judge.fit
         except EvidenceError as error:
@@ -221,7 +221,7 @@ class _Subject:
 
 
 def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation, ...]:
-    """Each budget of a sweep judged alone."""
+    """Return each budget of a sweep judged alone."""
     # Bonferroni: a reader picks the budget that pleases, so that all intervals have to hold together.
     level = 1.0 - (1.0 - found.level) / len(runs)
 

@@ -216,7 +216,7 @@ def _content(file: BinaryIO, *, mmap: bool | Literal["file"]) -> Any:
 
 
 def _members(data: Any) -> dict[str, memoryview]:
-    """The raw bytes of each member, without a copy, after its checksum is verified."""
+    """Return the raw bytes of each member, without a copy, after its checksum is verified."""
     view = memoryview(data)
     members: dict[str, memoryview] = {}
     with zipfile.ZipFile(_Window(view)) as archive:
@@ -279,7 +279,7 @@ def _check_version(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _array(content: memoryview) -> Array:
-    """An array over the bytes of the member, without a copy."""
+    """Return an array over the bytes of the member, without a copy."""
     head = io.BytesIO(bytes(content[:4096]))
     version = np.lib.format.read_magic(head)
     if version != (1, 0):
@@ -301,7 +301,7 @@ def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -
 
 
 def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> SignalTrie:
-    """The trie of signals, in the form that returns earlier answers if serving allows that."""
+    """Return the trie of signals, in the form that returns earlier answers if serving allows that."""
     about = manifest["signals"]
     own = {name.removeprefix(SIGNALS): values for name, values in arrays.items() if name.startswith(SIGNALS)}
     labels = Outcomes.labels_from(about["labels"])
@@ -311,7 +311,7 @@ def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> Signal
 
 
 def _parts(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
-    """The arguments from which a trie is made."""
+    """Return the arguments from which a trie is made."""
     template = Template.from_dict(manifest["template"])
     kind = MergedTrie if "trie.source" in arrays else Trie  # a file with edges has nodes with several parents
     if kind is MergedTrie:

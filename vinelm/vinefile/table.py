@@ -62,7 +62,7 @@ def _rows(columns: Mapping[str, list[Any]]) -> Iterator[tuple[Any, ...]]:
 
 
 def _plain(values: Any) -> list[Any]:
-    """The values as plain Python types, None for unknown numbers."""
+    """Return the values as plain Python types, None for unknown numbers."""
     found = values.tolist() if isinstance(values, np.ndarray) else list(values)
     return [None if isinstance(value, float) and value != value else _listed(value) for value in found]  # noqa: PLR0124
 
@@ -83,6 +83,6 @@ def _number(value: Any) -> Any:
 
 
 def _type(values: list[Any]) -> str:
-    """The type of a column for :func:`write_parquet`."""
+    """Return the type of a column for :func:`write_parquet`."""
     kinds = {bool: "bool", int: "int", float: "float", str: "string", list: "list"}
     return next((kinds[type(value)] for value in values if value is not None), "float")

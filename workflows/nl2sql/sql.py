@@ -88,7 +88,7 @@ def run_sql(database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: int =
 
 
 def open_reading(database: Path) -> sqlite3.Connection:
-    """A read-only connection. :class:`DatasetError` if the file is missing or is not SQLite.
+    """Return a read-only connection. :class:`DatasetError` if the file is missing or is not SQLite.
 
     A file in WAL mode without a live ``-wal`` beside it is opened as immutable: otherwise SQLite would create ``-wal`` and
     ``-shm`` beside it, and fail in a folder that it cannot write. All others take SQLite's ordinary shared lock, so that a

@@ -305,7 +305,7 @@ class DollarLease(Chore):
             return
 
     def _asked(self, link: RedisLink, account: TenantAccount, wanted: int) -> Any:
-        """Redis's answer to the request for a slice, given this process's holdings."""
+        """Return Redis's answer to the request for a slice, given this process's holdings."""
         cap, members = round(account.daily_usd * NANO), max(self._processes(), 1.0)
         known = [one for one in {**self._past, **self._held} if one[0] == account.tenant]
         held = [part for where in known for part in (where[1], self._amount(where))]
@@ -335,7 +335,7 @@ class DollarLease(Chore):
             raise
 
     def _accept(self, link: RedisLink, account: TenantAccount, where: TenantDay, nano_usd: int) -> int:
-        """Let the account spend a recorded grant; returns the rest of other days."""
+        """Let the account spend a recorded grant; return the rest of other days."""
         self._held[where] = self._amount(where) + nano_usd
         # A clock may return to a day whose rest was returned: then this is one holding again, not two.
         self._past.pop(where, None)
@@ -392,7 +392,7 @@ class DollarLease(Chore):
         link.run_script(GIVE_BACK, [MONEY], [self._generation, *where, self._process, self._turn, self._amount(where)])
 
     def _return_other_days(self, link: RedisLink, account: TenantAccount, today: TenantDay) -> int:
-        """Give back the rest of other days' leases, which belongs to those days; returns how much it was."""
+        """Give back the rest of other days' leases, which belongs to those days; return how much it was."""
         returned = 0
         for where in [held for held in self._held if held[0] == account.tenant and held[1] != today[1]]:
             # First, since what is free later no longer belongs to that day.

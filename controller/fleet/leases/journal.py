@@ -223,7 +223,7 @@ def _set_fact(run: Callable[..., Any], name: str, value: int) -> None:
 
 
 def _last_day(run: Callable[..., Any]) -> int:
-    """The last day on which dollars were granted; 0 if they never were."""
+    """Return the last day on which dollars were granted; 0 if they never were."""
     granted = run("SELECT max(day) FROM fleet_grants").fetchone()[0]
     return max(_fact(run, "day"), int(granted or 0))
 
@@ -268,7 +268,7 @@ def journal_at(where: str | Path, fleet: str = "default") -> SpendJournal:
 
 
 def _in_file(path: Path) -> JournalDatabase:
-    """A file, created if it does not exist, for the processes of one machine."""
+    """Return a file, created if it does not exist, for the processes of one machine."""
     if not path.parent.is_dir():
         raise ConfigError(f"{path}: no journal can be kept there: make the folder first")
 
@@ -286,7 +286,7 @@ def _in_file(path: Path) -> JournalDatabase:
 
 
 def _in_postgres(url: str) -> JournalDatabase:
-    """A database, for processes on several machines."""
+    """Return a database, for processes on several machines."""
     with required_extra("postgres", "a journal in PostgreSQL"):
         import psycopg
     try:

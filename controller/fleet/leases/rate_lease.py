@@ -253,14 +253,14 @@ class RateLease(Chore):
 
 
 def _kept(most: int, limit: int, used: int) -> int:
-    """The amount of one kind (requests or tokens) to keep, by the script's answer."""
+    """Return the amount of one kind (requests or tokens) to keep, by the script's answer."""
     if most == -1:
         return limit
     return most if most >= 0 else min(used + used // 4, limit)
 
 
 def _before_it_is_short(demand: RateDemand, limits: RateAmounts) -> RateAmounts:
-    """What to request beyond current calls: one more call, once most of the share is in use."""
+    """Return what to request beyond current calls: one more call, once most of the share is in use."""
     used_up = any(used > BUSY * held for used, held, limit in zip(demand.used, demand.held, limits, strict=True) if limit)
     if not demand.used.requests or not used_up:
         return RateAmounts(0, 0)

@@ -118,11 +118,11 @@ class TenantAccount(SpendGuard):
         return True
 
     def _is_over(self, upper_usd: float, until: float) -> bool:
-        """Whether a call of this cost should stop waiting."""
+        """Return whether a call of this cost should stop waiting."""
         return time.monotonic() >= until or self._was_refused(upper_usd) or self._is_alone()
 
     def _was_refused(self, upper_usd: float) -> bool:
-        """Whether a lease for a call of this cost was refused a moment ago."""
+        """Return whether a lease for a call of this cost was refused a moment ago."""
         return upper_usd >= self._refused_usd and time.monotonic() < self._refused_until
 
     # -- for the background thread -----------------------------------------------------------------------------

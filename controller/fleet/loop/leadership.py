@@ -96,7 +96,7 @@ class Leadership:
         return self.leader == self.name
 
     def stand(self) -> bool:
-        """Become the leader if there is none, or remain it; returns whether this loop leads."""
+        """Become the leader if there is none, or remain it; return whether this loop leads."""
         lock_ms = int(LEADS_FOR_S * 1000)
         # The largest number that this loop has seen is sent along: a Redis restored from an old file then continues from it,
         # and no number is given out twice.

@@ -94,14 +94,14 @@ def _numbers(given: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _fractions(shares: Mapping[str, float], processes: tuple[str, ...]) -> dict[str, float]:
-    """Each process's part of the whole; empty without shares, or if they leave nothing."""
+    """Return each process's part of the whole; empty without shares, or if they leave nothing."""
     parts = {process: float(shares.get(process, 1.0)) for process in processes}
     total = sum(parts.values())
     return {process: part / total for process, part in parts.items()} if shares and total > 0 else {}
 
 
 def _pins(orders: Orders, view: FleetView) -> dict[int, dict[str, str]]:
-    """By process (its place): the engine of each pinned conversation."""
+    """Return the engine of each pinned conversation, by the process's position."""
     found: dict[int, dict[str, str]] = {}
     if orders.pins:
         rows = np.isin(view.session, np.array(list(orders.pins), np.uint64))

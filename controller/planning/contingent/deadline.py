@@ -77,7 +77,7 @@ def _problem(graph: DecisionGraph, view: SubtreeView) -> GridProblem:
 
 
 def _goal(view: SubtreeView) -> PlanGoal:
-    """The minimized quantity as a share of the remaining time or of the most expensive path; a late answer counts 1."""
+    """Return the minimized quantity as a share of the remaining time or of the most expensive path; a late answer counts 1."""
     if view.objective.target == "accuracy":
         return PlanGoal("accuracy")
     if view.objective.target == "latency":
@@ -87,7 +87,7 @@ def _goal(view: SubtreeView) -> PlanGoal:
 
 
 def _seconds(view: SubtreeView) -> FloatArray:
-    """Mean seconds of each invocation under the present load."""
+    """Return the mean seconds of each invocation under the present load."""
     annotated, load_s = view.metrics.annotated, view.request.load_s
     if load_s is None:
         return annotated.latency_s

@@ -256,7 +256,7 @@ class ContingentDecision(Decision):
         return f"{text}; {bounds} the mean of all requests, from their start"
 
     def _means(self) -> list[str]:
-        """The bounds of the objective on a mean, which concern the plan from the root on."""
+        """Return the bounds of the objective on a mean, which concern the plan from the root on."""
         objective = self.request.objective
         found = [FLOOR] if objective.min_accuracy is not None else []
         is_mean = objective.max_cost_usd is not None and objective.cost_budget == "population"
@@ -316,7 +316,7 @@ class ContingentDecision(Decision):
         return found
 
     def _arm(self, group: int) -> Plan:
-        """The plan for a request that continues on one branch."""
+        """Return the plan for a request that continues on one branch."""
         return Plan(self.plan.graph, self.plan.start, {group: self.plan.first[group]}, self.plan.choice)
 
     @property

@@ -116,7 +116,7 @@ class GridCap:
         return plan.longest(self.use) <= self.limit
 
     def most_used(self, plan: Plan) -> float:
-        """The use of a plan's longest (or most expensive) history on average, at zero load."""
+        """Return the use of a plan's longest (or most expensive) history on average, at zero load."""
         return plan.longest(self.mean)
 
 
@@ -134,7 +134,7 @@ class LeftGrid:
         self.shape = (bins + 1,) * len(self.caps)
 
     def admitted(self, edges: slice) -> BoolArray:
-        """Whether edges leave enough for an answer, by what is left before them; shape (*grid, edges)."""
+        """Return whether edges leave enough for an answer, by what is left before them; shape (*grid, edges)."""
         found = np.ones((*self.shape, edges.stop - edges.start), np.bool_)
         if self.servable is not None:
             found &= self.servable[edges]
@@ -150,7 +150,7 @@ class LeftGrid:
         return next((axis for axis, cap in enumerate(self.caps) if cap.sigma is not None), None)
 
     def in_time(self, edges: Integers | slice) -> FloatArray:
-        """P(each edge uses at most this many parts of the grid), shape (edges, parts + 1), if its use is random."""
+        """Return P(each edge uses at most this many parts of the grid), shape (edges, parts + 1), if its use is random."""
         assert self.chance_axis is not None
         cap, bins = self.caps[self.chance_axis], self.shape[self.chance_axis] - 1
         assert cap.sigma is not None
@@ -163,7 +163,7 @@ class LeftGrid:
         return normal_cdf(gap)
 
     def expected(self, values: FloatArray, in_time: FloatArray) -> FloatArray:
-        """Mean values over the random use of edges, by what is left before them; late ends count 0.
+        """Return the mean values over the random use of edges, by what is left before them; late ends count 0.
 
         Args:
             values: Values by what is left after the edges, shape (*grid, edges).

@@ -73,7 +73,7 @@ class GridProblem(Problem):
         return replace(self, limits={}, induced=None) if self.limits and self.late is None else None
 
     def solved(self, goal: PlanGoal) -> Solution:
-        """The best plan by the goal; if time is minimized, the plan with the earliest answer, step by step."""
+        """Return the best plan by the goal; if time is minimized, the plan with the earliest answer, step by step."""
         if self.quick is None:
             return self.best(goal)
         first = {group: END if self.can_end else self._quickest_edge(self.quick, group) for group in self.groups}
@@ -99,7 +99,7 @@ class GridProblem(Problem):
         return found, found.best_of(span, worth, admitted), lambda first: self._followed(first, goal)
 
     def _in_time(self, goal: PlanGoal) -> PlanGoal:
-        """The goal including the weight of late answers; otherwise the cheapest plan would never answer in time."""
+        """Return the goal including the weight of late answers; otherwise the cheapest plan would never answer in time."""
         if goal.target == "cost":
             return goal._replace(late=1.0 if goal.price else 0.0)
         return goal._replace(late=self.late)
@@ -119,7 +119,7 @@ class GridProblem(Problem):
         return NOTHING in found.first.values()
 
     def missed(self, goal: PlanGoal) -> tuple[str, ...]:
-        """The caps without which every branch has a fitting model: as few as possible, latency before cost."""
+        """Return the caps without which every branch has a fitting model: as few as possible, latency before cost."""
         stuck = [group for group, choice in self.solved(goal).first.items() if choice == NOTHING]
         for count in range(1, len(self.limits) + 1):
             for dropped in combinations(self.limits, count):
@@ -128,7 +128,7 @@ class GridProblem(Problem):
         return tuple(self.limits) if stuck else ()
 
     def best_effort(self, missed: Sequence[str], goal: PlanGoal) -> Solution:
-        """The plan that exceeds the first cap least on branches without a fitting model."""
+        """Return the plan that exceeds the first cap least on branches without a fitting model."""
         found = self.solved(goal)
         if not missed:
             return found
@@ -140,7 +140,7 @@ class GridProblem(Problem):
         return self._going(first, goal)
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """The least use of the first of these caps by any plan, with the others dropped."""
+        """Return the least use of the first of these caps by any plan, with the others dropped."""
         cap, least = self.limits[missed[0]], []
         for group in self.groups:
             edges = self._allowed(np.array(self.graph.edges_of(group)), missed)
@@ -148,7 +148,7 @@ class GridProblem(Problem):
         return max(least)
 
     def _quickest_edge(self, cap: GridCap, group: int, dropped: Sequence[str] = ()) -> int:
-        """The edge on the way to the earliest answer; if time is minimized, ties go to the least dollars."""
+        """Return the edge on the way to the earliest answer; if time is minimized, ties go to the least dollars."""
         edges = self._allowed(np.array(self.graph.edges_of(group)), dropped)
         if not len(edges):
             return NOTHING
@@ -157,7 +157,7 @@ class GridProblem(Problem):
         return int(edges[np.lexsort((dollars, through))[0]])
 
     def _allowed(self, edges: Integers, dropped: Sequence[str] = ()) -> Integers:
-        """The edges that may be taken with what is left, ignoring some caps."""
+        """Return the edges that may be taken with what is left, ignoring some caps."""
         names, admission = self.graph.annotated.trie.models, self.admission
         allowed = np.array([names[model] not in admission.barred for model in self.graph.model[edges]], np.bool_)
         if admission.servable is not None:
@@ -175,7 +175,7 @@ class GridProblem(Problem):
         return Solution(first, lambda: self._followed(first, goal), float("nan"), float("nan"), lost, goal)
 
     def _followed(self, first: Mapping[int, int], goal: PlanGoal) -> Integers:
-        """The choice of each group below for a request with average use.
+        """Return the choice of each group below for a request with average use.
 
         Branches that it does not reach end. If it reaches a position with different amounts left, the least counts.
         """
@@ -254,7 +254,7 @@ class GridProblems(Problems):
         )  # fmt: skip
 
     def times(self, objective: Objective) -> FloatArray:
-        """Limits on seconds from the root to try for bounds on averages, rising; the last admits all plans."""
+        """Return limits on seconds from the root to try for bounds on averages, rising; the last admits all plans."""
         seconds = self._seconds(objective, 0.0, None, 0.0)
         root_s = float(self.metrics.annotated.latency_s[0])
         first = [int(self.graph.first_edge[self.graph.first_group[at]]) for at in self.graph.levels]

@@ -59,13 +59,13 @@ class Curve:
         return self.corners[-1]
 
     def within(self, budget_usd: float) -> Solution | None:
-        """The most accurate corner that costs at most this much; None if there is none."""
+        """Return the most accurate corner that costs at most this much; None if there is none."""
         if self.cheapest.cost_usd > budget_usd:
             return None
         return self._refined(lambda corner: corner.cost_usd > budget_usd)[0]
 
     def reaching(self, floor: float) -> Solution | None:
-        """The cheapest corner that is at least this accurate; None if there is none."""
+        """Return the cheapest corner that is at least this accurate; None if there is none."""
         if self.most_accurate.accuracy < floor:
             return None
         if self.cheapest.accuracy >= floor:
@@ -73,7 +73,7 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= floor)[1]
 
     def spanning(self, objective: Objective) -> tuple[Solution, Solution]:
-        """The two neighbouring corners around the bound, for an objective that bounds the mean and mixes plans.
+        """Return the two neighbouring corners around the bound, for an objective that bounds the mean and mixes plans.
 
         The last corner twice if the bound lies beyond it.
         """
@@ -92,7 +92,7 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.cost_usd > budget_usd)) * (1.0 + _NEAR))
 
     def price_reaching(self, floor: float) -> PlanGoal:
-        """The price of a dollar if plans must have this accuracy on average; see :meth:`price_within`."""
+        """Return the price of a dollar if plans must have this accuracy on average; see :meth:`price_within`."""
         if self.cheapest.accuracy >= floor:
             return PlanGoal("cost")
         if self.most_accurate.accuracy < floor:
@@ -101,7 +101,7 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.accuracy >= floor)) * (1.0 - _NEAR))
 
     def refined(self, most: int = MOST_CORNERS) -> list[Solution]:
-        """The corners of the hull, found by halving the gaps between known corners, with a limit on new ones."""
+        """Return the corners of the hull, found by halving the gaps between known corners, with a limit on new ones."""
         waiting = list(pairwise(self.corners))
         while waiting and most > 0:
             low, high = waiting.pop(0)
@@ -112,7 +112,7 @@ class Curve:
         return list(self.corners)
 
     def _refined(self, is_above: Callable[[Solution], bool]) -> tuple[Solution, Solution]:
-        """The last corner not above the bound and the first one above it (the same twice if there is none)."""
+        """Return the last corner not above the bound and the first one above it (the same twice if there is none)."""
         for _ in range(MOST_STEPS):
             # Each step asks for the corner furthest above the chord that spans the bound. There are finitely many plans, so it
             # ends; the limit on steps only guards against rounding that finds a "new" corner again and again.
@@ -146,6 +146,6 @@ class Curve:
 
 
 def _slope(low: Solution, high: Solution) -> float:
-    """The accuracy per dollar between two neighbours, which a budget between them buys."""
+    """Return the accuracy per dollar between two neighbours, which a budget between them buys."""
     run = high.cost_usd - low.cost_usd
     return max(high.accuracy - low.accuracy, 0.0) / run if run > 0.0 else 0.0

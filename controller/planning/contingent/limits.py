@@ -24,15 +24,15 @@ class PathTotals:
         self._totals: dict[tuple[Metric, bool], FloatArray] = {}
 
     def mean(self, metric: Metric) -> FloatArray:
-        """The mean of latency or full cost."""
+        """Return the mean of latency or full cost."""
         return self._total(metric, False)
 
     def variance(self, metric: Metric) -> FloatArray:
-        """The variance of latency or full cost."""
+        """Return the variance of latency or full cost."""
         return self._total(metric, True)
 
     def delay_s(self, start: int, load_s: FloatArray) -> FloatArray:
-        """Seconds that load adds between ``start`` and a position, by the position's row of :attr:`visits`."""
+        """Return seconds that load adds between ``start`` and a position, by the position's row of :attr:`visits`."""
         visits = self.metrics.visits
         return np.asarray((visits - visits[self.visit_group[start]]).dot(load_s))
 
@@ -67,7 +67,7 @@ class Cap:
     load_s: FloatArray | None = None
 
     def used(self, low: int, high: int) -> FloatArray:
-        """The use of the histories from the start to each position of a range."""
+        """Return the use of the histories from the start to each position of a range."""
         metric, z, totals, start = self.quantity.metric, self.quantity.z, self.totals, self.start
         mean = totals.mean(metric)
         # The use below the start is a difference of totals from the root: one subtraction instead of a walk per request.
@@ -86,7 +86,7 @@ class Cap:
         return self.used(low, high) <= self.limit
 
     def most_used(self, plan: Plan) -> float:
-        """The use of a plan's longest (or most expensive) history."""
+        """Return the use of a plan's longest (or most expensive) history."""
         return float(self.used(0, len(self.totals.graph.nodes))[self.totals.graph.position[plan.runs]].max(initial=0.0))
 
     def holds(self, plan: Plan) -> bool:
@@ -110,7 +110,7 @@ class Cap:
 
 
 def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, Cap]:
-    """The per-request caps by the objective's field, in the order in which they are relaxed."""
+    """Return the per-request caps by the objective's field, in the order in which they are relaxed."""
     objective, found = request.objective, {}
     for bound, quantity in bounded_quantities(objective).items():
         if not isinstance(quantity, Remaining):
@@ -121,7 +121,7 @@ def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, C
 
 
 def within_all(caps: Iterable[Cap], size: int) -> BoolArray:
-    """Which positions have histories within all of the caps."""
+    """Return which positions have histories within all of the caps."""
     fits = np.ones(size, np.bool_)
     for cap in caps:
         fits &= cap.admits(0, size)
@@ -144,7 +144,7 @@ class Admissible:
     barred: Collection[str] = ()
 
     def admitted(self, spans: Sequence[Span]) -> tuple[list[Span], list[BoolArray | None]]:
-        """The admitted edges of each span, and the spans down to the first without any."""
+        """Return the admitted edges of each span, and the spans down to the first without any."""
         kept: list[Span] = []
         masks: list[BoolArray | None] = []
         for span, mask in zip(spans, self._masks(spans), strict=True):
@@ -202,7 +202,7 @@ def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission:
 
 
 def _longest_of_nodes(graph: DecisionGraph, span: Span, least: FloatArray, measure: Cap) -> FloatArray:
-    """The same for the nodes of a span, given the need of each of their groups."""
+    """Return the same for the nodes of a span, given the need of each of their groups."""
     low, high = span.nodes
     groups = slice(*span.groups)
     longest = np.where(graph.lost[low:high] > 0.0, np.inf, measure.used(low, high))

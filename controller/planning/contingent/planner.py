@@ -69,7 +69,7 @@ class ContingentPlanner:
         return planner._in_time(request, planner._plan(by_means, stage, without))
 
     def _ending_at(self, candidates: BoolArray) -> ContingentPlanner:
-        """The planner for plans that end at these nodes only, shape (n + 1,)."""
+        """Return the planner for plans that end at these nodes only, shape (n + 1,)."""
         if candidates.shape != (len(self.metrics.trie),):
             raise ConfigError(f"candidates has shape {candidates.shape}: this trie needs ({len(self.metrics.trie)},)")
         for known, planner in self._others:
@@ -113,7 +113,7 @@ class ContingentPlanner:
         return self._decision(request, policy, relaxed, found)
 
     def _in_time(self, request: PlanRequest, found: ContingentDecision) -> ContingentDecision:
-        """The plan by the chances of being late instead of mean times, if time is left and all other bounds are met."""
+        """Return the plan by the chances of being late instead of mean times, if time is left and all other bounds are met."""
         objective, known = request.objective, found.problem
         assert objective.max_latency_s is not None
         # If another bound had to be given up, or no time is left, chances of being late decide nothing.
@@ -201,7 +201,7 @@ class ContingentPlanner:
         return problems.below(root, 0, self.graph.groups_at(0), within_s=within_s)
 
     def _population(self, objective: Objective, problem: Problem) -> Population:
-        """The competing plans; objectives that differ only in bounds on averages share them."""
+        """Return the competing plans; objectives that differ only in bounds on averages share them."""
         answers_first = objective.on_infeasible == "raise"
         kinds = sorted((name, cap.kind) for name, cap in problem.caps.items())
         key = (answers_first, objective.risk == "dp", objective.late_weight, *kinds)
@@ -218,7 +218,7 @@ class ContingentPlanner:
         return Curve(problem, answers_first=answers_first), problem.static_plans(), free
 
     def _fastest_on_average(self, objective: Objective) -> RootPlan:
-        """The policy with the shortest longest history among those that meet the bounds on averages, by bisection."""
+        """Return the policy with the shortest longest history among those that meet the bounds on averages, by bisection."""
         times = self.problems.times(objective)
         floor = objective.min_accuracy
         budget = objective.max_cost_usd if objective.cost_budget == "population" else None
@@ -239,7 +239,7 @@ class ContingentPlanner:
     # -- for one request -----------------------------------------------------------------------------------------
 
     def _looked_up(self, problem: Problem, policy: RootPlan) -> Solution | None:
-        """The part of the root's plan below the start; None if it does not fit there.
+        """Return the part of the root's plan below the start; None if it does not fit there.
 
         Without caps it is followed wherever the request is. A fixed plan is followed under caps, too, if it meets them.
         """
@@ -257,7 +257,7 @@ class ContingentPlanner:
         return replace(outcome, first=first, goal=policy.goal)
 
     def _best(self, problem: Problem, request: PlanRequest, policy: RootPlan) -> tuple[Solution, tuple[str, ...]]:
-        """The best plan for the request's remaining time, money and load, and the caps that it misses."""
+        """Return the best plan for the request's remaining time, money and load, and the caps that it misses."""
         objective, goal = request.objective, policy.goal
         missed = tuple(bound for bound, cap in problem.caps.items() if cap.limit < 0.0 and bound in UNITS)
         outcome = problem.solved(goal)
@@ -275,7 +275,7 @@ class ContingentPlanner:
         return outcome, missed
 
     def _next_model(self, problem: Problem, outcome: Solution) -> str | None:
-        """The model of the most probable continuing branch; None if the request ends on every branch."""
+        """Return the model of the most probable continuing branch; None if the request ends on every branch."""
         if len(outcome.first) == 1:
             edge = outcome.first[problem.groups[0]]
         else:

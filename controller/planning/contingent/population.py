@@ -135,7 +135,7 @@ class Population:
         return RootPlan(self._followed(winner - len(corners)), goal, is_fixed=True)
 
     def _goal(self, target: str, floor: float | None, budget: float | None) -> PlanGoal:
-        """The goal if the plan from the root does not apply: a model failed, or each request has caps."""
+        """Return the goal if the plan from the root does not apply: a model failed, or each request has caps."""
         if target == "cost":
             return PlanGoal("cost") if floor is None else self.curve.price_reaching(floor)
         return PlanGoal("accuracy") if budget is None else self.curve.price_within(budget)
@@ -143,7 +143,7 @@ class Population:
     def _order(
         self, first: str, accuracy: FloatArray, cost: FloatArray, meets: BoolArray, corners: list[Solution]
     ) -> Integers | None:
-        """The plans that meet the bounds, best first; None if there are none."""
+        """Return the plans that meet the bounds, best first; None if there are none."""
         items = np.flatnonzero(meets)
         if not len(items):
             return None
@@ -155,7 +155,7 @@ class Population:
         return items[np.lexsort((items, *(key[items] for key in reversed(keys))))]
 
     def _corners(self, curve: Curve, floor: float | None, budget: float | None) -> list[Solution]:
-        """The corners that may be the best within the bounds."""
+        """Return the corners that may be the best within the bounds."""
         if self.objective.confidence is not None:
             return curve.refined()
         found: list[Solution | None] = [curve.cheapest, curve.most_accurate]
@@ -213,7 +213,7 @@ class Population:
         return NormalDist().inv_cdf(self.objective.confidence or 0.5)
 
     def _lower(self, corner: Solution) -> float:
-        """Accuracy of a corner, or the lower bound of the whole plan's."""
+        """Return the accuracy of a corner, or the lower bound of the whole plan's."""
         if self.objective.confidence is None:
             return corner.accuracy
         error = self._error(self._plan(corner))

@@ -110,11 +110,11 @@ class Problem:
     # -- the best plan -------------------------------------------------------------------------------------------
 
     def solved(self, goal: PlanGoal) -> Solution:
-        """The best plan by the goal; if time is minimized, the best among those of least time."""
+        """Return the best plan by the goal; if time is minimized, the best among those of least time."""
         return self._quickest(goal, self.admission)
 
     def best(self, goal: PlanGoal, admission: Admissible | None = None) -> Solution:
-        """The best plan by the goal.
+        """Return the best plan by the goal.
 
         If the trie knows rates by difficulty, a plan from the root on without caps is judged by its own requests.
         """
@@ -147,13 +147,13 @@ class Problem:
     def _induced(
         self, goal: PlanGoal, admission: Admissible
     ) -> tuple[Induction, Best, Callable[[Mapping[int, int]], Integers]]:
-        """The induction, the best edges of the start's groups, and the choices below given the first ones."""
+        """Return the induction, the best edges of the start's groups, and the choices below given the first ones."""
         spans, masks = admission.admitted(self.spans)
         found = Induction(self.graph, spans, goal, masks)
         return found, found.start, lambda first: found.choice
 
     def _for_own_requests(self, found: Solution, goal: PlanGoal, admission: Admissible | None) -> Solution:
-        """The plan, or the best plan for the requests that it leads to each node if that one is better.
+        """Return the plan, or the best plan for the requests that it leads to each node if that one is better.
 
         The rates of a merged node depend on the plan that leads there. The first plan uses those of the profile; the second
         those of the requests that follow the first. Both are judged by their own requests.
@@ -168,7 +168,7 @@ class Problem:
         return max(judged, key=lambda each: weight * each.accuracy - price * each.cost_usd)
 
     def _ends(self, found: Induction, nothing: BoolArray, on: Worth) -> BoolArray:
-        """Which branches end the request now, given the value of continuing."""
+        """Return which branches end the request now, given the value of continuing."""
         if not self.can_end:
             return np.zeros(len(nothing), np.bool_)
         if not self.is_joint:
@@ -181,7 +181,7 @@ class Problem:
         return np.full(len(nothing), is_better or bool(nothing.all()))
 
     def beginning_with(self, group: int, edge: int, goal: PlanGoal) -> Solution:
-        """The best plan by the goal for a request that continues along this edge."""
+        """Return the best plan by the goal for a request that continues along this edge."""
         models = self.graph.annotated.trie.models
         others = {models[self.graph.model[e]] for e in self.graph.edges_of(group) if e != edge}
         admission = replace(self.admission, barred=others | set(self.admission.barred))
@@ -198,7 +198,7 @@ class Problem:
         return found.lost > 1.0 - _ROUNDING
 
     def missed(self, goal: PlanGoal) -> tuple[str, ...]:
-        """The caps without which every request is answered; as few as possible, latency before cost."""
+        """Return the caps without which every request is answered; as few as possible, latency before cost."""
         names = [name for name in self.caps if name in UNITS]
         for count in range(1, len(names) + 1):
             for dropped in combinations(names, count):
@@ -207,7 +207,7 @@ class Problem:
         return tuple(names)
 
     def best_effort(self, missed: Sequence[str], goal: PlanGoal) -> Solution:
-        """The plan whose longest history exceeds the caps least."""
+        """Return the plan whose longest history exceeds the caps least."""
         admission = self.admission.without(WITHIN)
         for name in missed:
             cap = self.caps[name].at(np.inf)
@@ -217,7 +217,7 @@ class Problem:
         return self._quickest(goal._replace(answers_first=True), admission)
 
     def _quickest(self, goal: PlanGoal, admission: Admissible) -> Solution:
-        """The best plan; within the least time that answers every request, if time is minimized."""
+        """Return the best plan; within the least time that answers every request, if time is minimized."""
         if self.seconds is None:
             return self.best(goal, admission)
         least_s = self.least_of_the_longest(self.seconds, admission)
@@ -226,11 +226,11 @@ class Problem:
         return self.best(goal._replace(answers_first=True), admission.and_within(_FASTEST, self.seconds.at(least_s)))
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """The least use of the first of these caps by any plan, with the others dropped."""
+        """Return the least use of the first of these caps by any plan, with the others dropped."""
         return self.least_of_the_longest(self.caps[missed[0]], self.admission.without(*missed))
 
     def least_of_the_longest(self, measure: Cap, admission: Admissible) -> float:
-        """The use of a plan's longest history from the start on, minimized over all plans that answer every request.
+        """Return the use of a plan's longest history from the start on, minimized over all plans that answer every request.
 
         Infinite if there is no such plan; 0 if the request may end now.
         """

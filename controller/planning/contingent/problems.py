@@ -63,7 +63,7 @@ class Problems:
         return Problem(self.graph, start, groups, admission, request.may_stop, is_joint, seconds)
 
     def times(self, objective: Objective) -> FloatArray:
-        """Limits on seconds from the root to try for bounds on averages, rising; the last admits all plans."""
+        """Return limits on seconds from the root to try for bounds on averages, rising; the last admits all plans."""
         return np.unique(Cap(self._totals, 0, Remaining(Metric.LATENCY), np.inf).used(1, len(self.graph.nodes)))
 
     @cached_property
@@ -72,7 +72,7 @@ class Problems:
 
 
 def minimizes_time(objective: Objective) -> bool:
-    """Whether each request minimizes its own time. With bounds on averages, one plan for all is sought instead."""
+    """Return whether each request minimizes its own time. With bounds on averages, one plan for all is sought instead."""
     return objective.target == "latency" and not bounds_averages(objective)
 
 

@@ -45,15 +45,15 @@ class Worth(NamedTuple):
     longest_s: FloatArray | None
 
     def take(self, items: Integers | slice) -> Worth:
-        """The worth of some of the items."""
+        """Return the worth of some of the items."""
         return self.each(lambda values: values[..., items])
 
     def picked(self, items: Integers) -> Worth:
-        """The worth of items by index in the flattened arrays; the shape is that of ``items``."""
+        """Return the worth of items by index in the flattened arrays; the shape is that of ``items``."""
         return self.each(lambda values: values.take(items))
 
     def each(self, change: Callable[[FloatArray], FloatArray]) -> Worth:
-        """The worth with each array changed."""
+        """Return the worth with each array changed."""
         accuracy, cost_usd, lost, longest_s = self  # not a loop: a plan comes here twice a level
         return Worth(
             change(accuracy),
@@ -120,7 +120,7 @@ class Induction:
         return self._best_edges(0, below, with_latency)
 
     def _best_edges(self, depth: int, below: Worth | None, with_latency: bool) -> Best:
-        """The best edge of each group of a span; ``below`` is the value of the next span's nodes."""
+        """Return the best edge of each group of a span; ``below`` is the value of the next span's nodes."""
         graph, span = self.graph, self.spans[depth]
         low, high = span.edges
         if low == high or below is None:
@@ -144,7 +144,7 @@ class Induction:
         return best
 
     def best_of(self, span: Span, worth: Worth, admitted: BoolArray | None) -> Best:
-        """The best edge of each group of a span, given the value of following each edge."""
+        """Return the best edge of each group of a span, given the value of following each edge."""
         low, high = span.edges
         # A group is a stage that comes next; its edges are the models. The plan picks one edge per group, independently of
         # other groups, so the induction may go level by level.
@@ -163,7 +163,7 @@ class Induction:
         return Best(np.where(items < 0, NOTHING, edges), worth.picked(np.maximum(items, 0)), found.ties_remain)
 
     def _keys(self, worth: Worth) -> list[Callable[[], FloatArray]]:
-        """The keys by which edges are compared in turn; larger is better."""
+        """Return the keys by which edges are compared in turn; larger is better."""
         goal, lost, longest_s = self.goal, worth.lost, worth.longest_s
         keys: list[Callable[[], FloatArray]] = []
         if goal.late is not None:
@@ -181,7 +181,7 @@ class Induction:
         return keys if worth.accuracy.ndim == 1 else [lambda key=key: key().reshape(-1) for key in keys]  # type: ignore[misc]
 
     def _of_nodes(self, span: Span, best: Best, with_latency: bool) -> Worth:
-        """The value of a span's nodes, if each group continues with its best edge or ends."""
+        """Return the value of a span's nodes, if each group continues with its best edge or ends."""
         graph, groups = self.graph, slice(*span.groups)
         right = self._on_grid(graph.ended_right[slice(*span.nodes)])
         if span.groups[0] == span.groups[1]:
@@ -229,7 +229,7 @@ class Induction:
         return better
 
     def _value(self, worth: Worth) -> FloatArray:
-        """The first key of a comparison if times are random."""
+        """Return the first key of a comparison if times are random."""
         accuracy = 0.0 if self.goal.target == "cost" else worth.accuracy
         late = 0.0 if worth.lost is None else (self.goal.late or 0.0) * worth.lost
         return np.asarray(accuracy - self._price * worth.cost_usd - late)
@@ -237,7 +237,7 @@ class Induction:
     def _lost(
         self, span: Span, below: FloatArray | None, arm: FloatArray, ends: BoolArray, nothing: BoolArray
     ) -> FloatArray | None:
-        """The probability of running into :data:`NOTHING`; None if it is 0 at every node."""
+        """Return the probability of running into :data:`NOTHING`; None if it is 0 at every node."""
         own = self.graph.lost[slice(*span.nodes)]
         if below is None and not nothing.any():
             return self._on_grid(own) if self.graph.loses and own.any() else None
@@ -248,7 +248,7 @@ class Induction:
         return np.broadcast_to(of_nodes, (*self._grid, len(of_nodes))) if self._grid else of_nodes
 
     def _sums(self, span: Span, of_groups: FloatArray) -> FloatArray:
-        """The sum over each node's groups."""
+        """Return the sum over each node's groups."""
         return self._per_node(span, of_groups, np.add)
 
     def _per_node(self, span: Span, of_groups: FloatArray, combine: np.ufunc) -> FloatArray:
@@ -268,7 +268,7 @@ class Induction:
 
 
 def over_times(after: Worth, left: LeftGrid, edges: Integers | slice) -> Worth:
-    """The value over the random times of edges, given the value of what follows; unchanged if times are not random."""
+    """Return the value over the random times of edges, given the value of what follows; unchanged if times are not random."""
     if left.chance_axis is None:
         return after
     in_time = left.in_time(edges)

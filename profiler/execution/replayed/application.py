@@ -135,7 +135,7 @@ class _State:
             self.values = {key: value for key, value in found.items() if key != PATH_KEY}
 
     def take_answer(self) -> Any:
-        """The value with which the graph is resumed; None if it does not wait for a person."""
+        """Return the value with which the graph is resumed; None if it does not wait for a person."""
         asked, self._asked = self._asked, ()
         return answered(self._workflow, self._policy, asked) if asked else None
 

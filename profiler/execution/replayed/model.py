@@ -59,7 +59,7 @@ class _ReplayedInvocation:
         return False
 
     def recorded(self, messages: list[BaseMessage], options: Mapping[str, Any]) -> tuple[AIMessage | None, str]:
-        """The recorded answer to a prompt (None: make the call), and the prompt's digest."""
+        """Return the recorded answer to a prompt (None: make the call), and the prompt's digest."""
         digest = prompt_digest(messages, options)
         if not self.policy.is_recorded(self.number):
             return None, digest

@@ -220,7 +220,7 @@ class ReplayPolicy(UnitPolicy):
         return self.halted
 
     def drifted(self, what: str) -> BaseException:
-        """Record where the run deviated from its record; returns the exception to raise."""
+        """Record where the run deviated from its record; return the exception to raise."""
         if self.drift is None:
             self.drift = (
                 f"the replay left its record: {what}: something between the calls gives another result when it runs again, "
@@ -230,7 +230,7 @@ class ReplayPolicy(UnitPolicy):
         return self.halted
 
     def refused(self, name: str) -> BaseException:
-        """Record that a protected node or tool would run again; returns the exception to raise."""
+        """Record that a protected node or tool would run again; return the exception to raise."""
         return self._failing(
             f"{name!r} runs before invocation {len(self.prefix)} ({self.stage!r}) and would run again in its replay, which "
             "Workflow(unrepeatable=) forbids: move it behind the last stage, or replace it by a stand-in while profiling"

@@ -42,7 +42,7 @@ def _is_inside_repeater() -> bool:
 
 
 def _calling_modules() -> Iterator[str]:
-    """Modules of the frames around the call, innermost first, then those of the tasks that wait for the current task."""
+    """Yield modules of the frames around the call, innermost first, then those of the tasks that wait for the current task."""
     frame: Any = sys._getframe(2)
     while frame is not None:
         yield frame.f_globals.get("__name__", "")
@@ -63,7 +63,7 @@ def _waits_for(other: Any, task: asyncio.Task[Any]) -> bool:
 
 
 def _modules_of(task: asyncio.Task[Any] | None) -> list[str]:
-    """The modules of the coroutines that a waiting task is in, from the outside in."""
+    """Return the modules of the coroutines that a waiting task is in, from the outside in."""
     found, coroutine = [], None if task is None else task.get_coro()
     while coroutine is not None:
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)

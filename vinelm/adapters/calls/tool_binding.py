@@ -46,7 +46,7 @@ class BoundTools(list[Any]):
 
 
 def aimed(model: BaseChatModel, options: Mapping[str, Any]) -> tuple[BaseChatModel, dict[str, Any]]:
-    """The chat model to call and the options to call it with: tools and schema in that model's own form."""
+    """Return the chat model to call and the options to call it with: tools and schema in that model's own form."""
     asked = dict(options)
     target = model
     if not hasattr(model, "_attempt"):  # else it only passes on what is meant for the model that it chooses
@@ -122,7 +122,7 @@ def _read_form(tool: Any, strict: bool | None) -> Any:
 
 
 def _unwrapped(bound: Any, method: str) -> tuple[BaseChatModel, dict[str, Any]]:
-    """The chat model inside a binding, or at the start of a chain that parses its answer; and its bound arguments."""
+    """Return the chat model inside a binding, or at the start of a chain that parses its answer; and its bound arguments."""
     if isinstance(bound, RunnableSequence):
         bound = bound.first
     options: dict[str, Any] = {}

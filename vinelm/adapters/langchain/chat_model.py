@@ -102,21 +102,21 @@ class VineChatModel(DelegatingChatModel):
         return answered(name, None)  # our own fault must not fail the application: it then asks in another way
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        """The parameters in LangChain's traces: the chosen model's provider and name, if the call has begun."""
+        """Return the parameters in LangChain's traces: the chosen model's provider and name, if the call has begun."""
         begun: _Begun | None = kwargs.pop(BEGUN, None)
         params = super()._get_ls_params(stop=stop or self.stop, **kwargs)
         params["ls_provider"], params["ls_model_name"] = "vinelm", kwargs.get("model") or self.stage or "vinelm"
         return params if begun is None else {**params, **begun.names()}
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Parameters for tracers, which look up the model's name under either key."""
+        """Return parameters for tracers, which look up the model's name under either key."""
         begun: _Begun | None = kwargs.pop(BEGUN, None)
         params = super()._get_invocation_params(stop=stop, **kwargs)
         name = None if begun is None else begun.names().get("ls_model_name")
         return params if name is None else {"model": name, "model_name": name, **params}
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
-        """The key of a cache: all settings, including the application's own model, and the chosen model."""
+        """Return the key of a cache: all settings, including the application's own model, and the chosen model."""
         begun: _Begun | None = kwargs.pop(BEGUN, None)
         asked = super()._get_llm_string(stop=stop or self.stop, **kwargs)
         own = None if self.own is None else self.own.inner.given._get_llm_string(stop=stop)
@@ -206,7 +206,7 @@ class VineChatModel(DelegatingChatModel):
         return _Call(self, begun, options, is_last=number == self.max_retries)
 
     def _place(self, attempt: int, options: Mapping[str, Any]) -> tuple[GraphAdapter, InvokeOptions]:
-        """The adapter of the object that made this model, and the options it gets for a call."""
+        """Return the adapter of the object that made this model, and the options it gets for a call."""
         given = {"max_tokens": self.max_tokens, "timeout_s": self.timeout}
         return self.vine.adapter, {
             "default": self.default,
@@ -230,7 +230,7 @@ class _Begun:
         self.call, self.is_taken = call, False
 
     def names(self) -> LangSmithParams:
-        """The chosen model's provider and name; empty if unknown, because a trace must not fail a call."""
+        """Return the chosen model's provider and name; empty if unknown, because a trace must not fail a call."""
         nothing: LangSmithParams = {}
 
         def stated() -> LangSmithParams:

@@ -77,7 +77,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         return _written(response, scope, adapter.on_error)
 
     def _found(self, request: ModelRequest[Any]) -> tuple[GraphAdapter, InvokeOptions, Exception | None]:
-        """The serving adapter, its settings, and a failure while reading them; what was read before it still counts."""
+        """Return the serving adapter, its settings, and a failure while reading them; what was read before it still counts."""
         adapter, plain = self._adapter, InvokeOptions(run_is_request=True, default=self._default)
         try:
             adapter = self._serving(request)
@@ -98,17 +98,17 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         return adapter
 
     def _place(self, request: ModelRequest[Any]) -> tuple[str, PathValue | None, RunnableConfig, Runtime[Any]]:
-        """The stage and where it runs."""
+        """Return the stage and where it runs."""
         return self._stage, cast("PathValue | None", request.state.get(PATH_KEY)), get_config(), request.runtime
 
     def _how(self, request: ModelRequest[Any]) -> InvokeOptions:
-        """Options for the invocation. After a tool's answer the path continues, whatever the template says."""
+        """Return options for the invocation. After a tool's answer the path continues, whatever the template says."""
         is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
         return {"continues": is_under_way, "run_is_request": True, "tools": request.tools, "default": self._default}
 
 
 def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, on_error: OnError) -> ExtendedModelResponse[Any]:
-    """The response with the path's entry; without it if our part of the work fails."""
+    """Return the response with the path's entry; without it if our part of the work fails."""
     if isinstance(response, AIMessage):
         response = ModelResponse(result=[response])
     with scope.noting("the path's entry", may_raise=on_error == "raise"):
@@ -118,7 +118,7 @@ def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, o
 
 
 def _on(model: BaseChatModel, request: ModelRequest[Any]) -> ModelRequest[Any]:
-    """The result of ``request.override(model=model)``, without its cost: a quarter of the middleware's.
+    """Return the result of ``request.override(model=model)``, without its cost: a quarter of the middleware's.
 
     ``override`` warns of every field that it sets, and silences the warnings by exchanging the filters of the whole process,
     which belong to other threads, too.

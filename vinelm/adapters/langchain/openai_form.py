@@ -63,7 +63,7 @@ def asked_of(chat: BaseChatModel, body: Mapping[str, Any]) -> tuple[list[BaseMes
 
 
 def _choice(choice: Any) -> Any:
-    """A tool choice as every package takes it: a mode, or the name of a tool."""
+    """Return a tool choice as every package takes it: a mode, or the name of a tool."""
     if isinstance(choice, Mapping):
         return (choice.get("function") or {}).get("name")
     return "any" if choice == "required" else choice
@@ -114,7 +114,7 @@ def _usage(usages: list[Any]) -> dict[str, Any]:
 
 
 def _pieces(answer: OpenAIAnswer, chunk: AIMessageChunk, ends: dict[str, Any]) -> Iterator[bytes]:
-    """The event of a chunk; values for the final event are collected in ``ends``."""
+    """Yield the event of a chunk; values for the final event are collected in ``ends``."""
     delta: dict[str, Any] = {} if ends else {"role": "assistant"}
     ends.setdefault("reason", None)
     if text := str(chunk.text):

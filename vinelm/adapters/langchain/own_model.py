@@ -50,7 +50,7 @@ class OwnModel:
 
 
 def _set_limit(chat: BaseChatModel) -> int | None:
-    """The answer limit that the application has set on a chat model; None for a package's default."""
+    """Return the answer limit that the application has set on a chat model; None for a package's default."""
     found, most = limit_of(chat), (getattr(chat, "profile", None) or {}).get("max_output_tokens")
     return None if found == most else found
 

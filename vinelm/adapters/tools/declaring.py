@@ -139,7 +139,7 @@ def _code_of(plain: BaseTool) -> ToolCode:
 
 
 def _as_tool(declared: DeclaredTool, calls: _Calls) -> BaseTool:
-    """A copy of a tool's fields in a subclass of its class."""
+    """Return a copy of a tool's fields in a subclass of its class."""
     plain = declared.code.tool
     kind = _kind_of(type(plain))
     made: BaseTool = kind.__new__(kind)
@@ -150,7 +150,7 @@ def _as_tool(declared: DeclaredTool, calls: _Calls) -> BaseTool:
 
 @lru_cache(maxsize=256)  # an application may make classes for each user
 def _kind_of(kind: Any) -> type[BaseTool]:
-    """The declared-tool class for a class; cached, since pydantic takes milliseconds to make one."""
+    """Return the declared-tool class for a class; cached, since pydantic takes milliseconds to make one."""
 
     @wraps(kind._run)
     def _run(self: Any, *args: Any, **given: Any) -> Any:
@@ -215,7 +215,7 @@ def _is_injected(kind: Any) -> bool:
 
 
 def _mentions(kind: Any, wanted: tuple[type, ...]) -> bool:
-    """Whether a type is, or contains, one of ``wanted``."""
+    """Return whether a type is, or contains, one of ``wanted``."""
     origin = getattr(kind, "__origin__", kind)
     if inspect.isclass(origin) and issubclass(origin, wanted):
         return True
@@ -223,7 +223,7 @@ def _mentions(kind: Any, wanted: tuple[type, ...]) -> bool:
 
 
 def _interrupts(code: Any) -> bool:
-    """Whether a function's code names LangGraph's ``interrupt``: as a global, a module attribute, or a local import."""
+    """Return whether a function's code names LangGraph's ``interrupt``: as a global, a module attribute, or a local import."""
     names: tuple[str, ...] = getattr(getattr(code, "__code__", None), "co_names", ())
     known = [value for name in names if (value := getattr(code, "__globals__", {}).get(name)) is not None]
     modules = [one.__name__ for one in known if isinstance(one, ModuleType)]
@@ -256,11 +256,11 @@ class _Calls(OneProcess):
         self.says, self._code = declared.says, declared.code
 
     def is_of(self, box: ToolBox) -> bool:
-        """Whether the tool was declared there."""
+        """Return whether the tool was declared there."""
         return self._box is box
 
     def call(self, tool: BaseTool, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        """The result of ``tool``, from a prefetch or a normal call."""
+        """Return the result of ``tool``, from a prefetch or a normal call."""
         memory = self._memory()
         if memory is None:
             with paid(self._guard(), self.says.cost_usd):
@@ -309,7 +309,7 @@ class _Calls(OneProcess):
         return call.result
 
     def _guard(self) -> CallGuard | None:
-        """The guard of a call without a memory: its dollars count under a cap, whichever run the call belongs to."""
+        """Return the guard of a call without a memory: its dollars count under a cap, whichever run the call belongs to."""
         return None if IS_AHEAD.get() or not self.says.cost_usd else self._find_guard(self.says.name)
 
     def _memory(self) -> ReadAhead | None:
@@ -320,11 +320,11 @@ class _Calls(OneProcess):
         return self.memory()
 
     def memory(self) -> ReadAhead | None:
-        """The memory of the run around; None outside of a run."""
+        """Return the memory of the run around; None outside of a run."""
         return self._ours(self._find, None)
 
     def _key(self, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The key and the arguments; no key if the arguments have no JSON form: then the call is an ordinary one."""
+        """Return the key and the arguments; no key if the arguments have no JSON form: then the call is an ordinary one."""
         nothing: tuple[str, dict[str, Any]] = ("", {})
         return answered(lambda: self.declared.key_of(args, self._code.arguments_of(given)), nothing)
 

@@ -56,7 +56,7 @@ class Read:
         return self.ttl_s is not None and now_s - self.started_s >= self.ttl_s
 
     def stands_for_call_here(self) -> bool:
-        """Whether this result may answer the current call: context variables and the tool's fields must be unchanged."""
+        """Return whether this result may answer the current call: context variables and the tool's fields must be unchanged."""
         if self.of is None or self.fields is None or self.context is None:
             return False
         return has_fields(self.of, self.fields) and is_same_context(self.context, copy_context())
@@ -150,7 +150,7 @@ class ReadAhead:
             self.start(tools[one.tool], one.arguments, "speculated", one.probability, context)
 
     def _guesses(self, messages: Sequence[BaseMessage] | None) -> list[ToolCandidate]:
-        """Predicted calls from the request's history; only new entries are read."""
+        """Return predicted calls from the request's history; only new entries are read."""
         with self._guessing:  # the calls of a fan-out begin at once; never held while a tool call waits
             if self._guesser is None and self.box.candidates is not None:
                 for_run = getattr(self.box.candidates, "for_run", None)
@@ -161,7 +161,7 @@ class ReadAhead:
             return [ToolCandidate(*one) for one in self._guesser.candidates(history)]
 
     def _may_start(self, known: DeclaredTool, arguments: Mapping[str, Any]) -> bool:
-        """Whether a prediction is for a new read, so that it may get a slot."""
+        """Return whether a prediction is for a new read, so that it may get a slot."""
         if not known.says.read_only:
             return False
         call = _call_of(known, arguments)
@@ -210,7 +210,7 @@ class ReadAhead:
         return True
 
     def _has_place(self, tool: DeclaredTool, key: str) -> bool:
-        """Whether a prefetch may start: no write is in flight, and a slot is free."""
+        """Return whether a prefetch may start: no write is in flight, and a slot is free."""
         assert self.speculation is not None
         if self._has_ended or self._writing or self.box.writing or (id(tool), key) in self._reads:
             return False
@@ -282,7 +282,7 @@ class ReadAhead:
         self._tell_dropped()
 
     def used(self, read: Read) -> bool:
-        """Record a read that was taken and has ended; returns whether it gave a result."""
+        """Record a read that was taken and has ended; return whether it gave a result."""
         if read.shadow.has_failed:
             with self._lock:
                 self._drop(read)
@@ -298,7 +298,7 @@ class ReadAhead:
     # -- writes, and the end -------------------------------------------------------------------------------------
 
     def begin_write(self, scope: Scope) -> object:
-        """Drop prefetched reads of this run, or of all runs, and start none; returns a callback that ends the write."""
+        """Drop prefetched reads of this run, or of all runs, and start none; return a callback that ends the write."""
         token = object()
         for memory in self.box.write_begins(token) if scope == "all" else [self]:
             memory.write_begins(token)
@@ -373,7 +373,7 @@ class ReadAhead:
             self._tell(self._event(one, one.shadow.result.result() if is_ok else None, is_ok=is_ok, is_used=False))
 
     def _event(self, read: Read, result: Any, *, is_ok: bool = True, is_used: bool = True) -> ToolEvent | None:
-        """The event of a call, with its values; None without listeners."""
+        """Return the event of a call, with its values; None without listeners."""
         if not self.box.observers.observers and self.box.candidates is None and self.box.recorder is None:
             return None
         values: dict[str, Any] = {"arguments": read.arguments}
@@ -407,7 +407,7 @@ class ReadAhead:
         self._record(event, None if known is None else known.says.read_only)
 
     def _shown(self, event: ToolEvent) -> ToolEvent:
-        """The event with its values removed unless values are recorded."""
+        """Return the event with its values removed unless values are recorded."""
         return event if self.box.record == "values" else replace(event, arguments=None, result=None)
 
     # -- recording -----------------------------------------------------------------------------------------------
@@ -530,7 +530,7 @@ _NO_VALUE = object()
 
 
 def _plain(result: Any) -> Any:
-    """The result as a JSON value for the call miner, or as text if it has no JSON form."""
+    """Return the result as a JSON value for the call miner, or as text if it has no JSON form."""
 
     def value() -> Any:  # the application's own object and serializer
         content = getattr(result, "content", result)

@@ -50,7 +50,7 @@ class ToolCode:
     is_sync: bool
 
     def injected(self, config: RunnableConfig, *, is_async: bool) -> dict[str, Any]:
-        """What a prefetch gets instead of LangChain's injected arguments: callbacks without listeners."""
+        """Return what a prefetch gets instead of LangChain's injected arguments: callbacks without listeners."""
         kind = AsyncCallbackManagerForToolRun if is_async else CallbackManagerForToolRun
         given: dict[str, Any] = dict.fromkeys(self.config_names, config)
         return {**given, "run_manager": kind.get_noop_manager()} if self.takes_manager else given
@@ -212,7 +212,7 @@ def _require_plain(found: Any) -> None:
 
 
 def _own_config(config: Mapping[str, Any]) -> RunnableConfig:
-    """The config without callbacks, which would see calls that the application did not make, and without LangGraph's
+    """Return the config without callbacks, which would see calls that the application did not make, and without LangGraph's
     own keys.
     """
     given: Mapping[str, Any] = config.get("configurable") or {}
@@ -233,7 +233,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def can_wait(shadow: Shadow) -> bool:
-    """Whether this thread may block until it ends, which the thread of its own event loop may not."""
+    """Return whether this thread may block until it ends, which the thread of its own event loop may not."""
     return shadow.result.done() or shadow.loop is None or shadow.loop is not _running_loop()
 
 
@@ -287,7 +287,7 @@ def is_same_context(begun: Context, now: Context) -> bool:
 
 
 def _is_same_config(begun: RunnableConfig | None, now: RunnableConfig | None) -> bool:
-    """Whether the config tells a tool the same about its caller: ``configurable`` and the application's metadata."""
+    """Return whether the config tells a tool the same about its caller: ``configurable`` and the application's metadata."""
     one, other = _told(begun or {}), _told(now or {})
     return one.keys() == other.keys() and all(_is_same(value, other[key]) for key, value in one.items())
 

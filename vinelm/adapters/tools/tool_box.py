@@ -54,7 +54,7 @@ class DeclaredTool:
     can_run_ahead: bool | None = None
 
     def body_of(self, held: BaseTool) -> BaseTool:
-        """The undeclared tool behind ``held``: the declared object, or one with the fields that the application has
+        """Return the undeclared tool behind ``held``: the declared object, or one with the fields that the application has
         since set.
         """
         if has_fields(held, self.fields):
@@ -69,7 +69,7 @@ class DeclaredTool:
         return self.code.tool._to_args_and_kwargs(dict(arguments), None)
 
     def key_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The key of a call and its arguments as JSON values.
+        """Return the key of a call and its arguments as JSON values.
 
         Raises:
             WorkflowError, ValueError: an argument has no JSON form, so no two calls can be told to be the same.
@@ -169,7 +169,7 @@ class ToolBox:
             )
 
     def schemas(self) -> dict[str, dict[str, Any]]:
-        """The JSON schema of the arguments of each declared tool, by name, as models see it."""
+        """Return the JSON schema of the arguments of each declared tool, by name, as models see it."""
         return {name: known.schema for name, known in self.declared.items() if known.schema is not None}
 
     def count(self, what: str) -> None:
@@ -178,13 +178,13 @@ class ToolBox:
             self.counts[what] += 1
 
     def write_begins(self, token: object) -> list[Any]:
-        """Record a write that makes reads of all runs stale, including runs that begin meanwhile; returns their memories."""
+        """Record a write that makes reads of all runs stale, including runs that begin meanwhile; return their memories."""
         with self._lock:
             self.writing.add(token)
             return list(self.live)
 
     def write_ends(self, token: object) -> list[Any]:
-        """Record the end of a write; returns the memories of all runs in progress."""
+        """Record the end of a write; return the memories of all runs in progress."""
         with self._lock:
             self.writing.discard(token)
             return list(self.live)
@@ -196,13 +196,13 @@ class ToolBox:
 
 
 def schema_of(tool: BaseTool) -> dict[str, Any]:
-    """The JSON schema of a tool's arguments, as models see it."""
+    """Return the JSON schema of a tool's arguments, as models see it."""
     schema: Any = tool.tool_call_schema
     return schema if isinstance(schema, dict) else schema.model_json_schema()
 
 
 def _source(tool: DeclaredTool) -> Any:
-    """A key that differs between two tools of one name but not between builds of one graph. Holds no user data."""
+    """Return a key that differs between two tools of one name but not between builds of one graph. Holds no user data."""
     inner: Any = tool.code.tool
     written = getattr(inner, "func", None) or getattr(inner, "coroutine", None)
     while isinstance(written, partial):

@@ -109,7 +109,7 @@ def own_headers(key: str, base: str) -> dict[str, Any]:
 
 
 def _results(lines: Iterator[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The calls of a file of results; an invalid line leaves only its own call without an answer."""
+    """Yield the calls of a file of results; an invalid line leaves only its own call without an answer."""
     for line in lines:
         name = None
         try:

@@ -106,7 +106,7 @@ def _client(model: Model) -> Client:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """The SDK's object as JSON has it."""
+    """Return the SDK's object as JSON has it."""
     found: dict[str, Any] = value.model_dump(mode="json", exclude_none=True) if hasattr(value, "model_dump") else dict(value)
     return found
 

@@ -94,7 +94,7 @@ class EngineRateLimiter:
             return self._share
 
     def _line(self) -> RateShare | None:
-        """A line in which calls can overtake each other, if this process has the limits to itself."""
+        """Return a line in which calls can overtake each other, if this process has the limits to itself."""
         amounts = RateAmounts(self._limits.requests_per_min or 0, self._limits.tokens_per_min or 0)
         with self._lock:
             if self._share is None and any(amounts):
@@ -116,7 +116,7 @@ class EngineRateLimiter:
             share.reorder()
 
     def reserve(self, tokens: int) -> tuple[WindowPermit, float]:
-        """Reserve a place in the windows; returns the permit and the seconds to wait for it."""
+        """Reserve a place in the windows; return the permit and the seconds to wait for it."""
         with self._lock:
             now_s = self._clock.now()
             start_s = self._first_start(tokens, now_s)
@@ -202,13 +202,13 @@ class EngineRateLimiter:
             self._give(slot)
 
     def _start(self, tokens: int, priority: SupportsFloat) -> RateTurn | _Appointment:
-        """A call's wait: in a line, or until a known time if no call may overtake it."""
+        """Return a call's wait: in a line, or until a known time if no call may overtake it."""
         # Without priorities no call overtakes another, so a call learns its time at once. The first priority makes a line.
         share = self._line() if self._share is None and priority else self._share
         return _Appointment(*self.reserve(tokens)) if share is None else share.line_up(tokens, priority)
 
     def _take(self, priority: SupportsFloat) -> Future[None] | None:
-        """Request a slot; returns a future that is done when it is granted, or None without a concurrency limit."""
+        """Request a slot; return a future that is done when it is granted, or None without a concurrency limit."""
         if self._limits.concurrency is None:
             return None
         slot: Future[None] = Future()

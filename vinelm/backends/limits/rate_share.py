@@ -128,7 +128,7 @@ class RateShare:
             heapq.heapify(self._order)
 
     def _first(self) -> RateTurn:
-        """The first call of the line, which is not empty."""
+        """Return the first call of the line, which is not empty."""
         # Calls that gave up stay in the heap and are dropped here: removing each in place would cost a search.
         while self._order[0][1] not in self._line:
             heapq.heappop(self._order)

@@ -328,7 +328,7 @@ class ReplicaGate:
         return True
 
     def _preferred(self, waiting: _Waiting) -> Sequence[int]:
-        """The replicas that may be used, best first."""
+        """Return the replicas that may be used, best first."""
         now_s, given, others = self._clock.now(), self.weights(), self.others()
         engine = getattr(waiting.priority, "engine", None)
         calls = [replica.in_flight + others.get(replica.engine, 0) + 1 for replica in self._replicas]

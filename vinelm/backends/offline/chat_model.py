@@ -124,7 +124,7 @@ class OfflineChatModel(BoundChatModel):
         return text, usage, None if guard is None else guard.authorize(usage.cost_usd)
 
     def _said(self, text: str, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, list[ToolCall]]:
-        """The text and the tool calls; with tools bound, an answer may be a script of calls."""
+        """Return the text and the tool calls; with tools bound, an answer may be a script of calls."""
         return next_step(text, messages) if options.get("tools") else (text, [])
 
     async def _pass_time(self, seconds: float) -> None:

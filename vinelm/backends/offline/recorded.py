@@ -139,7 +139,7 @@ class RecordedBackend:
         )
 
     def _recorded(self, model: Model, request_id: str, number: int) -> _Answer:
-        """The answer of that number, from 1, or the last one before it."""
+        """Return the answer of that number, from 1, or the last one before it."""
         for earlier in range(number, 0, -1):
             found = self._answers.get((model.model_id, request_id, earlier))
             if found is not None:
@@ -171,7 +171,7 @@ class RecordedBackend:
 
 
 def _count(row: Row, column: str | None, where: str) -> int | None:
-    """A recorded count of tokens; None if there is none."""
+    """Return a recorded count of tokens; None if there is none."""
     return None if column is None or row[column] is None else as_count(row[column], column, where)
 
 

@@ -66,7 +66,7 @@ class _Filler:
         return {"boolean": True, "null": None}.get(kind, self._text)
 
     def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The schema behind its reference, with the parts of ``allOf`` merged."""
+        """Return the schema behind its reference, with the parts of ``allOf`` merged."""
         for _ in range(_DEEPEST):
             reference = schema.get("$ref")
             if not isinstance(reference, str):
@@ -84,7 +84,7 @@ class _Filler:
         return merged
 
     def _one_of(self, schema: Mapping[str, Any], options: Sequence[Any], depth: int) -> Any:
-        """The first alternative that is not null; deep inside a recursive schema, null if that is allowed."""
+        """Return the first alternative that is not null; deep inside a recursive schema, null if that is allowed."""
         found = [self._resolved(option) for option in options if isinstance(option, Mapping)]
         plain = [option for option in found if _kind(option) != "null" and (option or len(found) == 1)]
         is_deep = depth >= _DEEPEST and len(plain) < len(found)
@@ -103,7 +103,7 @@ class _Filler:
         return filled
 
     def _property(self, name: str, schema: Any, depth: int) -> Any:
-        """The value of a property. A whole number called an index or id gets the value 0: lists have one item here."""
+        """Return the value of a property. A whole number called an index or id gets the value 0: lists have one item here."""
         is_index = name.casefold().endswith(("id", "idx", "index"))
         return (
             0
@@ -150,7 +150,7 @@ def _kind(schema: Mapping[str, Any]) -> str:
 
 
 def _number(schema: Mapping[str, Any], *, is_whole: bool) -> float | int:
-    """The least number that is allowed if there is a bound; 1 if 1 is allowed."""
+    """Return the least number that is allowed if there is a bound; 1 if 1 is allowed."""
     step = schema.get("multipleOf", 1 if is_whole else None)
     low, high = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
     above, below = schema.get("exclusiveMinimum", -math.inf), schema.get("exclusiveMaximum", math.inf)
@@ -170,7 +170,7 @@ def _number(schema: Mapping[str, Any], *, is_whole: bool) -> float | int:
 
 
 def _matching(pattern: str, least: int) -> str:
-    """A text that the pattern matches, if the pattern is a simple one."""
+    """Return a text that the pattern matches, if the pattern is a simple one."""
     try:
         text = "".join(_pieces(re._parser.parse(pattern)))  # type: ignore[attr-defined]
     except (re.error, KeyError, ValueError, IndexError, StopIteration, RuntimeError):
@@ -181,7 +181,7 @@ def _matching(pattern: str, least: int) -> str:
 
 
 def _pieces(parsed: Any) -> Iterator[str]:
-    """One text for each piece of a parsed pattern: a set's first character, a repeat's least number."""
+    """Yield one text for each piece of a parsed pattern: a set's first character, a repeat's least number."""
     for kind, value in parsed:
         name = str(kind)
         if name == "LITERAL":
@@ -221,7 +221,7 @@ _CLASSES = {
 
 
 def _of_set(members: Sequence[Any]) -> str:
-    """A character of a set; for a negated set, the first plain character that no member excludes."""
+    """Return a character of a set; for a negated set, the first plain character that no member excludes."""
     kinds = [str(kind) for kind, _ in members]
     if "NEGATE" in kinds:
         return next(one for one in "xa1 -_.~" if not any(_takes_in(str(kind), value, one) for kind, value in members))

@@ -73,7 +73,7 @@ def _answer_schema(asked: Any) -> Mapping[str, Any] | None:
 
 
 def _filled(schema: Mapping[str, Any], text: str) -> Any:
-    """The text itself if it is a JSON object with the schema's required keys, else data that fits."""
+    """Return the text itself if it is a JSON object with the schema's required keys, else data that fits."""
     try:
         given = json.loads(text)
     except ValueError:

@@ -130,7 +130,7 @@ def _line(name: str, body: Mapping[str, Any]) -> str:
 
 
 def _results(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The calls of a file of answers, or of errors; an invalid line leaves its call without an answer."""
+    """Yield the calls of a file of answers, or of errors; an invalid line leaves its call without an answer."""
     for line in content.decode("utf-8", "replace").splitlines():
         name = None
         try:

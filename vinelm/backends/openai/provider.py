@@ -75,7 +75,7 @@ class OpenAIProvider(Provider):
         return chat
 
     def base(self, model: Model) -> str | None:
-        """The URL of the API; None for OpenAI's own."""
+        """Return the URL of the API; None for OpenAI's own."""
         return model.api_base
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:

@@ -156,7 +156,7 @@ class RemoteBackend:
         return twin
 
     def _batched(self, binding: CallBinding, gate: BatchGate, unit: BatchedUnit) -> CallBinding:
-        """The call as one in a batch: at half price, tried once, and however long it takes."""
+        """Return the call as one in a batch: at half price, tried once, and however long it takes."""
         assert self.batch_api is not None
         model, batch_api = binding.model, self.batch_api
         price = model.price.in_batches(halves_cache=batch_api.halves_cache)

@@ -100,10 +100,10 @@ class KeepsBatches(Protocol):
         """Batches without answers."""
 
     def provider_ids(self) -> frozenset[str]:
-        """Ids of all batches that are known to be submitted."""
+        """Return ids of all batches that are known to be submitted."""
 
     def calls_of(self, batch_id: int) -> Sequence[str]:
-        """Digests of a batch's calls."""
+        """Return digests of a batch's calls."""
 
     def find(self, digest: str) -> tuple[int, str | None] | None:
         """Batch and answer of a call; None if no batch has it."""
@@ -457,7 +457,7 @@ class BatchGate:
             _settle(call, json.loads(texts[call.digest]))
 
     def _dearest(self, name: str, said: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """The most expensive of a provider's results for one call: an answer before a failure."""
+        """Return the most expensive of a provider's results for one call: an answer before a failure."""
         if len(said) == 1:
             return said[0]
         bodies = [answer["body"] for answer in said if "body" in answer]
@@ -539,7 +539,7 @@ def with_missing(found: Sequence[tuple[str, Mapping[str, Any]]], succeeded: Any)
 
 
 def _read(api: BatchApi, model: Model, body: Mapping[str, Any]) -> float | None:
-    """An answer's cost, infinite if not stated; None if it is not an answer."""
+    """Return an answer's cost, infinite if not stated; None if it is not an answer."""
     try:
         message: Any = api.parsed(model, body).generations[0].message
         counts = counts_of(message.usage_metadata)
@@ -574,7 +574,7 @@ def _parts(calls: Sequence[_Call], api: BatchApi) -> Iterator[list[_Call]]:
 
 
 def _unsigned(value: Any) -> Any:
-    """The content of a request, without the signatures of earlier thoughts."""
+    """Return the content of a request, without the signatures of earlier thoughts."""
     if isinstance(value, Mapping):
         return {key: _unsigned(inner) for key, inner in value.items() if key not in _SIGNED}
     if isinstance(value, list | tuple):

@@ -250,7 +250,7 @@ class RemoteChatModel(BoundChatModel):
     def _account(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], *, is_handed_out: bool
     ) -> _Account:
-        """One call. ``is_handed_out``: the caller asks for a stream, and gets every piece."""
+        """Return one call. ``is_handed_out``: the caller asks for a stream, and gets every piece."""
         bound: CallBinding = self.binding
         options = dict(kwargs)
         if bound.call.on_prompt is not None:
@@ -475,7 +475,7 @@ class _Account:
         return PromptPriority(bound.call.priority, *points_of(shape_of(parts, b"")))
 
     def _admission(self) -> tuple[RateLimiter, PromptCall]:
-        """The admission of an attempt, and its prompt if a cache should keep it."""
+        """Return the admission of an attempt, and its prompt if a cache should keep it."""
         bound = self._bound
         if bound.call.on_gate is not None:
             bound.call.on_gate(True)
@@ -497,7 +497,7 @@ class _Account:
         return request
 
     def _tokens(self) -> int:
-        """Tokens that a rate limit is charged until the real counts are known."""
+        """Return tokens that a rate limit is charged until the real counts are known."""
         return estimate_tokens(self._prompt_chars) + self._bound.model.max_tokens
 
     @contextmanager
@@ -554,7 +554,7 @@ class _Account:
         return None
 
     def _may_repeat(self, found: AttemptFailed) -> bool:
-        """Whether to try again: also after a setting that the model refuses, which is left out from now on."""
+        """Return whether to try again: also after a setting that the model refuses, which is left out from now on."""
         if isinstance(found, SettingRefused) and not self._metered.has_handed_out:
             request = self._request
             if found.setting in request.dropped or len(request.dropped) >= MOST_SETTINGS:
@@ -608,7 +608,7 @@ class _Account:
     # -- equal calls: see vinelm.backends.remote.equal_calls ---------------------------------------------------------
 
     def _waited(self, *, leads: bool) -> str | None:
-        """The stored answer of an equal call, once none is in flight; None if this one must be made."""
+        """Return the stored answer of an equal call, once none is in flight; None if this one must be made."""
         try:
             with self._joined_to(leads=leads) as future:
                 # The event loop of this thread may be needed by the call that would be waited for.
@@ -708,7 +708,7 @@ class _Account:
             call.on_exchange(self._request.messages, message_of(self._answer or self._joined()), self._asked())
 
     def _asked(self) -> dict[str, Any]:
-        """The options of the call, and the inner chat model's settings that decide its answers."""
+        """Return the options of the call, and the inner chat model's settings that decide its answers."""
         request, given = self._request, self._bound.inner.given
         found = {name: setting_of(given, name) for name in ("temperature", "top_p", "seed", "reasoning_effort")}
         found |= {**request.options, "stop": request.stop or None}
@@ -726,12 +726,12 @@ def _loop_runs() -> bool:
 
 
 def _served_by(model: Model, ticket: RatePermit) -> Model:
-    """The catalog entry to which an admitted attempt is sent."""
+    """Return the catalog entry to which an admitted attempt is sent."""
     return model.replica(getattr(ticket, "replica", 0)) if isinstance(model, ReplicaGroup) else model
 
 
 def _sleeper(call: CallContext) -> Callable[[float], Awaitable[None]]:
-    """The request's clock, without blocking the event loop where it is real."""
+    """Return the request's clock, without blocking the event loop where it is real."""
     if isinstance(call.clock, WallClock):
         return asyncio.sleep
 

@@ -148,7 +148,7 @@ def _plain(message: AIMessage) -> AIMessage:
 
 
 def _with_ids(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """The messages with tool-call ids that these providers accept: others write longer ones, with other characters."""
+    """Return the messages with tool-call ids that these providers accept: others write longer ones, with other characters."""
     return [_with_short_ids(message) for message in messages]
 
 

@@ -217,7 +217,7 @@ def _class_of(inner: InnerChat) -> str:
 
 
 def _is_told(inner: InnerChat) -> bool:
-    """Whether the settings as text determine which model answers.
+    """Return whether the settings as text determine which model answers.
 
     LangChain's packages and the catalog do. An owner's class may hold a function or a loaded model, which has no text form:
     then two objects differ although their settings look equal.
@@ -229,7 +229,7 @@ def _is_told(inner: InnerChat) -> bool:
 
 
 def _set(inner: InnerChat) -> dict[str, Any]:
-    """The settings of the inner chat model that have a text form, without its clients and keys."""
+    """Return the settings of the inner chat model that have a text form, without its clients and keys."""
     return {name: one for name, value in vars(inner.given).items() if name not in KEPT and (one := _plain(value)) is not None}
 
 
@@ -241,7 +241,7 @@ def _plain(value: Any) -> Any:
 
 
 def _is_cold(inner: InnerChat, request: ModelRequest) -> bool:
-    """Whether a call has temperature 0, wherever that is set."""
+    """Return whether a call has temperature 0, wherever that is set."""
     if "temperature" in request.dropped:
         return False
     places = [request.options, *(request.options.get(name) for name in _PLACES)]

@@ -172,7 +172,7 @@ def failed(error: Exception, *, has_begun: bool) -> AttemptFailed:
 def _refused(
     chain: list[Any], status: int | None, body: Mapping[str, Any], *, is_inside: bool, has_begun: bool
 ) -> AttemptFailed:
-    """A server's refusal: an HTTP status, or an error instead of an answer (``is_inside``)."""
+    """Return a server's refusal: an HTTP status, or an error instead of an answer (``is_inside``)."""
     codes = [
         code for value in (body.get("code"), body.get("type"), body.get("status"), body.get("Code")) if (code := _code(value))
     ]
@@ -218,7 +218,7 @@ def _refused(
 
 
 def _counts_tokens(chain: list[Any]) -> bool:
-    """Whether an error states how many tokens it took: a server that counts tokens bills them, whatever the status."""
+    """Return whether an error states how many tokens it took: a server that counts tokens bills them, whatever the status."""
     for link in chain:
         whole = getattr(link, "body", None)
         response: Any = getattr(link, "response", None)

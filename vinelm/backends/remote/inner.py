@@ -139,7 +139,7 @@ def _for_this_loop(
 def _for_threads(
     chat: BaseChatModel, remake: Callable[[], BaseChatModel] | None
 ) -> tuple[tuple[BaseChatModel, bool], Callable[[], None]]:
-    """The chat model for synchronous calls, whether a deadline ends each wait, and how its connections are closed."""
+    """Return the chat model for synchronous calls, whether a deadline ends each wait, and how its connections are closed."""
     one = one_attempt(chat)
     is_packages = type(chat)._generate.__module__.startswith(("langchain_", "vinelm."))  # an owner's class may wait elsewhere
     if not is_packages or any(getattr(chat, name, None) is not None for name in ("http_client", "http_async_client")):

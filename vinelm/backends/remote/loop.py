@@ -26,7 +26,7 @@ _LOOP: asyncio.AbstractEventLoop | None = None
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """The loop, started with the first call, so that a process that only imports or forks has no thread of ours."""
+    """Return the loop, started with the first call, so that a process that only imports or forks has no thread of ours."""
     global _LOOP  # noqa: PLW0603 - one for the process
     with _LOCK:
         if _LOOP is None:

@@ -87,7 +87,7 @@ class ModelRequest:
 
 
 def _schema_of(other: Any) -> Any:
-    """The JSON schema that a package sends for a Python object such as a pydantic class."""
+    """Return the JSON schema that a package sends for a Python object such as a pydantic class."""
     schema = getattr(other, "model_json_schema", None)
     return schema() if isinstance(other, type) and callable(schema) else str(other)
 
@@ -141,7 +141,7 @@ class SeenAnswer:
     _tools: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
     def look(self, generation: ChatGeneration, more: Mapping[str, Any], *, is_whole: bool) -> str:
-        """Look at a piece of the answer, or at a whole one; returns its text.
+        """Look at a piece of the answer, or at a whole one; return its text.
 
         Raises:
             AttemptFailed: it is no answer of a chat model.
@@ -222,7 +222,7 @@ class RawPiece(ABC):
 
     @abstractmethod
     def show(self, seen: SeenAnswer) -> bool:
-        """Note what the piece holds in ``seen``; returns whether that is output of the model.
+        """Note what the piece holds in ``seen``; return whether that is output of the model.
 
         Raises:
             AttemptFailed: it cannot be a piece of an answer.
@@ -234,7 +234,7 @@ def _has_refusal(content: Any) -> bool:
 
 
 def _chars(message: Any, text: str) -> int:
-    """Characters of everything that the model wrote, its thoughts and the arguments of its calls included."""
+    """Return characters of everything that the model wrote, its thoughts and the arguments of its calls included."""
     seen = len(text)
     is_piece = isinstance(message, AIMessageChunk)
     if isinstance(message.content, list):
@@ -318,7 +318,7 @@ class MeteredCall:
             self._hear = self.context.on_text()
 
     def see(self, piece: ChatGenerationChunk | ChatResult | RawPiece) -> bool:
-        """Look at a piece of the answer, or at the whole; returns whether it holds output of the model.
+        """Look at a piece of the answer, or at the whole; return whether it holds output of the model.
 
         Raises:
             AttemptFailed: the attempt has taken longer than the model's ``timeout_s``, or the answer is invalid.
@@ -404,7 +404,7 @@ class MeteredCall:
         self._add(lambda price: self.rate * self.bound().usd(price))
 
     def _dearer_by(self, counts: Counts, asks: Mapping[str, bool]) -> float:
-        """How many times its price a call costs if another model than the requested one has served it; at least 1.
+        """Return how many times its price a call costs if another model than the requested one has served it; at least 1.
 
         A router or a gateway's fallback may do this. The price list is only read if the name is not the requested one, apart
         from a date.

@@ -52,7 +52,7 @@ class ParkedUnit(BatchedUnit):
         self.asked.clear()
 
     def halt(self, why: BaseException) -> BaseException:
-        """Record why the run ends; returns the exception to raise."""
+        """Record why the run ends; return the exception to raise."""
         self.halted = why
         return why
 
@@ -115,5 +115,5 @@ class ParkedUnit(BatchedUnit):
             return True
 
     def _has_drifted(self) -> bool:
-        """Whether a rerun makes new calls before its earlier ones: then each run would buy other calls, without end."""
+        """Return whether a rerun makes new calls before its earlier ones: then each run would buy other calls, without end."""
         return len((self.bought | self.futures.keys()) - self.asked) >= self.side_by_side

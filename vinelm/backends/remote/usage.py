@@ -26,7 +26,7 @@ class UsageSum:
         self._is_unknown = False
 
     def add(self, usage: Any) -> Counts | None:
-        """Add a chunk's usage; returns the counts so far. If it cannot be added, the whole counts become unknown."""
+        """Add a chunk's usage; return the counts so far. If it cannot be added, the whole counts become unknown."""
         try:
             # An invalid count (negative, not whole, true) could be hidden by the sum with others. Only the prompt count of the
             # previous chunk may be lowered, as langchain-google-genai does.
@@ -44,7 +44,7 @@ _DETAILS = ("input_token_details", "output_token_details")
 
 
 def _restated(before: Any, usage: Any) -> UsageMetadata | None:
-    """The statement that replaces the previous one; None if it is about another part of the answer.
+    """Return the statement that replaces the previous one; None if it is about another part of the answer.
 
     Parts that only one of the two states are kept if they cost more: all except what was read from a cache.
     """
@@ -87,7 +87,7 @@ def counts_of(usage: Any) -> Counts | None:
 
 
 def _details(parts: Any) -> Mapping[str, Any]:
-    """The parts of a count, whatever tier served them."""
+    """Return the parts of a count, whatever tier served them."""
     if not isinstance(parts, Mapping):
         return {}
     if not any(key.startswith(_PREFIXES) for key in parts):

@@ -20,7 +20,7 @@ class SGLangProvider(OpenAIProvider):
     """Options that are not settings of the chat model are sampling parameters (``top_k``, ``min_p``, ``regex`` ...)."""
 
     def base(self, model: Model) -> str:
-        """The URL of the chat completions."""
+        """Return the URL of the chat completions."""
         return f"{_server(model)}/v1"
 
     def context_tokens(self, model: Model) -> int | None:
@@ -44,7 +44,7 @@ class SGLangBackend(RemoteBackend):
     """Chat models on SGLang engines."""
 
     def flush_cache(self, model: Model) -> bool:
-        """Flush the engine's prefix cache. Returns False if the engine is busy or does not answer."""
+        """Flush the engine's prefix cache. Return False if the engine is busy or does not answer."""
         provider = self.provider
         assert isinstance(provider, SGLangProvider)
         return answered(lambda: provider.ask(model, "post", "/flush_cache", str) is not None, otherwise=False)

@@ -132,7 +132,7 @@ def _print_recorded(found: RecordedResult, *, is_opened: bool) -> None:
 
 
 def _facts(found: RecordedResult) -> dict[str, Any]:
-    """The printed facts as JSON types."""
+    """Return the printed facts as JSON types."""
     from vinelm.demo.recorded_page import open_question, sentence
     from vinelm.trie.verdict import LEADS
 

@@ -97,7 +97,7 @@ def command(
 
 
 def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool) -> tuple[str, ...]:
-    """The chosen models; none if the folder has a catalog and no other models were requested."""
+    """Return the chosen models; none if the folder has a catalog and no other models were requested."""
     from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED
     from vinelm.scaffold.project import MODELS_FILE, models_for, suggested_models
 

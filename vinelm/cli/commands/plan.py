@@ -162,7 +162,7 @@ def _is_compared(best: Decision) -> bool:
 
 
 def _recommended_objective(bounds: dict[str, Any], annotated: AnnotatedTrie) -> Objective:
-    """The objective of the plan to switch to, if the current setup is known; else the options lack a target."""
+    """Return the objective of the plan to switch to, if the current setup is known; else the options lack a target."""
     from vinelm.plans.recommendation import served_objective
 
     verdict = annotated.verdict
@@ -224,7 +224,7 @@ def skipped_words(stage: str, worth: Mapping[str, Any]) -> str:
 
 
 def advice_lines(best: Decision) -> list[str]:
-    """The recommendation, and the models about which the plan knows little."""
+    """Return the recommendation, and the models about which the plan knows little."""
     from vinelm.plans.recommendation import left_out, thin_models
 
     found, annotated = best.verdict, best.metrics.annotated
@@ -238,7 +238,7 @@ def advice_lines(best: Decision) -> list[str]:
 
 
 def promise_lines(best: Decision) -> list[str]:
-    """The predicted accuracy with its interval, and the deduction for the optimism of choosing."""
+    """Return the predicted accuracy with its interval, and the deduction for the optimism of choosing."""
     promise = best.promise
     if promise.interval is None:
         lines = ["Accuracy interval: unknown, this estimator gives no standard errors."]

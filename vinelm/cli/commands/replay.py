@@ -173,7 +173,7 @@ def _write_plans(found: ReplayResult, folder: Path) -> Iterator[str]:
 
 
 def _models(named: str | None, bill: Bill | None) -> Any:
-    """The models to ask: those named, or those of the providers in the trace."""
+    """Return the models to ask: those named, or those of the providers in the trace."""
     from vinelm.catalog import Catalog
     from vinelm.scaffold.catalog_file import PROVIDER_MODELS, chosen_models
 
@@ -288,7 +288,7 @@ def _call(step: StepBill) -> tuple[str, ...]:
 
 
 def _when(bill: Bill) -> str:
-    """The days of the trace, in words."""
+    """Return the days of the trace, in words."""
     if bill.started_at is None or bill.ended_at is None:
         return ""
     first, last = (datetime.fromtimestamp(at, UTC).date().isoformat() for at in (bill.started_at, bill.ended_at))

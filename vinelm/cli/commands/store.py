@@ -81,7 +81,7 @@ def info(*, store: Path, as_json: bool) -> None:
 
 
 def _shape(template: Template) -> dict[str, Any]:
-    """The stages of each invocation; if the template branches, its stages and steps."""
+    """Return the stages of each invocation; if the template branches, its stages and steps."""
     if template.listed is not None:
         return {"invocations": [stage.name for stage in template.listed]}
     return {"stages": [stage.name for stage in template.stages], "template": template.to_dict()}

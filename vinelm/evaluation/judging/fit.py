@@ -86,7 +86,7 @@ def _answers_first(template: Template) -> bool:
 
 
 def _served(found: Mapping[PolicyName, ChosenPolicy]) -> ChosenPolicy | None:
-    """VineLM's policy as a service would follow it."""
+    """Return VineLM's policy as a service would follow it."""
     return found.get("signals") or found.get("paths")
 
 
@@ -221,7 +221,7 @@ class Fit:
     def _beside_plain(
         self, by_kind: dict[PolicyName, ChosenPolicy], objective: Objective, votes: bool
     ) -> dict[PolicyName, ChosenPolicy]:
-        """The policies by request type, next to those that ignore types."""
+        """Return the policies by request type, next to those that ignore types."""
         found = self.plain.choose(objective, votes=votes)
         without, own = _served(found), _served(by_kind)
         if own is not None and objective.target == "accuracy":
@@ -247,7 +247,7 @@ class Fit:
         return _chosen(decision, ((share, self._along(planner, partial(steps, part))) for share, part in decision.parts))
 
     def _along(self, planner: Planner, steps: Callable[[Locate], StepPolicy]) -> StepPolicy | StepsByStart:
-        """The policy by which requests follow a plan through the planner's trie."""
+        """Return the policy by which requests follow a plan through the planner's trie."""
         along = ALONG[planner.annotated.policy]
         kinds, firsts = planner.annotated.template.kind_names, self._firsts or (None,)
         found = {(kind, first): steps(along(planner, first, kind)) for kind in kinds for first in firsts}

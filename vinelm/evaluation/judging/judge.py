@@ -198,7 +198,7 @@ class Judge:
     # -- the baseline ----------------------------------------------------------------------------------------------
 
     def _rival(self, fit: CrossFit, in_use: PlanInUse | None, objective: Objective | None) -> _Rival | str:
-        """The baseline, or in a few words why there is none."""
+        """Return the baseline, or in a few words why there is none."""
         if in_use is None and self.template.today is not None:
             plans = [half.plain.plans.today() for half in fit.planning]
             if any(plan is None for plan in plans):
@@ -230,7 +230,7 @@ class Judge:
         )
 
     def _cheaper(self, models: Mapping[str, str]) -> tuple[str, ...]:
-        """The models that a stage may run more cheaply than the baseline's model, by list price of a usual call."""
+        """Return the models that a stage may run more cheaply than the baseline's model, by list price of a usual call."""
         names = (*self.template.models, *models.values())
         usd = {name: self.catalog[name].price.cost_usd(*USUAL_TOKENS) for name in names if name in self.catalog}
         found = [
@@ -246,7 +246,7 @@ class Judge:
     def _with_plans(
         self, found: Verdict, fit: CrossFit, rival: _Rival, objective: Objective | None
     ) -> tuple[Verdict, list[_Candidate]]:
-        """The verdict with all plans, and the candidates that the rule goes through."""
+        """Return the verdict with all plans, and the candidates that the rule goes through."""
         usd = found.cost_usd or 0.0
         wanted = self._objectives(fit, rival) if objective is None else [objective]
         plans = self._candidates(fit, rival, wanted, lambda: self.whole)
@@ -275,7 +275,7 @@ class Judge:
         return found, climbed
 
     def _as_today(self, found: Verdict, fit: CrossFit, climbed: Sequence[_Candidate]) -> Verdict:
-        """The verdict on requests without labels, with the questions whose answers may prove the next plan.
+        """Return the verdict on requests without labels, with the questions whose answers may prove the next plan.
 
         The rule continues until a plan fails. If only unlabelled answers are missing, and they would suffice if they were as
         often better as worse, people are asked about them.
@@ -318,7 +318,7 @@ class Judge:
         return replace(found, by_today=by_today)
 
     def _objectives(self, fit: CrossFit, rival: _Rival) -> list[Objective]:
-        """The objectives to plan for. They follow from predictions alone, so that judged answers do not choose them."""
+        """Return the objectives to plan for. They follow from predictions alone, so that judged answers do not choose them."""
         cheaper = [within(share * rival.promised_usd, SURE) for share in (*SHARES, 1.0) if rival.promised_usd > 0.0]
         found = [*aims(rival.promised_accuracy, rival.promised_usd), *cheaper, *swept(fit.planning), FREE]
         return [replace(one, mix=False) if one.mixes else one for one in found]  # a single plan each, which can be named
@@ -326,7 +326,7 @@ class Judge:
     def _candidates(
         self, fit: CrossFit, rival: _Rival, objectives: Sequence[Objective], whole: Callable[[], Fit]
     ) -> list[_Candidate]:
-        """One plan for each objective, without duplicates.
+        """Return one plan for each objective, without duplicates.
 
         Of the policies that all parts have and whose effect the rows show, it takes the one that depends on least among those
         with as good a prediction. Parts may choose different plans for one budget: of the budgets that lead to the same plan of
@@ -352,7 +352,7 @@ class Judge:
         return [one for words, one in found.items() if words != rival.words or one.is_same]
 
     def _single_models(self, fit: CrossFit, rival: _Rival) -> list[_Candidate]:
-        """Every single model whose effect the rows show, except the baseline."""
+        """Return every single model whose effect the rows show, except the baseline."""
         alone = [dict(half.plain.plans.single_models()) for half in fit.planning]
         found = []
         for name in alone[0]:
@@ -364,7 +364,7 @@ class Judge:
         return [one for one in found if one.is_identified and not one.is_same]
 
     def _alone(self, name: str, other: ChosenPolicy) -> ChosenPolicy:
-        """A single model, planned by all rows; ``other`` if these have no such plan."""
+        """Return a single model, planned by all rows; ``other`` if these have no such plan."""
         plan = dict(self.whole.plain.plans.single_models()).get(name)
         return other if plan is None else self.whole.plain.following(plan)
 
@@ -388,7 +388,7 @@ class _Rival:
         return cls(name, is_today, models, fit.template.models, ways)
 
     def judged_by(self, fit: CrossFit) -> list[DirectedJudgement]:
-        """The same plans with other scores of the same rows."""
+        """Return the same plans with other scores of the same rows."""
         return [fit.judge(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
 
     @property
@@ -404,7 +404,7 @@ class _Rival:
         return estimate_mean([HalfScores(one) for one in self.scores], "accuracy", level=2 * LEVEL - 1, bound=1.0)
 
     def within(self, found: Verdict) -> Verdict:
-        """The verdict with this baseline and its figures."""
+        """Return the verdict with this baseline and its figures."""
         right = self.accuracy
         cost_usd = -estimate_mean([HalfScores(one) for one in self.scores], "cost", level=2 * LEVEL - 1).value
         return replace(
@@ -431,12 +431,12 @@ class _Candidate:
     by_all: Callable[[], ChosenPolicy]
 
     def judged_by(self, fit: CrossFit) -> _Candidate:
-        """The same plan with other scores of the same rows, compared with the baseline by these scores."""
+        """Return the same plan with other scores of the same rows, compared with the baseline by these scores."""
         ways = [fit.judge(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
         return replace(self, ways=ways, rival=replace(self.rival, ways=self.rival.judged_by(fit)))
 
     def answers(self, fit: CrossFit) -> Iterator[Pair]:
-        """The plan's answer to each request that followed it to its end."""
+        """Yield the plan's answer to each request that followed it to its end."""
         for way, bought in zip(self.ways, fit.bought, strict=True):
             for _, steps in way.chosen.parts:
                 for request in bought.requests:
@@ -544,7 +544,7 @@ def served_verdict(
 
 
 def _chosen_by(whole: Callable[[], Fit], objective: Objective, policy: str, other: DirectedJudgement) -> ChosenPolicy:
-    """The plan by all rows for an objective; a part's plan if all rows have none."""
+    """Return the plan by all rows for an objective; a part's plan if all rows have none."""
     names: dict[str, PolicyName] = {policy: name for name, policy in _POLICIES}
     return whole().choose(objective, votes=False).get(names[policy], other.chosen)
 
@@ -563,7 +563,7 @@ def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
 
 
 def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
-    """Whether a single model is predicted to save enough, and no other plan predicts as much at no higher cost.
+    """Return whether a single model is predicted to save enough, and no other plan predicts as much at no higher cost.
 
     Decided by predictions alone, so that no judged answer makes it a rung. A model that another plan beats on both counts could
     only stop the ladder above that plan.
@@ -575,7 +575,7 @@ def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
 
 
 def _with_ends(found: Sequence[_Candidate], rival: _Rival, seed: int, level: float, *, rungs: int) -> list[ComparedPlan]:
-    """The plans with both intervals: their own, and one that holds for the best of all rungs, which come first."""
+    """Return the plans with both intervals: their own, and one that holds for the best of all rungs, which come first."""
     gains = [one.gain for one in found[:rungs] if one.gain is not None and one.is_identified]
     best = best_of(gains, seed, level)
     return [_compared(one, rival, best if i < rungs else 1.0, level, is_rung=i < rungs) for i, one in enumerate(found)]
@@ -679,7 +679,7 @@ def _seconds(ways: Sequence[DirectedJudgement]) -> float:
 
 
 def _followed(found: Sequence[_Candidate], usd: float) -> float:
-    """Median number of requests that follow a plan which saves money; 0 if no rows show one."""
+    """Return the median number of requests that follow a plan which saves money; 0 if no rows show one."""
     known = [
         one.followed for one in found if not one.is_same and one.is_identified and one.promised_usd <= (1.0 - LEAST_SAVED) * usd
     ]

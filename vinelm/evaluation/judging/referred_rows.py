@@ -120,7 +120,7 @@ class ReferredRows:
         return row if score is None else replace(row, success=bool(score) if score in (0.0, 1.0) else score)
 
     def _worth(self, *, is_hopeful: bool) -> dict[Pair, float]:
-        """The score of each answer.
+        """Return the score of each answer.
 
         Two answers differ by what people said about this pair. Today's answer gets the mean of what they said about it, but at
         least what any other answer of the request loses, so that each loss counts in full, even one that is not excluded yet. A
@@ -136,7 +136,7 @@ class ReferredRows:
         return found
 
     def _gain(self, digest: str, about: ReferredAnswer, *, is_hopeful: bool) -> float:
-        """An answer's score minus today's. A skipped question counts as lost, like an open one."""
+        """Return an answer's score minus today's. A skipped question counts as lost, like an open one."""
         said = self.said.get((about.unit, digest))
         if said is not None:
             return -1.0 if said.today is None or said.other is None else said.other - said.today
@@ -163,7 +163,7 @@ class ReferredRows:
 
     @cached_property
     def asked(self) -> int:
-        """Number of questions that persons have answered, including skipped ones."""
+        """Number of questions that people have answered, including skipped ones."""
         return sum((about.unit, digest) in self.said for answers in self.answers.values() for digest, about in answers.items())
 
     @property
@@ -220,7 +220,7 @@ class ReferredRows:
 
 
 def _loss(said: SaidOf | None) -> float:
-    """An answer's loss according to people; a skipped question loses everything, an unasked one nothing."""
+    """Return an answer's loss according to people; a skipped question loses everything, an unasked one nothing."""
     if said is None:
         return 0.0
     return 1.0 if said.today is None or said.other is None else max(said.today - said.other, 0.0)

@@ -179,7 +179,7 @@ def moments(halves: Sequence[HalfScores], target: str, bound: float | None = Non
 
 
 def _residuals(centred: FloatArray, balance: Mapping[object, FloatArray]) -> FloatArray:
-    """The residuals of the fit, each enlarged for its own share in the fit (HC2 of MacKinnon and White 1985)."""
+    """Return the residuals of the fit, each enlarged for its own share in the fit (HC2 of MacKinnon and White 1985)."""
     if not balance:
         return centred
     # At most one column for five requests: more columns would fit the noise and make the interval too short.

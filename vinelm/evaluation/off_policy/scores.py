@@ -108,7 +108,7 @@ class _Walk:
         self.balance: dict[tuple[Place, str], FloatArray] = {}
 
     def scores(self, at: int, request: str) -> tuple[float, ...]:
-        """The items of :data:`_ARRAYS` for one request, whose row in the columns is ``at``."""
+        """Return the items of :data:`_ARRAYS` for one request, whose row in the columns is ``at``."""
         seen: Seen = ()
         first = self.bought.first(request)
         if first not in self._starts:

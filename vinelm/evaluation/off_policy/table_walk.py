@@ -59,7 +59,7 @@ def _ends(
 
 
 def _shown(table: OutcomeTable, rows: npt.NDArray[np.intp], columns: tuple[int, ...]) -> npt.NDArray[np.intp]:
-    """For each request, a number for the last answer's outcome: check, signal, and the first answer that it agrees with."""
+    """Number the outcomes of each request's last answer: its check, signal, and the first answer that it agrees with."""
     last = columns[-1]
     kind = table.answer_class[rows, last]
     agrees = np.full(len(rows), len(columns))

@@ -108,7 +108,7 @@ class GraphPlans(Plans[StagePlan]):
         self._known: dict[Objective, StaticPlans] = {}
 
     def _alone(self, objective: Objective) -> ContingentDecision:
-        """VineLM's plan without mixing."""
+        """Return VineLM's plan without mixing."""
         return cast("ContingentDecision", self.decision(objective))
 
     def fixed(self, objective: Objective, role: Role) -> StagePlan | None:
@@ -178,7 +178,7 @@ class GraphPlans(Plans[StagePlan]):
         return tuple(stage.name for stage in self.annotated.template.base.stages)
 
     def _of_path(self, path: Sequence[str]) -> dict[str, str]:
-        """The model of each stage, if the stages follow one order; empty if a stage has two models."""
+        """Return the model of each stage, if the stages follow one order; empty if a stage has two models."""
         found: dict[str, str] = {}
         stages = [stage.name for stage in self.annotated.template.base.listed or ()]
         for stage, model in zip(stages, path, strict=False):
@@ -249,7 +249,7 @@ class GraphPlans(Plans[StagePlan]):
         return kept
 
     def _fixed(self, objective: Objective) -> StaticPlans:
-        """The static plans, and which of them meet the objective's per-request bounds for every request."""
+        """Return the static plans, and which of them meet the objective's per-request bounds for every request."""
         per_request = replace(objective, mix=True, min_accuracy=None, confidence=None, on_infeasible="best_effort")
         if objective.cost_budget == "population":
             per_request = replace(per_request, max_cost_usd=None)
@@ -301,7 +301,7 @@ def matched(before: DecisionGraph, after: DecisionGraph) -> dict[int, int]:
 
 
 def _plan_on(graph: DecisionGraph, plan: Plan) -> Plan | None:
-    """The plan on another graph of the workflow; None if that lacks a model of the plan."""
+    """Return the plan on another graph of the workflow; None if that lacks a model of the plan."""
     there, before = matched(plan.graph, graph), plan.graph
     choice = np.where(graph.source_may_end, END, NOTHING)
     first: dict[int, int] = {}

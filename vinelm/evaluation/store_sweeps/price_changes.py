@@ -67,7 +67,7 @@ def price_changes(annotated: AnnotatedTrie, objective: Objective, models: Iterab
 
 
 def _priced(annotated: AnnotatedTrie, runs: BoolArray, factor: float) -> AnnotatedTrie:
-    """The trie with the dollars of the marked nodes multiplied. No bound here needs their standard error."""
+    """Return the trie with the dollars of the marked nodes multiplied. No bound here needs their standard error."""
     by, size = np.where(runs, factor, 1.0), annotated.cost_size_var
     return replace(
         annotated,
@@ -80,5 +80,5 @@ def _priced(annotated: AnnotatedTrie, runs: BoolArray, factor: float) -> Annotat
 
 
 def _dollars_on(decision: Decision, runs: BoolArray) -> float:
-    """The expected dollars of a plan on the nodes that ``runs`` marks."""
+    """Return the expected dollars of a plan on the nodes that ``runs`` marks."""
     return float(decision.reached[runs] @ decision.annotated.cost_usd[runs])

@@ -228,7 +228,7 @@ def _require_comparable(before: AnnotatedTrie, after: AnnotatedTrie) -> None:
 
 
 def _common(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Nodes of the two tries with the same sequence of (stage, model), in the order of the first."""
+    """Return nodes of the two tries with the same sequence of (stage, model), in the order of the first."""
     if before.trie == after.trie:
         nodes = np.arange(1, len(before.trie))
         return nodes, nodes

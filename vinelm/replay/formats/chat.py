@@ -79,7 +79,7 @@ def messages_of(value: Any) -> list[dict[str, Any]]:
 
 
 def _as_system(value: Any) -> list[dict[str, Any]]:
-    """A system prompt that is given as blocks: Anthropic's, Gemini's, OpenTelemetry's."""
+    """Return a system prompt that is given as blocks: Anthropic's, Gemini's, OpenTelemetry's."""
     if isinstance(value, list):
         value = {"role": "system", "content": value}
     return list(_messages(value)) if isinstance(value, Mapping) else []
@@ -121,7 +121,7 @@ def answer_of(value: Any) -> dict[str, Any] | None:
 
 
 def _messages(value: Any, role: str = "user") -> Iterator[dict[str, Any]]:
-    """One message, or several if Anthropic puts tool results into a user message."""
+    """Yield one message, or several if Anthropic puts tool results into a user message."""
     if not isinstance(value, Mapping):
         yield {"role": role, "content": value if isinstance(value, str) else _json(value)}
         return
@@ -158,7 +158,7 @@ def _messages(value: Any, role: str = "user") -> Iterator[dict[str, Any]]:
 
 
 def _calls(message: Mapping[str, Any]) -> tuple[bool, list[dict[str, Any]]]:
-    """Whether a message has a list of tool calls, with the calls, including OpenAI's old single form."""
+    """Return whether a message has a list of tool calls, with the calls, including OpenAI's old single form."""
     more = mapping(message.get("additional_kwargs"))
     given = first(message.get("tool_calls"), more.get("tool_calls"))
     calls = [_call(one) for one in given if isinstance(one, Mapping)] if isinstance(given, list) else []
@@ -167,7 +167,7 @@ def _calls(message: Mapping[str, Any]) -> tuple[bool, list[dict[str, Any]]]:
 
 
 def _block(block: Any) -> dict[str, Any] | None:
-    """A part of a message (a text, other content, a tool call) or a message with a tool's result; None for a thought."""
+    """Return a part of a message (a text, other content, a tool call) or a message with a tool's result; None for a thought."""
     if isinstance(block, str):
         return {"type": "text", "text": block}
     if not isinstance(block, Mapping):
@@ -186,7 +186,7 @@ def _block(block: Any) -> dict[str, Any] | None:
 
 
 def _role(value: Mapping[str, Any], otherwise: str) -> str:
-    """The role of a message, as OpenAI names it; for a LangChain object by its class."""
+    """Return the role of a message, as OpenAI names it; for a LangChain object by its class."""
     names, inner = value.get("id"), value.get("kwargs")
     kind = first(value.get("role"), value.get("type"), otherwise)
     if isinstance(inner, Mapping):
@@ -195,7 +195,7 @@ def _role(value: Mapping[str, Any], otherwise: str) -> str:
 
 
 def _call(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool call of OpenAI, LangChain, Anthropic or OpenTelemetry, as OpenAI writes it."""
+    """Return a tool call of OpenAI, LangChain, Anthropic or OpenTelemetry, as OpenAI writes it."""
     inner = mapping(value.get("function")) or value
     arguments = first(inner.get("arguments"), value.get("args"), value.get("input"))
     written = arguments if isinstance(arguments, str) else _json({} if arguments is None else arguments)
@@ -270,7 +270,7 @@ def usage_of(value: Any) -> CallTokens:
 
 
 def _as_text(value: Any) -> str:
-    """A tool's result as text."""
+    """Return a tool's result as text."""
     if isinstance(value, list) and all(isinstance(one, Mapping) and isinstance(one.get("text"), str) for one in value):
         return "".join(one["text"] for one in value)
     return value if isinstance(value, str) else _json(value)

@@ -84,7 +84,7 @@ def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _usage(record: Mapping[str, Any]) -> CallTokens:
-    """Tokens by category: ``input`` usually excludes ``input_cached_tokens``, so that categories add up to ``total``."""
+    """Return tokens by category: ``input`` usually excludes ``input_cached_tokens``, so that categories add up to ``total``."""
     details = mapping(first(record.get("usageDetails"), record.get("usage_details"), record.get("usage")))
     known = {name: found for name in details if (found := count(details[name])) is not None and name != "total"}
     if not known:

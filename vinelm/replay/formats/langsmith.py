@@ -63,7 +63,7 @@ def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _usage(outputs: Any) -> Any:
-    """The usage of an answer: next to it, in its message, or in LangChain's ``llm_output``."""
+    """Return the usage of an answer: next to it, in its message, or in LangChain's ``llm_output``."""
     of = mapping(outputs)
     generation = of.get("generations")
     while isinstance(generation, list) and generation:

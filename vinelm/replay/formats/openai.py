@@ -17,7 +17,7 @@ _RESPONSE = ("response", "resp", "response_body", "completion", "output")
 
 
 def _parts(record: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The bodies of request and response, or the record itself if it has their fields."""
+    """Return the bodies of request and response, or the record itself if it has their fields."""
     found = []
     for names, fields in ((_REQUEST, ("messages", "input")), (_RESPONSE, ("choices", "usage", "output"))):
         inner = next((one for name in names if (one := mapping(record.get(name)))), record)

@@ -160,7 +160,7 @@ def _flat(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _listed(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
-    """The objects that attributes spell out: ``llm.input_messages.0.message.role``."""
+    """Return the list of objects in numbered attributes such as ``llm.input_messages.0.message.role``."""
     found: dict[str, Any] = {}
     for name, value in attributes.items():
         if name.startswith(prefix):
@@ -173,7 +173,7 @@ def _listed(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
 
 
 def _inference(attributes: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Prompt and answer of an OpenInference span."""
+    """Return the prompt and answer of an OpenInference span."""
 
     def message(one: Any) -> dict[str, Any]:
         of = mapping(mapping(one).get("message"))
@@ -224,12 +224,12 @@ def _genai(
 
 
 def _numbered(message: Mapping[str, Any]) -> Any:
-    """Tool calls; OpenLLMetry numbers them: ``gen_ai.completion.0.tool_calls.0.name``."""
+    """Return tool calls; OpenLLMetry numbers them: ``gen_ai.completion.0.tool_calls.0.name``."""
     calls = message.get("tool_calls")
     return [calls[place] for place in sorted(calls)] if isinstance(calls, Mapping) else calls
 
 
 def _schemas(attributes: Mapping[str, Any]) -> list[Any]:
-    """The tools of an OpenInference span, or of OpenLLMetry's ``llm.request.functions``."""
+    """Return the tools of an OpenInference span, or of OpenLLMetry's ``llm.request.functions``."""
     listed = [mapping(mapping(one).get("tool")).get("json_schema") for one in _listed(attributes, "llm.tools.")]
     return listed or _listed(attributes, "llm.request.functions.")

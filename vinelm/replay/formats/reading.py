@@ -154,7 +154,7 @@ def weighted(calls: Iterable[LoggedCall], weight: Callable[[LoggedCall], Any]) -
 
 
 def _files(path: Path) -> list[Path]:
-    """The file itself, or the files of a folder, by name."""
+    """Return the file itself, or the files of a folder, by name."""
     if not path.exists():
         raise ConfigError(f"{path}: cannot read the trace: {unread(path, FileNotFoundError())}")
     if not path.is_dir():
@@ -170,7 +170,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _calls(record: object, where: str, known: list[tuple[str, ModuleType]], reading: TraceReading) -> Iterator[LoggedCall]:
-    """The calls of a record, counted."""
+    """Yield the calls of a record, counted."""
     try:
         if not isinstance(record, dict):
             raise TypeError

@@ -41,7 +41,7 @@ def render(report: Report) -> str:
 
 
 def _budgets(slider: BudgetSlider, note: str) -> dict[str, Any]:
-    """The template's data about the plans of several budgets."""
+    """Return the template's data about the plans of several budgets."""
     slider, parts = drawn_budgets(slider, note)
     data = budget_data(slider, parts, _typeset)
     return {"slider": slider, "parts": parts, "data": data, "budget_table": budget_table(slider)}
@@ -55,7 +55,7 @@ def _pictures(report: Report) -> Iterator[Chart | Scatter]:
 
 
 def _draw(picture: Chart | Scatter, *, note: str = "") -> str:
-    """A picture as two SVG elements: a wide one for laptops and print, and a narrow one for phones.
+    """Return a picture as two SVG elements: a wide one for laptops and print, and a narrow one for phones.
 
     The note is printed inside, so that an exported picture still has it.
     """
@@ -72,7 +72,7 @@ def _draw(picture: Chart | Scatter, *, note: str = "") -> str:
 
 
 def _finite(value: Any) -> Any:
-    """JSON types with null for NaN and infinity, which browsers do not read."""
+    """Return JSON types with null for NaN and infinity, which browsers do not read."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):
@@ -81,7 +81,7 @@ def _finite(value: Any) -> Any:
 
 
 def _filename(title: str) -> str:
-    """A title as the name of a file: letters, digits and hyphens."""
+    """Return a title as the name of a file: letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60] or "table"
 
 

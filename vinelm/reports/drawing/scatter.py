@@ -69,7 +69,7 @@ def _lines(dots: list[Dot], step: float) -> int:
 
 
 def _amounts(low: float, high: float, most: int) -> list[float]:
-    """Round dollars between two powers of ten: as many as there is room for."""
+    """Return round dollars between two powers of ten: as many as there is room for."""
     for digits in ((1, 2, 5), (1, 3), (1,)):
         found = [digit * 10.0**power for power in range(floor(low), ceil(high) + 1) for digit in digits]
         found = [usd for usd in found if low <= log10(usd) <= high]

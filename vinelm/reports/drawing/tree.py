@@ -59,7 +59,7 @@ class _Layout:
         raise NotImplementedError
 
     def place(self, nodes: Sequence[PlanNode], depth: int, top: float, above: _Place | None) -> float:
-        """Place the nodes below each other with their steps; returns where the next may begin."""
+        """Place the nodes below each other with their steps; return where the next may begin."""
         raise NotImplementedError
 
     def connect(self, sketch: Sketch, above: _Place, place: _Place) -> None:
@@ -98,7 +98,7 @@ class _Across(_Layout):
 
 
 class _Down(_Layout):
-    """Indented, one step below the other."""
+    """A layout with one step below the other, indented."""
 
     def width(self, depth: int) -> float:
         return self.room - min(depth, _DEEPEST) * _INDENT
@@ -121,7 +121,7 @@ def _thick(place: _Place) -> float:
 
 
 def _when(node: PlanNode, width: float) -> list[str]:
-    """The words before a step, in at most two lines."""
+    """Return the words before a step, in at most two lines."""
     return wrapped(f"if {node.when}", width - 14, 12) if node.when else []
 
 

@@ -128,7 +128,7 @@ class BudgetPlans:
         return () if sweep is None else sweep.points.get(self._policy, ())  # type: ignore[call-overload]
 
     def _budgets(self) -> Sequence[float | None]:
-        """The judged budgets with one between each two; without any, budgets over the estimated frontier."""
+        """Return the judged budgets with one between each two; without any, budgets over the estimated frontier."""
         judged = sorted({cap for one in self._judged_points() if (cap := one.objective.max_cost_usd) is not None})
         if judged:
             between = [float(f"{sqrt(low * high):.3g}") for low, high in pairwise(judged)]
@@ -194,14 +194,14 @@ def _parts(spent: Sequence[SpentOn], stage: str, field: str) -> Parts:
 
 
 def _totals(plans: Sequence[Sequence[SpentOn]], field: str) -> list[float]:
-    """Each plan's spending by stage."""
+    """Return each plan's spending by stage."""
     return [
         sum(amount for _, amount in _parts(spent, stage, field)) for spent in plans for stage in {one.stage for one in spent}
     ]
 
 
 def _expected_s(plan: Any) -> float:
-    """Expected seconds of a request; a plan with one model for each stage has no current request."""
+    """Return the expected seconds of a request; a plan with one model for each stage has no current request."""
     return float(plan.ahead[2] if isinstance(plan, Decision) else plan.expected_latency_s)
 
 

@@ -148,7 +148,7 @@ def _hover(what: str, point: FrontierPoint) -> str:
 
 
 def _frontier_table(kind: str, frontiers: Sequence[PolicyFrontier], bound: str, unit: Callable[[float], str]) -> Table:
-    """The data of a chart: one row per policy and cap."""
+    """Return the data of a chart: one row per policy and cap."""
     rows = []
     for one in frontiers:
         for point in one.points:

@@ -365,7 +365,7 @@ class _StorePage:
         )
 
     def _rival_over(self, plans: Plans[Any]) -> Any:
-        """The verdict's baseline over other plans; None if they lack it."""
+        """Return the verdict's baseline over other plans; None if they lack it."""
         if self.in_use is not None:
             return plans.having(self.in_use.settings)
         return dict(plans.single_models()).get(self.verdict.opponent)
@@ -403,7 +403,7 @@ def _text_note(known: Sequence[tuple[str, FollowedPlan, FollowedPlan]]) -> str:
 
 
 def _verdict(found: Evaluation) -> Section:
-    """The verdict with the figures behind it."""
+    """Return the verdict with the figures behind it."""
     compared = verdict_table(found.verdict)
     parts = (*(() if compared is None else (compared,)), *evaluation_tables(found))
     return Section(title="The verdict", intro=_VERDICT, findings=tuple(evaluation_lines(found)), parts=parts)

@@ -20,7 +20,7 @@ _JUDGED = "Judged by requests that did not choose the plan."
 
 
 def _cost_chart(sweep: JudgedSweep) -> Chart:
-    """Accuracy against dollars under a range of budgets."""
+    """Return the accuracy against dollars under a range of budgets."""
     series = tuple(_by_cost(name, points) for name, points in sweep.points.items() if any(map(_is_drawn, points)))
     is_free = all(x == 0.0 for one in series for x in one.x)
     return Chart(
@@ -66,7 +66,7 @@ def sweep_sections(judged: JudgedStore) -> tuple[Section, ...]:
 
 
 def _led(series: Sequence[Series]) -> tuple[Series, ...]:
-    """The series, with VineLM over paths shown as VineLM if nothing plans over signals."""
+    """Return the series, with VineLM over paths shown as VineLM if nothing plans over signals."""
     if any(one.role == "vinelm" for one in series):
         return tuple(series)
     return tuple(replace(one, role="vinelm") if one.role == "paths" else one for one in series)

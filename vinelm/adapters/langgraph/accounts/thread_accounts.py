@@ -101,7 +101,7 @@ class ThreadAccounts:
         return FoundAccount(match, known.get(match, _Known()).paid_usd, birth=birth)
 
     async def _known(self, account: str | None, *, is_async: bool) -> tuple[int, dict[str, _Known]]:
-        """The page for a new account, and the accounts on the last page and on that of the path's account."""
+        """Return the page for a new account, and the accounts on the last page and on that of the path's account."""
         page, values = await self._rows.latest(_PAGES, is_async=is_async) or (_page(0), None)
         if values is None:
             return 0, {}
@@ -131,7 +131,7 @@ class ThreadAccounts:
         await self._rows.append(row, value, is_async=is_async)
 
     async def _match(self, begun: Beginning, known: Mapping[str, _Known], *, is_async: bool) -> tuple[str | None, str | None]:
-        """The account that the run continues (None: a new one), and the input's checkpoint if it was looked up."""
+        """Return the account that the run continues (None: a new one), and the input's checkpoint if it was looked up."""
         if not known:
             return None, None
         begins = {at for one in known.values() for at in one.checkpoint_ids}
@@ -149,7 +149,7 @@ class ThreadAccounts:
     async def _of_birth(
         self, birth: str | None, after: str | None, known: Mapping[str, _Known], *, is_async: bool
     ) -> tuple[list[str], list[str]]:
-        """The accounts of the input with that checkpoint, and possible candidates."""
+        """Return the accounts of the input with that checkpoint, and possible candidates."""
         if birth is None:
             return [], [key for key, one in known.items() if after is None or one.after in {None, after}]
         same, unknown = [], []

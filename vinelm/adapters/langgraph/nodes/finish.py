@@ -60,7 +60,7 @@ def make_finish(finder: RunFinder) -> Callable[..., Any]:
 def _finished(
     run: GraphRun, outcomes: RunOutcomes, path: tuple[str, ...], state: Any, config: RunnableConfig
 ) -> dict[str, Any]:
-    """The node's update."""
+    """Return the node's update."""
     channels, keys = channels_of(config), outcomes.signals.answer
     if keys and not channels:
         raise RuntimeError("this LangGraph hides its channels")
@@ -97,7 +97,7 @@ def _refuse(channels: Mapping[str, BaseChannel[Any, Any, Any]], keys: Sequence[s
 
 
 def _replacing(channel: BaseChannel[Any, Any, Any], value: Any) -> Any:
-    """The update that makes ``value`` the channel's value. A reducer without a value takes the first one as it is."""
+    """Return the update that makes ``value`` the channel's value. A reducer without a value takes the first one as it is."""
     return Overwrite(value) if isinstance(channel, _REDUCED) and channel.is_available() else value
 
 
@@ -106,7 +106,7 @@ def _place(classes: Sequence[int | None], wanted: int) -> str:
 
 
 def _agreement(classes: Sequence[int | None], wanted: int) -> str:
-    """The number of the request's answers that agree, in words."""
+    """Return the number of the request's answers that agree, in words."""
     agreeing, all_ = list(classes).count(wanted), sum(one is not None for one in classes)
     if agreeing > 1:
         return f"{_word(agreeing)} of {_word(all_)} agree"

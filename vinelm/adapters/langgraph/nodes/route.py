@@ -117,7 +117,7 @@ class Destinations:
         return verdict, ()
 
     def _item(self, item: Any) -> Any:
-        """The place, or Send, of one verdict among several destinations."""
+        """Return the place, or Send, of one verdict among several destinations."""
         if _is_hashable(item) and item in self._by_verdict:
             return self._by_verdict[item]
         if _place(item) in self.places:
@@ -217,7 +217,7 @@ class RouteEdge:
     def _goes_on(
         self, at: RunPath, places: tuple[str, ...], finished: bool, state: Any, template: Template | None, *, is_answer: bool
     ) -> str | None:
-        """The place where a finished request continues ("": as the verdict says); None if it ends."""
+        """Return the place where a finished request continues ("": as the verdict says); None if it ends."""
         end, onward = self.destinations.end, self.destinations.other_than_end if finished else ""
         next_places = tuple(place for place in places if place != end) if onward == "" else (onward,) if onward else ()
         if not self.destinations.is_branch and (template is None or template.certain_stages):
@@ -231,7 +231,7 @@ class RouteEdge:
         return onward if next_places and self._has_turns_left(at, template, next_places, arms) else None
 
     def _arms(self, places: tuple[str, ...], template: Template | None, stages: tuple[str, ...]) -> frozenset[str] | None:
-        """The stages that may come next by the template; None if unknown."""
+        """Return the stages that may come next by the template; None if unknown."""
         found: set[str] = set()
         for place in places:
             arms = self._arms_of(place, template)

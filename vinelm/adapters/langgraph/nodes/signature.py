@@ -137,7 +137,7 @@ def code_of(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hint(fn: Callable[..., Any], name: str) -> Any:
-    """One annotation, resolved separately: others may name imports for type checkers only."""
+    """Return one annotation, resolved separately: others may name imports for type checkers only."""
     raw = getattr(fn, "__annotations__", {}).get(name)
     if raw is None:
         return None

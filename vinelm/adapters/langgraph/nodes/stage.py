@@ -99,7 +99,7 @@ def _has_model(fn: Callable[..., Any], more: tuple[Any, ...], given: Mapping[str
 
 
 def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> Any:
-    """The node's update with the path's entry; without it if our part of the work fails."""
+    """Return the node's update with the path's entry; without it if our part of the work fails."""
     try:
         if scope.is_kept_by_run and isinstance(out, Command) and out.graph is not None:
             return out  # leads out of a subgraph, whose channels the outer graph does not know
@@ -112,7 +112,7 @@ def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> 
 
 
 def _injected(names: tuple[str, ...], config: RunnableConfig, runtime: Runtime[Any]) -> dict[str, Any]:
-    """The arguments that a stage asks for besides state and model."""
+    """Return the arguments that a stage asks for besides state and model."""
     found: dict[str, Any] = {}
     for name in names:
         if name == "config":

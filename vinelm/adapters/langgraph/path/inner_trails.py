@@ -61,7 +61,7 @@ class InnerTrail:
             self._nodes = [*self._nodes[:k], nodes]
 
     def _behind(self, path: tuple[str, ...], stages: tuple[str, ...]) -> int:
-        """Insert unknown invocations of the root graph before the last entry of ``path``; returns its place."""
+        """Insert unknown invocations of the root graph before the last entry of ``path``; return its place."""
         k = len(path) - 1
         if [entry["model"] for entry in self._entries[:k]] != list(path[:k]):
             self._entries = [Entry(k=i, stage=stages[i], model=path[i]) for i in range(k)]
@@ -125,5 +125,5 @@ class InnerTrails:
 
 
 def _of(saver: Any, kept: tuple[Callable[[], Any], InnerTrail] | None) -> InnerTrail | None:
-    """The trail, if it belongs to this checkpointer and not to a deleted one with the same id."""
+    """Return the trail, if it belongs to this checkpointer and not to a deleted one with the same id."""
     return kept[1] if kept is not None and kept[0]() is saver else None

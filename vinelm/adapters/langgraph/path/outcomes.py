@@ -99,7 +99,7 @@ class RunOutcomes:
         self._observe(path, Outcome("error" if self.signals.signal == "status" else None, None))
 
     def inherit(self, path: Path, shown: Sequence[ShownOutcome | None]) -> None:
-        """Report outcomes from an earlier run to the policy; returns None if they were not stored."""
+        """Report outcomes from an earlier run to the policy; return None if they were not stored."""
         with self._lock:
             for k, one in enumerate(shown, start=1):
                 if one is not None and path[:k] not in self._shown:
@@ -200,5 +200,5 @@ NO_OUTCOMES = NoOutcomes()
 
 
 def _kept(value: Any) -> Any:
-    """A copy, since a later node may change the application's own object."""
+    """Return a copy, since a later node may change the application's own object."""
     return answered(partial(deepcopy, value), value)

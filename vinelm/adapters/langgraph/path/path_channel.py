@@ -130,7 +130,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return list
 
     def copy(self) -> PathChannel:
-        """A channel with the same path, without pending writes."""
+        """Return a channel with the same path, without pending writes."""
         twin = PathChannel.__new__(PathChannel)  # LangGraph copies every channel at every edge
         twin.typ, twin.key = self.typ, self.key
         twin.path, twin.closed, twin.opening, twin.waiting = self.path, self.closed, self.opening, {}
@@ -146,7 +146,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return fresh
 
     def get(self) -> PathValue:
-        """The path; :class:`EmptyChannelError` before the first invocation, so that a new thread looks empty."""
+        """Return the path; :class:`EmptyChannelError` before the first invocation, so that a new thread looks empty."""
         if not self.path:
             raise EmptyChannelError
         return {"path": list(self.path), "closed": self.closed}
@@ -164,7 +164,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         self.waiting[node.task] = node, [*self.waiting_of(node), *written]
 
     def waiting_of(self, node: Execution | None) -> list[Entry | Note]:
-        """The pending writes of a node, without those of earlier attempts."""
+        """Return the pending writes of a node, without those of earlier attempts."""
         known, written = (None, []) if node is None else self.waiting.get(node.task, (None, []))
         return written if known == node else []
 
@@ -205,7 +205,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return "model" in item
 
     def _note(self, notes: Sequence[Entry | Note]) -> bool:
-        """Add missing notes to the entries; returns whether any were added."""
+        """Add missing notes to the entries; return whether any were added."""
         path = list(self.path)
         for note in notes:
             if note["k"] < len(path) and "shown" not in path[note["k"]]:

@@ -98,7 +98,7 @@ class RunPlaces:
             return place.path, place.stages
 
     def ended(self, invocation: Invocation) -> bool:
-        """Record that an attempt has ended; returns whether every attempt at its place has failed, leaving the place empty."""
+        """Record that an attempt has ended; return whether every attempt at its place has failed, leaving the place empty."""
         with self._lock:
             found = self._open.get(invocation.prefix)
             if found is None or found[0].stage != invocation.stage:

@@ -89,7 +89,7 @@ class ChatCall:
 
     @classmethod
     async def _begun(cls, adapter: ServesCalls, stage: str | None, options: InvokeOptions, *, is_async: bool) -> ChatCall:
-        """The invocation, on the default model if VineLM itself fails; never waits unless ``is_async``."""
+        """Return the invocation, on the default model if VineLM itself fails; never waits unless ``is_async``."""
         config: RunnableConfig | None = None
         runtime: Runtime[Any] | None = None
         try:
@@ -237,7 +237,7 @@ def _node_of(config: RunnableConfig) -> str:
 
 
 def _stage_of(node: str, config: RunnableConfig, template: Template | None) -> str:
-    """The stage of a node: its name, prefixed with surrounding nodes if the template uses that to tell stages apart."""
+    """Return the stage of a node: its name, prefixed with surrounding nodes if the template uses that to tell stages apart."""
     namespace = str(config.get("configurable", {}).get("checkpoint_ns") or "")
     whole = WITHIN.join(part.partition(":")[0] for part in namespace.split("|"))
     is_apart = whole != node and template is not None and any(stage.name == whole for stage in template.stages)

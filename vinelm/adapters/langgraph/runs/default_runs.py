@@ -178,7 +178,7 @@ class DefaultRuns:
 
 
 def _carried(runtime: Runtime[Any] | None) -> RunContext | None:
-    """The settings of a run that was not found."""
+    """Return the settings of a run that was not found."""
     carried = AMBIENT.get() if runtime is None or runtime.context is None else runtime.context
     return carried if isinstance(carried, RunContext) else carried_by(carried)
 

@@ -123,7 +123,7 @@ class Superstep:
         return self._in_flow(stage, flow) is not None
 
     def _in_flow(self, stage: str, flow: Flow) -> tuple[str, ...] | None:
-        """The choices before ``stage`` in this superstep; None if the template does not have it here."""
+        """Return the choices before ``stage`` in this superstep; None if the template does not have it here."""
         try:
             return flow.ahead_of(flow.at(self.stages), stage)
         except KeyError:  # behind a branch that the template lacks
@@ -265,7 +265,7 @@ class GraphRun:
             await self.request_account.open(begun, is_async=is_async)
 
     def _beside_shared(self, guard: CallGuard | None) -> CallGuard | None:
-        """The guard, combined with the account shared between requests, if there is one."""
+        """Return the guard, combined with the account shared between requests, if there is one."""
         return with_account(guard, self._shared_account, None if self._default is None else self.note_failure)
 
     def _paid(self, total_usd: float) -> None:
@@ -482,7 +482,7 @@ class GraphRun:
         return self.places is not None and self.places.last_step != where.step
 
     def _model_of(self, stage: str, prefix: tuple[str, ...]) -> str:
-        """The policy's model of an invocation, or the stage's default if the policy fails."""
+        """Return the policy's model of an invocation, or the stage's default if the policy fails."""
         self.outcomes.tell(prefix)
         started = time.perf_counter()
         try:
@@ -590,7 +590,7 @@ class GraphRun:
         stage: str | None = None,
         model: str | None = None,
     ) -> T:
-        """The policy's answer, or ``otherwise`` if the policy fails; ``name`` is the method to call."""
+        """Return the policy's answer, or ``otherwise`` if the policy fails; ``name`` is the method to call."""
         try:
             return ask()
         except Exception as error:
@@ -606,7 +606,7 @@ class GraphRun:
         self.note_failure(what, error, prefix, stage, model)
 
     def _default_after(self, error: Exception, stage: str, prefix: tuple[str, ...]) -> str:
-        """The default model after the policy has failed."""
+        """Return the default model after the policy has failed."""
         if self._default is None:
             raise error
         model = self._default(stage)

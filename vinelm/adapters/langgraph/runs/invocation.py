@@ -160,7 +160,7 @@ class InvocationScope(OneProcess):
         self._tokens = self._observed(self._told_of) or []
 
     def _hearing(self) -> Callable[[str], None] | None:
-        """The listener for an answer's text; None if the stage does not parse calls from text."""
+        """Return the listener for an answer's text; None if the stage does not parse calls from text."""
         return None if self._ahead is None or self.eager is None else self._ahead.hearing(self.eager)
 
     def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
@@ -314,7 +314,7 @@ class InvocationScope(OneProcess):
             self._observed(lambda told: told.ended(self._tokens, invocation))
 
     def _observed(self, tell: Callable[[ObserverGroup], T]) -> T | None:
-        """What observers return; None without observers or if notifying them fails, which never changes an answer."""
+        """Return what observers return; None without observers or if notifying them fails, which never changes an answer."""
         found: T | None = None
         if self._observers is not None:
             with self.noting("an observer", may_raise=False):
@@ -336,7 +336,7 @@ def _surviving(on_gate: Callable[..., None], path: tuple[str, ...]) -> Callable[
 
 
 def _failure(error: BaseException) -> tuple[FailureKind, str]:
-    """Kind and detail. Text of foreign exceptions may hold a prompt or key, so only the type is kept."""
+    """Return the kind and detail. Text of foreign exceptions may hold a prompt or key, so only the type is kept."""
     cause: BaseException | None = error
     while cause is not None:
         failed = failed_call(cause)

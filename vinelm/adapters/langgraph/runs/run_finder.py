@@ -105,7 +105,7 @@ class RunRegistry:
         self._lock = Lock()
 
     def __len__(self) -> int:
-        """Number of runs kept here."""
+        """Return the number of runs kept here."""
         return len(self._kept)
 
     def known(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
@@ -309,7 +309,7 @@ class RunFinder:
     # -- one invocation ------------------------------------------------------------------------------------------
 
     async def _begun(self, place: Place, find: Callable[[Place], GraphRun], *, is_async: bool) -> InvocationScope:
-        """The invocation, on the stage's default model if VineLM itself fails; waits only if ``is_async``."""
+        """Return the invocation, on the stage's default model if VineLM itself fails; waits only if ``is_async``."""
         try:
             run = find(place)
             account = run.request_account
@@ -322,13 +322,13 @@ class RunFinder:
             return self._default_scope(place, error)
 
     def _default_scope(self, place: Place, error: Exception) -> InvocationScope:
-        """The invocation on the stage's default model."""
+        """Return the invocation on the stage's default model."""
         objective, known = place.options.get("objective"), (place.prefix, place.run, place.config, place.runtime)
         with self._defaults.asked(place.stage, place.options.get("default")):
             return self._defaults.default_scope(error, place.stage, *known, objective)
 
     def _scope(self, run: GraphRun, place: Place) -> InvocationScope:
-        """The invocation with its model, once the place is known."""
+        """Return the invocation with its model, once the place is known."""
         stage, options, settings = place.stage, place.options, self.settings
         notes: list[Note] = []
         if place.step is None:
@@ -368,7 +368,7 @@ class RunFinder:
                     run.go_on(value)
 
     def _find_node(self, place: Place) -> GraphRun:
-        """The run of a node's invocation; its place is filled in."""
+        """Return the run of a node's invocation; its place is filled in."""
         config, runtime, options, carried = place.config, place.runtime, place.options, place.value
         assert config is not None
         if runtime is None or runtime.control is None:
@@ -422,7 +422,7 @@ class RunFinder:
         return run
 
     def _found_inside(self, place: Place, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
-        """The run of a node's invocation inside a subgraph, which sees a part of the state only."""
+        """Return the run of a node's invocation inside a subgraph, which sees a part of the state only."""
         carried = carried_by(runtime.context)
         self._require_request(carried, None, runtime.control, f"stage {place.stage!r}")
         context = self._context_of(carried, None, config)
@@ -433,14 +433,14 @@ class RunFinder:
         return run
 
     def _find_call(self, place: Place) -> GraphRun:
-        """The run of a chat model's invocation; its place is filled in."""
+        """Return the run of a chat model's invocation; its place is filled in."""
         run = place.run = self.run_here(place.config, place.runtime, place.options.get("objective"))
         place.prefix = run.path or ()
         return run
 
     @staticmethod
     def _beginning(place: Place, config: RunnableConfig) -> Beginning:
-        """The beginning of the invocation, for the account of its request."""
+        """Return when and where the invocation began, for the account of its request."""
         channel, key, run = channel_of(config), account_of(place.value), place.run
         is_stored = place.step is not None and channel is not None and channel.opening is not None and channel.opening.is_stored
         continues = place.step is not None and bool(place.prefix)
@@ -533,7 +533,7 @@ class RunFinder:
         config: RunnableConfig | None,
         objective: Objective | None = None,
     ) -> RunContext:
-        """The context with facts of the run: its arrival, and whether it may return an earlier answer."""
+        """Return the context with facts of the run: its arrival, and whether it may return an earlier answer."""
         settings, known = self.settings, dict[str, Any]()
         if carried.objective is None and objective is not None:
             known["objective"] = objective
@@ -548,7 +548,7 @@ class RunFinder:
         return replace(carried, **known) if known else carried
 
     def _kind_of(self, context: RunContext) -> tuple[str | None, str]:
-        """The request's type; None with the reason if it cannot be found. Raises it if failures are raised."""
+        """Return the request's type; None with the reason if it cannot be found. Raises it if failures are raised."""
         declared = self.settings.kind
         if context.kind is not None or declared is None:
             return context.kind, ""
@@ -563,7 +563,7 @@ class RunFinder:
             return None, str(error)
 
     def _policy_of(self, context: RunContext) -> Policy:
-        """The policy of a new run."""
+        """Return the policy of a new run."""
         try:
             policy = context.policy
             if policy is None and self._new_policy is not None:
@@ -599,7 +599,7 @@ def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
 
 
 def _beginning(config: RunnableConfig, request_id: str | None) -> Beginning:
-    """The beginning of an invocation without a known path."""
+    """Return the beginning of an invocation without a known path."""
     given = config.get("configurable", {})
     return Beginning(
         checkpoint_id=(given.get("checkpoint_map") or {}).get(""),

@@ -59,7 +59,7 @@ def reads_of(run: GraphRun, settings: AdapterSettings) -> ReadAhead | None:
 
 
 def _session_of(run: GraphRun, settings: AdapterSettings) -> str | None:
-    """The name under which the run's calls are recorded: of a labelled request, of its thread, of the request.
+    """Return the name under which the run's calls are recorded: of a labelled request, of its thread, of the request.
 
     Callers may choose them, so names of another kind or tenant are kept apart.
     """
@@ -120,7 +120,7 @@ def _tools_here(
     config: RunnableConfig | None,
     offered: Sequence[Any] | None,
 ) -> Mapping[str, DeclaredTool]:
-    """The tools that may be prefetched here, by name: those of the graph or of ``with vine.request(...)``."""
+    """Return the tools that may be prefetched here, by name: those of the graph or of ``with vine.request(...)``."""
     box = settings.tools
     if config is not None:
         found = box.held_at(config)
@@ -134,7 +134,7 @@ def _tools_here(
 
 
 def _is_offered(name: str, tool: DeclaredTool, offered: Sequence[Any]) -> bool:
-    """Whether a model may call a tool object; a tool offered only as a schema may be any tool of that name."""
+    """Return whether a model may call a tool object; a tool offered only as a schema may be any tool of that name."""
     objects = [one for one in offered if isinstance(one, BaseTool)]
     of_name = [one for one in objects if one.name == name]
     return any(one is tool.tool() for one in of_name) if of_name else len(objects) < len(offered)
@@ -143,7 +143,7 @@ def _is_offered(name: str, tool: DeclaredTool, offered: Sequence[Any]) -> bool:
 def _fixed(
     tools: Mapping[str, DeclaredTool], run: GraphRun, prefix: tuple[str, ...], state: Mapping[str, Any]
 ) -> list[ToolCandidate]:
-    """Calls of fixed tool nodes that may come right after this invocation, with the plan's probabilities."""
+    """Return calls of fixed tool nodes that may come right after this invocation, with the plan's probabilities."""
     found = []
     for name, tool in tools.items():
         chance = None if tool.fixed is None else run.policy.comes_next(prefix, tool.fixed.before)

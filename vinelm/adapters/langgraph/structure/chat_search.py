@@ -292,12 +292,12 @@ class ObjectSearch:
 
 
 def _has_around(value: Any) -> bool:
-    """Whether ``value`` is a module with a function ``around``, such as numpy, which is not a VineLM."""
+    """Return whether ``value`` is a module with a function ``around``, such as numpy, which is not a VineLM."""
     return isinstance(value, ModuleType) and hasattr(value, "around")
 
 
 def _attributes_read(method: MethodType) -> list[Any] | None:
-    """The attributes of ``self`` that a method reads, directly or through methods it names; None if unknown.
+    """Return the attributes of ``self`` that a method reads, directly or through methods it names; None if unknown.
 
     A class that holds several models has a node for each, as a rule.
     """
@@ -330,7 +330,7 @@ def _attributes_read(method: MethodType) -> list[Any] | None:
 
 @functools.lru_cache(maxsize=4096)
 def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
-    """Each name that code loads, with the attributes read right after it: ``("agents", "writer", "invoke")``."""
+    """Return each name that code loads, with the attributes read right after it: ``("agents", "writer", "invoke")``."""
     found: list[tuple[str, ...]] = []
     chain: list[str] = []
     for one in dis.get_instructions(code):
@@ -348,7 +348,7 @@ def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
 
 
 def _of_object(value: Any, chains: list[tuple[str, ...]]) -> list[Any]:
-    """The parts of a value that are used, given the attributes read; the whole value if unknown.
+    """Return the parts of a value that are used, given the attributes read; the whole value if unknown.
 
     An object of the application's that holds a model for each of its nodes (``self.agents.writer``) is not used whole.
     """

@@ -64,7 +64,7 @@ def _call(name: str, arguments: list[_Lines]) -> _Lines:
 
 
 def _within(opening: str, items: list[_Lines], closing: str) -> _Lines:
-    """The items on one line if they fit, else one line each."""
+    """Return the items on one line if they fit, else one line each."""
     if all(len(item) == 1 for item in items):
         line = opening + ", ".join(item[0] for item in items) + closing
         if len(line) <= _WIDTH:

@@ -44,7 +44,7 @@ class StageGraph:
         return found
 
     def sorted(self, stages: Together) -> list[str]:
-        """The stages of one superstep in the order of the graph."""
+        """Return the stages of one superstep in the order of the graph."""
         return sorted(stages, key=self.order.index)
 
     def reordered(self, order: Iterable[str]) -> StageGraph:
@@ -93,7 +93,7 @@ class NodeGraph:
         return frozenset().union(*(stages for stages in (*found.start, *found.after) if len(stages) > 1))
 
     def arms(self, place: str) -> frozenset[str]:
-        """The stages that a place leads to."""
+        """Return the stages that a place leads to."""
         return frozenset(name for stages in self._outcomes_of(place, 0, frozenset()) for name, _ in stages)
 
     def is_clear(self, place: str) -> bool:
@@ -103,7 +103,7 @@ class NodeGraph:
         return not any(node in self.unclear for node in self._passed([place]))
 
     def _passed(self, nodes: Iterable[str]) -> Iterator[str]:
-        """The nodes, and the tools after them, up to the next stages."""
+        """Yield the nodes, and the tools after them, up to the next stages."""
         waiting = list(nodes)
         for node in waiting:  # grows while it is read
             yield node
@@ -130,7 +130,7 @@ class NodeGraph:
         return found
 
     def _behind(self, node: str, steps: int, seen: frozenset[str]) -> dict[_Timed, frozenset[Bound]]:
-        """The places that may follow a node: all of its edges fire, each choice takes one way."""
+        """Return the places that may follow a node: all of its edges fire, each choice takes one way."""
         sets: list[dict[_Timed, frozenset[Bound]]] = []
         for choice in self._choices.get(node, ()):
             ways: dict[_Timed, frozenset[Bound]] = {}
@@ -160,7 +160,7 @@ def _add(found: dict[_Timed, frozenset[Bound]], more: Mapping[_Timed, frozenset[
 
 
 def _together(sets: Collection[Mapping[_Timed, frozenset[Bound]]]) -> dict[_Timed, frozenset[Bound]]:
-    """All combinations of one item from each set."""
+    """Return all combinations of one item from each set."""
     found: dict[_Timed, frozenset[Bound]] = {}
     n_ways = 1
     for one in sets:

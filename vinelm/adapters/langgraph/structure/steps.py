@@ -74,7 +74,7 @@ class _Writer:
         self._graph, self._undeclared, self._ends_in_arms, self._is_loose = graph, turns, ends_in_arms, is_loose
 
     def steps(self) -> tuple[Step, ...]:
-        """The steps of the template."""
+        """Return the steps of the template."""
         region = Region({at: self._in_order(then) for at, then in self._graph.after.items()})
         return self._choice(self._in_order(self._graph.start), region, None)
 
@@ -82,7 +82,7 @@ class _Writer:
         return sorted(found, key=lambda stages: [self._graph.order.index(name) for name in self._graph.sorted(stages)])
 
     def _choice(self, targets: Sequence[Together], region: Region, stop: Part | None) -> tuple[Step, ...]:
-        """The steps from a choice among targets up to ``stop``, or to the end of the workflow."""
+        """Return the steps from a choice among targets up to ``stop``, or to the end of the workflow."""
         onward = [target for target in targets if target != ENDED]
         if not onward:
             return () if stop is None else (END,)
@@ -105,7 +105,7 @@ class _Writer:
         return behind if len(lasting) == len(arms) and join.issuperset(onward) else (Branch(arms), *behind)
 
     def _head(self, part: Part, targets: Sequence[Together], region: Region) -> Together:
-        """The superstep that a part is entered at."""
+        """Return the superstep that a part is entered at."""
         from_outside = (then for at, following in region.successors.items() if at not in part for then in following)
         heads = part & {*targets, *from_outside}
         core = self._core(part, region)
@@ -117,13 +117,13 @@ class _Writer:
 
     @staticmethod
     def _core(part: Part, region: Region) -> Together | None:
-        """What every turn of a loop runs; the rest is optional or precedes it, such as an agent's hooks."""
+        """Return what every turn of a loop runs; the rest is optional or precedes it, such as an agent's hooks."""
         found = [at for at in part if all(list(region.successors[other]) == [at] for other in part - {at})]
         return found[0] if len(part) > 1 and len(found) == 1 and part <= set(region.successors[found[0]]) else None
 
     @staticmethod
     def _lasting(onward: Sequence[Together], region: Region) -> list[Together]:
-        """The targets that share a later superstep with another target; other branches run to the end alone."""
+        """Return the targets that share a later superstep with another target; other branches run to the end alone."""
         reached = {one: region.reached(one) for one in onward}
         return [one for one in onward if any(reached[one] & reached[other] for other in onward if other != one)]
 
@@ -166,7 +166,7 @@ class _Writer:
     def _turn(
         self, head: Together, part: Part, region: Region, outside: list[Together], stop: Part | None
     ) -> tuple[tuple[Step, ...], bool] | None:
-        """The steps of one turn, and whether other steps follow the loop; None if it cannot be expressed."""
+        """Return the steps of one turn, and whether other steps follow the loop; None if it cannot be expressed."""
         again = frozenset((_BACK + min(head),))
         in_arms = bool(outside) and self._ends_in_arms
         leavers = [at for at in part if set(region.successors[at]) & set(outside)]
@@ -192,7 +192,7 @@ class _Writer:
         return Parallel((first, *others)) if others else first
 
     def _turns(self, head: Together, part: Part) -> int:
-        """The most turns of the loop, by the bounds of the routes in it."""
+        """Return the most turns of the loop, by the bounds of the routes in it."""
         edges = {(at, then): bounds for at in part for then, bounds in self._graph.after[at].items() if then in part}
         free: dict[Together, list[Together]] = {at: [] for at in part}
         for (at, then), bounds in edges.items():
@@ -237,7 +237,7 @@ class Region:
         self._always: dict[Part, frozenset[Part]] = {}
 
     def part(self, at: Together) -> Part:
-        """The part that a superstep belongs to."""
+        """Return the part that a superstep belongs to."""
         return self._part.get(at, frozenset((at,)))
 
     def loops(self, part: Part) -> bool:
@@ -245,23 +245,23 @@ class Region:
         return len(part) > 1 or any(at in self.successors.get(at, ()) for at in part)
 
     def outside(self, part: Part) -> list[Together]:
-        """The places after a part, in order, the end included."""
+        """Return the places after a part, in order, the end included."""
         return list(dict.fromkeys(then for at in part for then in self.successors.get(at, ()) if then not in part))
 
     def reached(self, at: Together) -> set[Part]:
-        """The parts at or after a superstep."""
+        """Return the parts at or after a superstep."""
         waiting = [self.part(at)]
         for part in waiting:  # grows while it is read
             waiting += [p for p in map(self.part, self._onward(part)) if p not in waiting]
         return set(waiting)
 
     def join(self, targets: Collection[Together]) -> Part | None:
-        """The first part that all targets reach, unless the request ends before; None if there is none."""
+        """Return the first part that all targets reach, unless the request ends before; None if there is none."""
         common = frozenset.intersection(*(self.always(self.part(target)) for target in targets))
         return max(common, key=lambda part: len(self.always(part)), default=None)
 
     def always(self, part: Part) -> frozenset[Part]:
-        """The parts that every request through ``part`` reaches unless it ends before them, including ``part``."""
+        """Return the parts that every request through ``part`` reaches unless it ends before them, including ``part``."""
         known = self._always.get(part)
         if known is None:
             behind = [self.always(self.part(then)) for then in self._onward(part)]
@@ -273,7 +273,7 @@ class Region:
 
 
 def _strong_parts(successors: Successors) -> list[Part]:
-    """The strongly connected parts (by reachability: graphs of stages are small)."""
+    """Return the strongly connected parts (by reachability: graphs of stages are small)."""
     behind: dict[Together, set[Together]] = {}
     for at in successors:
         waiting = list(successors[at])

@@ -189,7 +189,7 @@ class _GraphTools:
         return found
 
     def _is_open(self, node: str, holders: set[str]) -> bool:
-        """Whether nothing stands between a node and the nodes that may call a tool, one of which comes right after."""
+        """Return whether nothing stands between a node and the nodes that may call a tool, one of which comes right after."""
         if node not in self._held:  # a task of LangGraph's functional API: its entrypoint is the only node
             return len(self._held) == 1
         if any(self._held[name].wraps for name in holders):
@@ -203,7 +203,7 @@ class _GraphTools:
         return {one for one in self._reached(node, without=around) if holder in self._reached(one, without=frozenset({node}))}
 
     def _reached(self, node: str, *, without: frozenset[str]) -> set[str]:
-        """The nodes that may follow a node on paths that avoid some nodes."""
+        """Return the nodes that may follow a node on paths that avoid some nodes."""
         found: set[str] = set()
         waiting = [node]
         while waiting:
@@ -213,7 +213,7 @@ class _GraphTools:
         return found
 
     def _goes_to(self, node: str) -> set[str]:
-        """The nodes that may come right after a node; all nodes if an edge does not say where it leads."""
+        """Return the nodes that may come right after a node; all nodes if an edge does not say where it leads."""
         channels: set[str] = set()
         for writer in self._nodes[node].writers:
             static = ChannelWrite.get_static_writes(writer)
@@ -248,7 +248,7 @@ def _node_of(name: str, node: Any) -> _Node:
 
 
 def _checks(item: Any) -> bool:
-    """Whether an object is a LangChain agent middleware that overrides more than VineLM's own."""
+    """Return whether an object is a LangChain agent middleware that overrides more than VineLM's own."""
     kinds = type(item).__mro__
     if not _is_middleware(item):
         return False
@@ -312,7 +312,7 @@ class _Reach(ObjectSearch):
             yield from _methods(kind)
 
     def _referred_to(self, function: FunctionType) -> Iterator[Any]:
-        """What a function's code refers to; of the application's objects only what the code names."""
+        """Yield what a function's code refers to; of the application's objects only what the code names."""
         names, owner = frozenset(code_names(function.__code__)), function.__globals__
         is_imported = any(name.partition(".")[0] == "langgraph" for name in names)
         self._asks |= (is_imported and bool(names & _ASKS)) or any(owner.get(name) is interrupt for name in names)
@@ -368,14 +368,14 @@ def _may_ask(module: str, filename: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _uses_langgraph(package: str, _loaded: int) -> bool:
-    """Whether a module of an installed package imports LangGraph, as far as its modules are loaded."""
+    """Return whether a module of an installed package imports LangGraph, as far as its modules are loaded."""
     known = [one for name, one in list(sys.modules.items()) if name == package or name.startswith(f"{package}.")]
     return any(_origin(value) == "langgraph" for one in known for value in list(vars(one).values()))
 
 
 @lru_cache(maxsize=1)
 def _asks_somewhere(_loaded: int) -> bool:
-    """Whether a loaded module of the application may ask a person."""
+    """Return whether a loaded module of the application may ask a person."""
     for name, module in list(sys.modules.items()):
         known = list(getattr(module, "__dict__", {}).values())
         kinds = (one for one in known if isinstance(one, type))
@@ -391,7 +391,7 @@ def _origin(value: Any) -> str:
 
 
 def _methods(kind: type, called: Container[str] | None = None) -> Iterator[Any]:
-    """The functions of a class, including properties, and its other attributes; optionally restricted to some names."""
+    """Yield the functions of a class, including properties, and its other attributes; optionally restricted to some names."""
     for base in kind.__mro__:
         if _may_ask(base.__module__, file_of(base)):
             for name, member in list(vars(base).items()):
@@ -403,7 +403,7 @@ def _methods(kind: type, called: Container[str] | None = None) -> Iterator[Any]:
 
 
 def _imported(function: FunctionType) -> Iterator[ModuleType | None]:
-    """The modules that a function imports when it runs; None for a module that is not loaded, so unknown."""
+    """Yield the modules that a function imports when it runs; None for a module that is not loaded, so unknown."""
     parents = str(function.__globals__.get("__package__") or "").split(".")
     for level, asked in _imports(function.__code__):
         name = ".".join(filter(None, [*(parents[: len(parents) - level + 1] if level else ()), asked]))
@@ -415,7 +415,7 @@ def _imported(function: FunctionType) -> Iterator[ModuleType | None]:
 
 @lru_cache(maxsize=1024)
 def _imports(code: CodeType) -> tuple[tuple[int, str], ...]:
-    """The imports in code, that of functions inside it included: how many packages up, and the module's name."""
+    """Return the imports in code, that of functions inside it included: how many packages up, and the module's name."""
     found: list[tuple[int, str]] = []
     levels: list[int] = []
     for one in dis.get_instructions(code):
@@ -428,7 +428,7 @@ def _imports(code: CodeType) -> tuple[tuple[int, str], ...]:
 
 
 def _loop_of(config: RunnableConfig) -> Any:
-    """The LangGraph loop that runs a config's node; None if hidden."""
+    """Return the LangGraph loop that runs a config's node; None if hidden."""
     call = config.get("configurable", {}).get("__pregel_call")
     if isinstance(call, FunctionType):  # LangGraph wraps the call for a node with a timeout
         cells = [cell.cell_contents for cell in call.__closure__ or ()]

@@ -103,7 +103,7 @@ class _Whole:
         self._paths: dict[str, str] = {}  # place of a stage named by its node, to that node's path through the nodes around it
 
     def told_apart(self) -> Ways:
-        """The ways, with separate stages for nodes that share a name."""
+        """Return the ways, with separate stages for nodes that share a name."""
         named = Counter(path.rpartition(WITHIN)[2] for path in dict.fromkeys(self._paths.values()))
         named.update({stage for place, stage in self.ways.stage_of.items() if place not in self._paths})
         for place, path in self._paths.items():
@@ -146,7 +146,7 @@ class _Whole:
             self._add_node(path, place, own, found, behind, inside)
 
     def _edge_stages(self, place: str, path: str, found: HeldStages, onward: list[Choice]) -> list[Choice]:
-        """The choices after a node: those of its edges, including models that the edges call."""
+        """Return the choices after a node: those of its edges, including models that the edges call."""
         for number, stage in enumerate(sorted(found.on_edges, reverse=True)):
             edge = f"{place}/edge-{number}"
             self.ways.choices[edge] = onward
@@ -195,7 +195,7 @@ class _Whole:
 
 
 def _edges(graph: Graph, source: str) -> list[Choice]:
-    """The choices of a node's edges."""
+    """Return the choices of a node's edges."""
     plain: list[Choice] = [{target: frozenset()} for start, target in sorted(graph.builder._all_edges) if start == source]
     branches = graph.builder.branches.get(source, {}).values()
     unsaid = (dict.fromkeys(_named(graph, branch.path), frozenset[Bound]()) for branch in branches if not branch.ends)
@@ -203,13 +203,13 @@ def _edges(graph: Graph, source: str) -> list[Choice]:
 
 
 def _ends(graph: Graph, source: str) -> list[Choice]:
-    """The possible targets of a node's ``Command(goto=...)``, by its annotation or ``destinations``."""
+    """Return the possible targets of a node's ``Command(goto=...)``, by its annotation or ``destinations``."""
     ends = None if source == START else graph.builder.nodes[source].ends
     return [dict.fromkeys(ends, frozenset())] if ends else []
 
 
 def _commands(graph: Graph, source: str) -> list[Choice]:
-    """The possible targets of a node that returns ``Command`` without annotation: what its code names, else anywhere."""
+    """Return the possible targets of a node that returns ``Command`` without annotation: what its code names, else anywhere."""
     runnable = None if source == START else graph.builder.nodes[source].runnable
     code = _code(runnable)
     if code is None or "Command" not in code.co_names:
@@ -218,7 +218,7 @@ def _commands(graph: Graph, source: str) -> list[Choice]:
 
 
 def _named(graph: Graph, runnable: Any) -> list[str]:
-    """The nodes, and the end, that a function's code names; empty if it names none."""
+    """Return the nodes, and the end, that a function's code names; empty if it names none."""
     code = _code(runnable)
     said = set() if code is None else set(_said(code))
     named = [node for node in graph.builder.nodes if node in said]
@@ -226,7 +226,7 @@ def _named(graph: Graph, runnable: Any) -> list[str]:
 
 
 def _said(code: CodeType) -> Iterator[Any]:
-    """The names and texts in code, including nested definitions."""
+    """Yield the names and texts in code, including nested definitions."""
     yield from code.co_names
     for one in code.co_consts:
         yield from _said(one) if isinstance(one, CodeType) else one if isinstance(one, tuple | frozenset) else (one,)
@@ -243,7 +243,7 @@ def _is_unclear(graph: Graph, source: str) -> bool:
 
 
 def _of_branch(branch: Any) -> Choice:
-    """The places of a conditional edge, with the bounds that its ``vine.route`` declares."""
+    """Return the places of a conditional edge, with the bounds that its ``vine.route`` declares."""
     edge = marked(branch.path, ROUTE_MARK)
     times: Mapping[str, int] = {} if edge is None else edge.destinations.times
     return {
