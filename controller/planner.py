@@ -259,7 +259,7 @@ class Planner:
         return PathDecision(request.node, choice.target, next_model, choice.relaxed, self.metrics, request, frontier)
 
     def _in_time(self, view: SubtreeView, choice: Choice) -> Choice:
-        """The choice by the chances of being late, if time is left and every other bound is met; else the given choice."""
+        """Return the choice by the chances of being late, if time is left and other bounds are met; else the given choice."""
         if set(choice.relaxed) - {LATENCY_CAP} or view.limit(LATENCY_CAP) <= 0.0:
             return choice
         return Choice(end_in_time(self._graph, view), choice.relaxed)

@@ -22,8 +22,8 @@ class HttpLimits:
 
     Attributes:
         connections: those open at a time; one more is answered with 503 and closed.
-        head_bytes: of the request line and all headers together.
-        body_bytes: of the request's body.
+        head_bytes: the most bytes of the request line and all headers together.
+        body_bytes: the most bytes of the request's body.
         head_s: seconds from the connection to the end of the headers, however the bytes trickle in.
         body_s: seconds from there to the end of the body.
         answer_s: seconds in which the client must take the answer.

@@ -36,7 +36,7 @@ class Repeated:
     Args:
         run: Ends the thread if it raises.
         every_s: Seconds from the end of one call to the next.
-        name: Of the thread.
+        name: The name of the thread.
         is_at_once: The first call does not wait.
     """
 

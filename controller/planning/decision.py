@@ -116,7 +116,7 @@ class Decision(Expected):
 
     @abstractmethod
     def goes_on(self, node: int, stage: str) -> bool:
-        """Whether the plan runs a model if the application continues from ``node``, which the plan reaches, to ``stage``."""
+        """Return whether the plan runs a model if the application continues from ``node`` (which it reaches) to ``stage``."""
 
     @abstractmethod
     def next_for(self, stage: str | None) -> str | None:

@@ -236,7 +236,7 @@ def _share(right: FloatArray, of: FloatArray) -> FloatArray:
 
 
 def _sorted(first: FloatArray, *then: FloatArray) -> npt.NDArray[np.intp]:
-    """Indices sorted by the keys, then by index. Few items tie on the first key, and only those are compared by the others."""
+    """Return indices sorted by the keys, then by index. Only the few items that tie on a key are compared by the next."""
     order = np.argsort(first)
     values = first[order]
     equal = values[1:] == values[:-1]

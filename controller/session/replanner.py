@@ -312,7 +312,7 @@ class Replanner:
     def _without_excluded(
         self, excluded: ExcludedModels, here: _Position, prefix: tuple[str, ...], tried: Collection[str]
     ) -> tuple[Decision, str]:
-        """A plan without excluded next models, and a note. A model that only failed is used again if nothing else fits."""
+        """Return a plan without excluded next models, and a note. A failed model is used again if nothing else fits."""
         objective, node = self._objective, here["node"]
         barred = set(tried)
         if objective.max_cost_usd is not None:

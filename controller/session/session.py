@@ -462,7 +462,7 @@ class Session(StopRulePolicy):
         return next((model for model in allowed if model not in out and self._replanner.affords(model, spent_usd)), None)
 
     def _end_step(self, prefix: tuple[str, ...], arms: Collection[str] | None) -> TraceStep:
-        """The answer to an edge. If the application chooses between stages, one plan weighs all ``arms`` that may come."""
+        """Return the answer to an edge. If the application chooses between stages, one plan weighs all possible ``arms``."""
         elapsed_s, spent_usd = self._used(prefix)
         # If the template determines the next stages, no look into the trie is needed; otherwise the edge or the trie names
         # them.

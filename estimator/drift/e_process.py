@@ -56,7 +56,7 @@ class GroupComparison:
             value: >= 0; values above ``most`` count as ``most``, in both groups.
             ratio: > 0; the factor by which the new group may exceed the old one. Decided before the value was seen.
             most: > 0, in units of the value. Decided before the value was seen.
-            counts: in which of the comparisons the request counts at all. Decided before the value was seen.
+            counts: the comparisons in which the request counts. Decided before the value was seen.
         """
         value, is_new = np.minimum(np.asarray(value, np.float64) / most, 1.0), np.asarray(is_new, np.bool_)
         # A shift decided before the value is seen leaves the mean unchanged: this one reduces the variance.

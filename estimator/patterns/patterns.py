@@ -42,7 +42,7 @@ class Patterns:
         reads: the names of the tools that only read.
         sets: (tool, its bindings).
         counts: hits and trials by key.
-        coefficients: of the logistic regression, one for each feature; empty if there was too little data to fit it.
+        coefficients: the coefficients of the logistic regression, one for each feature; empty without enough data.
         seconds: quantiles of the recorded durations of each read, at most :data:`MOST_SECONDS`.
         schemas: the digest of each tool's schema (:func:`schema_digest`), if known.
     """

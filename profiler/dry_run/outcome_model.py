@@ -129,7 +129,7 @@ class OutcomeModel:
         return Unit(cost, 1, 1, FIRST_PROMPT_TOKENS * share + tokens_out, call_s, 0.0, arm)
 
     def _outcome_weights(self, depth: int, stage: str, model: str) -> Mapping[str, float]:
-        """P(the request continues to a stage), by its name, and P(it ends); the model's rates are shrunk to the stage's."""
+        """Return P(the request continues to a stage), by name, and P(it ends); a model's rates are shrunk to the stage's."""
         arms = self.template.flow.stages_at[depth - 1][stage]
         if not arms:
             return {}

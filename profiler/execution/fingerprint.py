@@ -115,7 +115,7 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
 
 
 def _scorer_digest(score: Callable[..., Any]) -> str:
-    """A digest of what decides a row's score, or its answer if today's is the reference; not of how answers are compared."""
+    """Return a digest of what decides a row's score, or its answer if today's is the reference; not of the comparison."""
     if not isinstance(score, AsToday):
         return code_digest(score)
     return _digest([*score.labels, *(None if one is None else code_digest(one) for one in (score.answer, score.score))])

@@ -76,7 +76,7 @@ class VineLM(VineInterface, LongRunning):
         backends: backend by provider; None makes those of the catalog's providers on first use.
         template: the workflow's shape; by default the trie's.
         trie: an annotated trie or the path of its ``.vine`` file.
-        mode: that of every :class:`~vinelm.controller.Session`.
+        mode: the mode of every :class:`~vinelm.controller.Session`.
         on_error: what follows a failure of VineLM itself while a graph runs. ``"default"``: the stage runs its default model,
             an edge follows the workflow's own verdict within the loop's bound, and the trace says what failed. A cap per
             request, or on a tenant's day, holds all the same: if it cannot be checked any more, calls are refused. ``"raise"``
@@ -392,7 +392,7 @@ class VineLM(VineInterface, LongRunning):
             configurable: LangGraph's, which names the conversation, ``thread_id``, and the ``tenant``, as the application has
                 authenticated it; in a fleet as its settings say.
             run_id: what the request is called, for :meth:`feedback`: a name among those of its tenant. By default a new one.
-            planner: of a batch, which knows what is left for all of its requests; by default :meth:`served_planner`.
+            planner: the planner of a batch, which knows what is left for all requests; by default :meth:`served_planner`.
 
         Raises:
             ConfigError: the trie stops by the oracle and there is no ``judge``, or cannot serve the objective.
@@ -459,7 +459,7 @@ class VineLM(VineInterface, LongRunning):
         return session
 
     def _bound(self, planner: Planner, objective: Objective, key: str) -> tuple[float | None, Exception | None]:
-        """The bound drawn for a request (None if one plan serves all), or the error because of which none can be drawn."""
+        """Return the bound drawn for a request (None if one plan serves all), or the error that prevents the draw."""
         try:
             mixture = planner.mixture(objective)
         except Exception as error:

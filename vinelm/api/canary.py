@@ -210,13 +210,13 @@ class Canary:
 
         Args:
             planner: makes its plan.
-            objective: that of the request.
+            objective: the request's objective.
             key: decides the draw: the same for a request or conversation at any time and place. A key of
                 :class:`~vinelm.api.draws.Draws`, which no caller can choose.
             run_id: the request's name for feedback, unique among all tenants.
             clock: the request's.
             started_at: its arrival in seconds of ``clock``; None: now.
-            caller: whose requests count together; "" if that is not known.
+            caller: the caller whose requests count together; "" if unknown.
 
         Raises:
             InfeasibleError: no plan meets the bounds, and the objective asks to raise then.

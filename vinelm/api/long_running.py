@@ -119,7 +119,7 @@ class LongRunning:
         """Load the trie's file again whenever the process receives this signal; a broken file is logged.
 
         Args:
-            number: of a signal that nothing else handles, such as the one for a hang-up.
+            number: the number of a signal that nothing else handles, such as the one for a hang-up.
 
         Raises:
             ConfigError: the trie was not loaded from a file, or this is not the main thread.

@@ -259,7 +259,7 @@ def put_questions(store: ObservationStore, max_loss: float, verdict: Verdict | N
     Args:
         store: Its requests have no labels, or some.
         max_loss: Accuracy that a cheaper plan may lose, a fraction.
-        verdict: That of these rows; None: it is made now.
+        verdict: The verdict on these rows; None: it is computed now.
 
     Returns: None if there are too few rows for a verdict.
     """

@@ -199,7 +199,7 @@ class Autopilot:
         return WatchedModels(models, self)
 
     def _opened(self) -> ObservationStore:
-        """The store, created if missing. Models and prices may change while a service runs; the store's notes record them."""
+        """Return the store, created if missing. Its notes record models and prices, which may change while a service runs."""
         address = self.settings.store
         if not opening.exists(address):
             catalog = self._models.catalog

@@ -93,22 +93,22 @@ def interval(ones: int, seen: int, z: float = REFERENCE_Z) -> tuple[float, float
 
 @dataclass
 class Raising:
-    """How large a share of the requests a proven plan serves.
+    """Decides what share of the requests a proven plan serves.
 
     Args:
         max_loss: Fraction of the answers that the plan may lose, for feedback.
-        escalated: How many requests of its proof today's model has answered, of how many (ones, seen).
-        differing: Likewise, for answers that differ from today's.
+        escalated: In the plan's proof, how many requests today's model answered, and of how many: (answered, seen).
+        differing: In the plan's proof, how many answers differ from today's, and of how many: (differing, seen).
         saved: Fraction of the step's dollars that the plan saves by its proof.
-        today: What a call of today's model takes, the mean of those that were recorded.
-        max_slowdown: Mean seconds of the plan's calls that are allowed, in multiples of today's; None: any.
+        today: Mean dollars and seconds of the recorded calls of today's model.
+        max_slowdown: The largest allowed mean seconds of the plan's calls, in multiples of today's; None: no limit.
         is_alone: Whether the plan is one model, which escalates only where it fails.
         has_below: Whether a plan that was proven before serves the other requests until the last level.
 
     Attributes:
-        level: Number of its level in :data:`LEVELS`.
+        level: The index of the current level in :data:`LEVELS`.
         requests: Requests since the level began.
-        alarm: Why it serves no request any more; None while it does.
+        alarm: Why the plan no longer serves requests; None while it does.
     """
 
     max_loss: float

@@ -117,7 +117,7 @@ class BatchPricedRun(BatchRun):
         gate: Where calls wait; started.
         records: The store's batches.
         times: How long to wait for a batch.
-        forecast: Of the plans.
+        forecast: The forecast of the plans.
         common: See :class:`BatchRun`.
     """
 

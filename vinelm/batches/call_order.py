@@ -27,7 +27,7 @@ class WaitingCall:
         position: The request's position in the order in which requests begin.
         depth: How many calls precede it in the longest known chain of its request.
         points: Digests of the prefixes of its prompt.
-        tokens: Of each prefix.
+        tokens: The number of tokens of each prefix.
         path: For each prefix, how many prefixes were known before it.
         rank: What :meth:`CallOrder.rank` returned last.
         expected: Tokens of the longest beginning that it shares with an earlier call; known once it is sent.

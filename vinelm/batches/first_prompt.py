@@ -36,7 +36,7 @@ class FirstPrompt:
     """What the first prompts of a workflow have in common.
 
     Args:
-        pieces: of the prompt in the order in which a server reads it: texts, and keys of the graph's input.
+        pieces: the pieces of the prompt in the order in which a server reads it: texts, and keys of the graph's input.
         is_key: whether each piece is a key.
     """
 

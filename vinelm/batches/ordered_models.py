@@ -147,7 +147,7 @@ class OrderedModels(ModelResolver):
 
 
 def _slots_of(models: Catalog, limiters: Mapping[str, Any], under_way: int) -> dict[str, SlotOrder]:
-    """Slots of the owner's own engines, by model; models on one engine share them. Other engines count as one common cache."""
+    """Return the slots of the owner's engines, by model; models on one engine share them. Others count as one common cache."""
     found: dict[int, SlotOrder] = {}
     slots: dict[str, SlotOrder] = {}
     for name, limiter in limiters.items():

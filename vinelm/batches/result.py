@@ -29,7 +29,7 @@ class BatchResult:
 
     Attributes:
         requests: Requests of the data set.
-        equal: Of them those that are equal to an earlier one, and get its answer.
+        equal: How many of them equal an earlier one, and get its answer.
         by_status: Requests by status: "ok", "failed" and "unanswered"; empty for a dry run.
         unanswered_because: Why requests have no answer; None if all have one.
         reasons: Requests that failed, by reason, the most frequent ones first.

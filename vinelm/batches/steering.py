@@ -236,7 +236,7 @@ class Steering:
         return plan
 
     def _bounds(self, block: int, elapsed_s: float) -> tuple[float | None, float | None, float, float]:
-        """The bounds on a block's means in the trie's figures, the dollars that it may use, and the actual/predicted ratio."""
+        """Return a block's bounds on means in the trie's figures, the dollars it may use, and the actual/predicted ratio."""
         start, size = self._starts[block], self._starts[block + 1] - self._starts[block]
         has_ended, left = ~np.isnan(self._usd[:start]), len(self._keys) - start
         if self._deadline_s is None:

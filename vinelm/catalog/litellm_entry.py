@@ -105,7 +105,7 @@ def _options(called: Called, params: Mapping[str, Any], label: str) -> dict[str,
 
 
 def _place(called: Called) -> dict[str, str]:
-    """Where the model is called: LiteLLM's variables for Vertex AI (the client itself reads Google's), or AWS's region."""
+    """Return where the model is called: LiteLLM's variables for Vertex AI (the client reads Google's), or AWS's region."""
     is_google = called.route.provider == "vertex" or called.prefix == "vertex_ai"
     names = {"project": "VERTEXAI_PROJECT", "location": "VERTEXAI_LOCATION"} if is_google else {}
     found = {key: os.environ[name] for key, name in names.items() if os.environ.get(name)}
@@ -171,7 +171,7 @@ def _is_placeholder(key: Any, base: str | None) -> bool:
 
 
 def _resolved(value: Any, key: str, label: str) -> Any:
-    """The value of a parameter that is not a key, read from the environment if it is ``os.environ/NAME`` or ``${NAME}``."""
+    """Return the value of a parameter that is not a key, from the environment for ``os.environ/NAME`` or ``${NAME}``."""
     named = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
     if named is None:
         return value

@@ -113,7 +113,7 @@ class LazyGroup(SuggestingGroup):
         return [f"{group.name} {name}" for group in groups if name in group.commands] or super().nearest(ctx, name)
 
     def with_file(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return the command line that begins with such a file: an application, a trie or a store."""
+        """Return the command line that runs for a file given as the command: an application, a trie or a store."""
         file = args[0]
         reader = {TRIE: "plan --show", STORE: "store info"}.get(what_is(file) or "")
         if _APPLICATION.match(file):

@@ -90,7 +90,7 @@ def stages_of(tree: PromptTree) -> tuple[StagePrompts, ...]:
 
 
 def _tried(prompts: Iterable[SeenPrompt]) -> tuple[PromptTree, float]:
-    """The tree of the prompts, and the share of tokens that an earlier prompt has as a prefix long enough for a cache."""
+    """Return the tree of the prompts, and the share of tokens in a cacheable prefix shared with an earlier prompt."""
     tree = PromptTree()
     total = reused = 0
     for prompt in prompts:

@@ -107,7 +107,7 @@ def put_scores(store: Kept, score: Callable[[list[dict[str, Any]], Message], flo
     Args:
         store: Open, see :func:`vinelm.replay.kept.opened`.
         score: ``score(messages, answer)`` returns a score from 0 to 1.
-        who: Whose labels these are.
+        who: The person who gives the labels.
 
     Raises:
         WorkflowError: The function raised something.

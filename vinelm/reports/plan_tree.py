@@ -66,7 +66,7 @@ def _are_rivals(one: _Key, other: _Key) -> bool:
 
 
 def _when(seen: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
-    """The fewest words, such as ``failed`` of ``failed, empty, answer 1``, that all of ``seen`` share and ``others`` lack."""
+    """Return the fewest words, such as ``failed`` of ``failed, empty``, that all of ``seen`` share and ``others`` lack."""
     if not seen or not any(others):
         return ""
     words = [set(label.split(", ")) for label in seen]

@@ -25,7 +25,7 @@ def write_all(folder: Path, files: Mapping[Path, str]) -> None:
     """Write all files, or none.
 
     Args:
-        folder: of the project; it is made if it is missing.
+        folder: the project's folder; it is created if it is missing.
         files: Path to new text. A file that exists is replaced, and keeps its permissions.
 
     Raises:

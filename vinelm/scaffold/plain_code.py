@@ -27,7 +27,7 @@ class GraphCode:
 
     Attributes:
         builds: It, or a function of the application that it refers to, makes a graph or returns one.
-        runs: Its own code invokes something: a graph, a chain or a model.
+        runs: Whether its own code invokes a graph, a chain or a model.
     """
 
     builds: bool

@@ -157,7 +157,7 @@ class OpenTelemetry:
         token.end()
 
     def _request(self) -> tuple[RequestSpan | None, Context | None]:
-        """The request being reported, and the context with its span as the parent; None if another span is the parent."""
+        """Return the reported request, and the context with its span as the parent; None if another span is the parent."""
         request: RequestSpan | None = current_request(self)
         if request is None or not request.is_inside(trace.get_current_span().get_span_context()):
             return request, None

@@ -55,7 +55,7 @@ class Flow:
     """The positions of a template; number 0 is the start. In order of depth: edges lead to higher numbers.
 
     Args:
-        steps: of the template.
+        steps: the template's steps.
         prunes: leave out stages that no answerable stage can follow, since they would change no answer.
 
     Raises:

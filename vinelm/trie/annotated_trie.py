@@ -338,7 +338,7 @@ class AnnotatedTrie:
         return self._path_quantile(self.cost_usd, self.cost_var, self.cost_size_var, level)
 
     def _path_quantile(self, mean: FloatArray, var: FloatArray, size_var: FloatArray | None, level: float) -> FloatArray:
-        """A log-normal with the moments of the sum: size components add as standard deviations, the others as variances."""
+        """Return a log-normal with the moments of the sum: sizes add as standard deviations, other components as variances."""
         common = np.zeros_like(var) if size_var is None else np.minimum(size_var, var)
         total = self.trie.accumulate(var - common) + self.trie.accumulate(np.sqrt(common)) ** 2
         return lognormal_quantile(self.trie.accumulate(mean), total, level)
@@ -553,7 +553,7 @@ class PathReading(TrieReading):
         return html_table(caption, ("path", "accuracy", "cost per request", "latency"), rows)
 
     def _frontier(self) -> list[int]:
-        """Answerable nodes that are more accurate than every node of the same or a lower cost, the most accurate first."""
+        """Return answerable nodes more accurate than every node of the same or a lower cost, the most accurate first."""
         accuracy, cost_usd = self.annotated.accuracy, self.annotated.path_cost_usd
         nodes = np.flatnonzero(self.annotated.trie.answerable)
         order = nodes[np.lexsort((-accuracy[nodes], cost_usd[nodes]))]

@@ -344,7 +344,7 @@ class Verdict:
         return share if share >= LEAST_SHARE else 0.0
 
     def _times(self, plan: ComparedPlan) -> float:
-        """Return what multiple of the requests would suffice for the plan to pass, if its gain stays."""
+        """Return how many times the requests would suffice for the plan to pass, if its gain stays."""
         saves = plan.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) > 0.0
         distance = plan.gain + (self.max_loss if saves else 0.0 if plan.saved_usd >= 0.0 else -self.max_loss)
         reach = plan.gain - (plan.gain_low if saves else plan.best_low)

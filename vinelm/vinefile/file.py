@@ -204,7 +204,7 @@ def _write(file: BinaryIO, manifest: str, annotated: AnnotatedTrie) -> None:
 
 
 def _content(file: BinaryIO, *, mmap: bool | Literal["file"]) -> Any:
-    """The bytes of the file, in memory or in a private copy: mapping the file itself would end in SIGBUS if it is truncated."""
+    """Return the file's bytes, in memory or a private copy: a mapping of the file would end in SIGBUS if it is truncated."""
     if mmap == "file":
         return memory_map.mmap(file.fileno(), 0, access=memory_map.ACCESS_READ)
     if not mmap or os.fstat(file.fileno()).st_size < MAPPED_FROM:

@@ -91,10 +91,12 @@ class TenantAccount(SpendGuard):
                     raise
             with self.waiting(upper_usd):
                 self._wake()
+                # Polled, not notified: leases arrive in another thread, which knows nothing of this loop.
                 while self._leased_nano == leased_nano and not (is_over := self._is_over(upper_usd, until)):
                     await asyncio.sleep(ASYNC_LOOKS_S)
 
     def _until(self) -> float:
+        # A new process is busy with other work before its thread first answers, so its first call waits longer.
         return time.monotonic() + (PATIENCE_S if self._has_answer else FIRST_S)
 
     @contextmanager

@@ -184,7 +184,7 @@ class LeftGrid:
         return np.moveaxis(found, (0, -1), (-1, self.chance_axis))
 
     def late(self, in_time: FloatArray) -> FloatArray:
-        """P(each edge's invocation ends too late), by what is left before it; its shape broadcasts against (*grid, edges)."""
+        """Return P(each edge's invocation ends too late), by what is left before it; broadcasts against (*grid, edges)."""
         return 1.0 - in_time.T.reshape(*(size if k == self.chance_axis else 1 for k, size in enumerate(self.shape)), -1)
 
     def shifted(self, values: FloatArray, edges: slice) -> FloatArray:

@@ -293,7 +293,7 @@ class GridProblems(Problems):
         return found
 
     def _seconds(self, objective: Objective, whole: float, load_s: FloatArray | None, used: float) -> GridCap:
-        """The cap on seconds. Deviations of single invocations are added up, which exceeds the deviation of their sum."""
+        """Return the cap on seconds. Deviations of invocations are added up, which exceeds the deviation of their sum."""
         annotated, graph, z = self.metrics.annotated, self.graph, 0.0
         if objective.risk == "mean+sd":
             z = DEFAULT_Z if objective.z is None else objective.z

@@ -83,7 +83,7 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= (floor or 0.0))
 
     def price_within(self, budget_usd: float) -> PlanGoal:
-        """The price of a dollar if plans may cost this much on average, as the goal for histories outside such a plan."""
+        """Return the price of a dollar if plans may cost this much on average, as the goal for histories outside the plan."""
         if self.cheapest.cost_usd > budget_usd:
             return PlanGoal("cost")
         if self.most_accurate.cost_usd <= budget_usd:

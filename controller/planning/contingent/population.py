@@ -114,7 +114,7 @@ class Population:
         return replace(policy, relaxed=bounds, best=best)
 
     def _best(self, floor: float | None, budget: float | None, first: str | None = None) -> RootPlan | None:
-        """The best plan that meets both bounds; None if none does. ``first`` is the first criterion of the comparison."""
+        """Return the best plan that meets both bounds; None if none does. ``first``: the first criterion of comparison."""
         # Corners of the hull answer bounds on averages; a fixed plan below the hull may still be the best single plan within a
         # bound, so both compete.
         capped = self._corners(self.curve, floor, budget)
@@ -189,7 +189,7 @@ class Population:
         return np.maximum(np.nan_to_num(accuracy - self._z * self._fixed_errors(), nan=0.0), 0.0)
 
     def _fixed_errors(self) -> FloatArray:
-        """The standard errors; if histories are merged, only for plans that no cheaper plan equals, since each takes a walk."""
+        """Return the standard errors; if histories are merged, only for plans that no cheaper plan equals (each is slow)."""
         if self.problem.graph.is_tree:
             return self.fixed.error
         found = np.full(len(self.fixed.accuracy), np.nan)

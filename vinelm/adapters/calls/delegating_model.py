@@ -34,7 +34,7 @@ class Attempt:
 
     Attributes:
         model: the chat model to call.
-        options: of the call, in that model's own form.
+        options: the options of the call, in that model's own form.
         is_begun: the caller has seen a part of the answer.
     """
 

@@ -90,7 +90,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
             return adapter, plain, error
 
     def _serving(self, request: ModelRequest[Any]) -> GraphAdapter:
-        """The adapter of the run's ``VineLM``, as for chat models: an agent at module level may be served by another one."""
+        """Return the adapter of the run's ``VineLM``: as for chat models, another one may serve an agent at module level."""
         adapter = carried_by(request.runtime.context).owner.adapter or self._adapter
         if self._stage not in adapter.stages:
             known = self._default in adapter.catalog

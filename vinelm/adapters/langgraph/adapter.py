@@ -341,8 +341,8 @@ class GraphInterface(OneProcess):
             request: the labelled request, for offline backends and the oracle stop.
             started_at: the request's arrival in ``time.monotonic()`` seconds; by default the call of invoke.
             request_id: distinguishes requests on one thread; by default the labelled request's own.
-            priority: of the request's calls when they wait for rate limits, from -100 to 100: higher goes first. One step is
-                worth 10 s of waiting, so that no request waits forever.
+            priority: the priority of the request's calls when they wait for rate limits, from -100 to 100: higher goes first.
+                One step is worth 10 s of waiting, so that no request waits forever.
             kind: what kind of request it is, in place of what the application declares; needed where no graph has its inputs.
             speculate: call read-only tools before the application asks for them; by default what the application's object says.
 

@@ -82,8 +82,8 @@ def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
 
     Args:
         template: The workflow's shape.
-        adapter: Of the ``vine`` that the graph was built with. If the application returns a graph made with its own ``vine``,
-            the adapter is found through the graph.
+        adapter: The adapter of the ``vine`` that the graph was built with. If the application returns a graph made with its own
+            ``vine``, the adapter is found through the graph.
         app: What :func:`~vinelm.adapters.langgraph.build.build_graph` returned.
     """
     can_end = adapter.can_end

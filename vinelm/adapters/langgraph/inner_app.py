@@ -25,7 +25,7 @@ class FunctionApp:
         is_async: whether it is a coroutine function.
 
     Args:
-        vine: whose chat models it calls.
+        vine: the ``vine`` whose chat models it calls.
     """
 
     def __init__(self, function: Callable[[dict[str, Any]], Any], vine: GraphInterface) -> None:

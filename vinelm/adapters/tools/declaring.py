@@ -53,7 +53,7 @@ def declare_tool(
     """Return the tool as LangChain and LangGraph know it, of the same type and fields, and register it in the box.
 
     Args:
-        box: of the adapter.
+        box: the adapter's box.
         find: returns the memory of the run around a call.
         given: the tool, or a function with a docstring that LangChain makes one of.
         guard: returns the guard for the dollars of a call outside of a run's memory; None: there is none.

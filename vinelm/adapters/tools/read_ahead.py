@@ -74,11 +74,11 @@ class ReadAhead:
         called: the declared tools that the run has called, by name; None if several objects of one name were called.
 
     Args:
-        box: of the adapter.
+        box: the adapter's box.
         guard: returns the guard of the run's dollars; None if there is none.
-        clock: of the run.
+        clock: the run's clock.
         started_at: the request's arrival in seconds of ``clock``.
-        request_id: of the request; empty if it has none.
+        request_id: the request's id; empty if it has none.
         session: the name under which calls are recorded; None takes a new one.
         speculation: see the attributes.
     """
@@ -135,7 +135,7 @@ class ReadAhead:
             choose: called as :meth:`vinelm.policies.Policy.speculated` is, from the candidates on.
             tools: what may be called ahead here, by name.
             fixed: calls that the graph itself may make.
-            context: in which they run; None: a copy of the present one.
+            context: the context in which they run; None: a copy of the current one.
         """
         if self.speculation is None or not tools:
             return
@@ -181,8 +181,8 @@ class ReadAhead:
             tool: the object to call, held by the graph of this run.
             arguments: JSON values by name, as a model writes them.
             kind: why it is started.
-            probability: that the application will ask for it in time, in [0, 1].
-            context: in which it runs; None: a copy of the present one.
+            probability: the probability that the application asks for it in time, in [0, 1].
+            context: the context in which it runs; None: a copy of the current one.
         """
         says, of = tool.says, tool.tool()
         if of is None or not says.read_only or self.speculation is None:
@@ -238,7 +238,7 @@ class ReadAhead:
 
         Args:
             tool: the object that is called.
-            key: of the call.
+            key: the call's key.
             blocks: whether the caller will block its thread until the read has ended.
         """
         self.box.count("reads")

@@ -104,7 +104,7 @@ class ToolBox:
         outside: returns those of some tools that may be called ahead outside of a graph. The same.
         stuck: names of tools that could not be run ahead: the call ahead waited while the application's own call went through.
         candidates: guesses the next calls; None: only calls that a model is writing are started early.
-        speculation: of requests without settings; None: nothing is prefetched.
+        speculation: the settings for requests without any; None: nothing is prefetched.
         runs_ahead: False if nothing may change, so that calls are counted and not started.
         record: what observers and the recorder learn of a call.
         recorder: keeps what runs show, of all tools, and with values the user's messages; None: nothing is kept.

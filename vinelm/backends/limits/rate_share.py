@@ -146,7 +146,7 @@ class RateShare:
             return RateDemand(self._held, used, self._lacks, RateAmounts(one, tokens), waited_s)
 
     def grow(self, to: RateAmounts) -> None:
-        """Hold this much from now on, and at least what is held."""
+        """Raise the share to this amount from now on; it never becomes smaller."""
         with self._lock:
             self._held = RateAmounts(*map(max, self._held, to))
 

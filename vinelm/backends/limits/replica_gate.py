@@ -70,7 +70,7 @@ class PromptPriority:
 
     Attributes:
         points: digests of the beginnings, from short to long.
-        tokens: of each of them.
+        tokens: the number of tokens of each.
     """
 
     __slots__ = ("_priority", "points", "tokens")

@@ -117,7 +117,7 @@ class OfflineChatModel(BoundChatModel):
                     yield chunk
 
     def _answer(self, messages: Sequence[BaseMessage]) -> tuple[str, Usage, CallPermit | None]:
-        """The text, its usage and the permit of the call. The price is known in advance and so the upper bound itself."""
+        """Return the text, its usage and the call's permit. The price is known in advance, and so the upper bound itself."""
         bound: _Binding = self.binding
         text, usage = bound.source.answer(bound.model, bound.call, sum(map(_chars, messages)))
         guard = bound.call.guard

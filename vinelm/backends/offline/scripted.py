@@ -33,7 +33,7 @@ class ScriptedChatModel(OfflineChatModel):
 def _next_call(
     options: Mapping[str, Any], messages: Sequence[BaseMessage], text: str, untried: Collection[str]
 ) -> ToolCall | None:
-    """The first tool that was not called since the last human message. A forced choice is met even if all were called."""
+    """Return the first tool not called since the last human message. A forced choice is met even if all were called."""
     tools = dict(_functions(options.get("tools") or ()))
     choice = options.get("tool_choice")
     if not tools or choice == "none":

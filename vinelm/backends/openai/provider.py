@@ -160,7 +160,7 @@ class AzureProvider(OpenAIProvider):
 
 
 def _body_of(model: Model, form: str) -> dict[str, Any] | None:
-    """The parameters that an entry's options add to a body of this form; None if an option is a setting of the class only."""
+    """Return the parameters that an entry's options add to a body of this form; None if an option belongs only to the class."""
     if not model.options:  # almost always the case, and checked for each call
         return {}
     from langchain_openai import ChatOpenAI

@@ -136,7 +136,7 @@ def _is_foreign(message: AIMessage, target: str, model: str) -> bool:
 
 
 def _plain(message: AIMessage) -> AIMessage:
-    """The message's text and its tool calls, in the form that every package takes; without ids and signatures of a provider."""
+    """Return the message's text and tool calls in the form that every package takes, without ids and signatures."""
     return AIMessage(
         content=str(message.text),
         name=message.name,

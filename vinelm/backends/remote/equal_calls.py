@@ -112,8 +112,8 @@ class EqualCalls:
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
         """Return the kept answer to a call, once it is known.
 
-        None: there is none, and no equal call in flight was answered. With ``leads`` the caller then makes the call, and has to
-            :meth:`end` it.
+        The result is None if there is none and no equal call in flight was answered. With ``leads`` the caller must then make
+        the call and :meth:`end` it.
         """
         future: Future[str | None] = Future()
         with self._lock:

@@ -59,7 +59,7 @@ class InnerChat:
         answers: how many answers each of its calls asks for.
         speaks: whether they may be sound.
         stored: how many parts of each prompt are stored at the provider.
-        own: its own settings that are sent with each call, or decide its cost.
+        own: the settings that are sent with each call, or decide its cost.
         body_limit: the limit of an answer that its owner states in the request's body, over any field; None without one.
         rate: the observed cost of its calls in multiples of its price, at which the next calls are reserved.
         entry_max_tokens: the limit of its entry in the catalog; None if it is asked for by a call.

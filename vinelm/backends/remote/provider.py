@@ -30,7 +30,7 @@ class ChatAddress(NamedTuple):
     """Where an entry serves calls in one of OpenAI's own forms.
 
     Attributes:
-        url: of the endpoint.
+        url: the endpoint's address.
         headers: those that the server requires, including its key.
         body: fields that the entry's options add to each body.
         limit: the parameter that limits the length of an answer.
@@ -123,7 +123,7 @@ class BatchApi(ABC):
         """Search the provider's list for the batch with our key.
 
         Args:
-            model: of its calls.
+            model: the model of its calls.
             key: our key.
             since_s: Unix time before which it was not sent.
             calls: how many calls it has.

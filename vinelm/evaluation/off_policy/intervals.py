@@ -199,7 +199,7 @@ def effective_number(weight: FloatArray) -> float:
 
 
 def _freedom(square: float, fourth: float, m: float) -> float:
-    """The number of requests that vary, from the sums of squares and fourth powers: at least 4, or as many as there are."""
+    """Return how many requests vary, from the sums of squares and fourth powers: at least 4, or all if there are fewer."""
     spread = max(fourth - square**2 / max(m, 1.0), 0.0)
     varying = square**2 / spread if spread > 0.0 else math.inf
     return max(min(m - 1.0, max(varying, LEAST_FREEDOM)), 1.0)

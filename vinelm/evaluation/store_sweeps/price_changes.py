@@ -22,7 +22,7 @@ class PriceChange(NamedTuple):
 
     Args:
         model: The model whose price changed; None: no price changed.
-        factor: By which its dollars, those of tools after it included, are multiplied.
+        factor: The factor for its dollars, including those of tools after it.
         plan: The plan, in words.
         accuracy: Estimated accuracy.
         cost_usd: Estimated dollars per request at the new price.

@@ -134,13 +134,13 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def _adjusted_count(state: Any) -> float | None:
-    """How many spans one stands for, by its trace state (OpenTelemetry's probability sampling); None if that does not say."""
+    """Return how many spans one represents, by its trace state (probability sampling); None if that does not say."""
     found = _THRESHOLD.search(state) if isinstance(state, str) else None
     return None if found is None else 2**56 / (2**56 - int(found[1].ljust(14, "0"), 16))
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    """Attributes as a dictionary: OTLP's list of typed keys and values, or nested ones as Phoenix exports them, flattened."""
+    """Return attributes as a flat dictionary, from OTLP's list of typed keys and values or nested as Phoenix exports them."""
     if isinstance(value, list):
         return {
             str(one["key"]): plain_value(one.get("value") or {}) for one in value if isinstance(one, Mapping) and "key" in one
@@ -190,7 +190,7 @@ def _inference(attributes: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dic
 def _genai(
     attributes: Mapping[str, Any], events: list[tuple[str, dict[str, Any]]]
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Prompt and answer by the conventions: attributes, else events of the span, else OpenLLMetry's numbered attributes."""
+    """Return prompt and answer by the conventions: attributes, else the span's events, else OpenLLMetry's numbered ones."""
     above = decoded(attributes.get("gen_ai.system_instructions"))
     system = messages_of([{"role": "system", "parts": above}] if isinstance(above, list) else None)
     asked, answered = attributes.get("gen_ai.input.messages"), attributes.get("gen_ai.output.messages")

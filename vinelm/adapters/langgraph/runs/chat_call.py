@@ -230,7 +230,7 @@ def halted_here() -> BaseException | None:
 
 
 def _node_of(config: RunnableConfig) -> str:
-    """The node around a call. ``chain.invoke(x, {"metadata": ..})`` replaces the metadata that names it, but not its place."""
+    """Return the node around a call, by its place: ``chain.invoke(x, {"metadata": ..})`` replaces its name."""
     named = config.get("metadata", {}).get("langgraph_node")
     place = str(config.get("configurable", {}).get("checkpoint_ns") or "")
     return str(named or place.rpartition("|")[2].partition(":")[0])

@@ -61,7 +61,7 @@ class InvocationScope(OneProcess):
         ahead: what the model may start as it writes; None: nothing.
         own: the application's own chat model that makes the call.
         equal: looks for answers of equal calls; None: each call is made.
-        priority: of the stage, added to that of the request.
+        priority: the stage's priority, added to that of the request.
     """
 
     __slots__ = (

@@ -85,7 +85,7 @@ def start_reads(
     """Start the reads that the called model may ask for; return those that it may start while it writes.
 
     Args:
-        settings: of the adapter.
+        settings: the adapter's settings.
         run: the run.
         called: the stage, and the models of the request's invocations up to its own.
         config: LangGraph's, of the node; None outside of a graph.

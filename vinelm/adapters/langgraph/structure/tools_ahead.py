@@ -162,7 +162,7 @@ class _GraphTools:
         self._found: dict[tuple[str, bool], Mapping[str, DeclaredTool]] = {}
 
     def at(self, node: str, *, is_asked: bool) -> Mapping[str, DeclaredTool]:
-        """The tools that may be prefetched at a node, by name; ``is_asked``: only those that need no person's approval."""
+        """Return the tools that may be prefetched at a node, by name; ``is_asked``: only those without a person's approval."""
         key = node, is_asked
         if key not in self._found:
             self._found[key] = self._at(node, is_asked=is_asked)
@@ -357,7 +357,7 @@ _FOLLOWED_APART = ("langgraph", "langchain", "langchain_core", "langsmith", "vin
 
 
 def _may_ask(module: str, filename: str) -> bool:
-    """Whether code is the application's: by its file, typed into a session, or in an installed package that uses LangGraph."""
+    """Return whether code is the application's: by its file, from a session, or in a package that uses LangGraph."""
     package = module.partition(".")[0]
     if is_user_code(module, filename):
         return True
