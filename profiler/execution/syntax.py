@@ -21,7 +21,7 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 def tree_of(target: FunctionType | type) -> Any:
     """Return the tree of a definition without layout, comments and docstrings; None without source.
 
-    Lambdas that begin on the same line cannot be told apart: each has the trees of all of them.
+    Lambdas that begin on the same line cannot be distinguished: each has the trees of all of them.
     """
     inner = inspect.unwrap(target) if isinstance(target, FunctionType) else target
     target = inner if isinstance(inner, (FunctionType, type)) else target

@@ -18,7 +18,7 @@ from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.databases.schema import RESCORING
 from vinelm.traces.growth import retirement
 from vinelm.traces.growth.changes import changes_between
-from vinelm.traces.growth.plan import BROKEN_STAGE, RequestDigest, RowJudge, restoration_of, retirement_of
+from vinelm.traces.growth.plan import BROKEN_STAGE, RequestDigest, RowRules, restoration_of, retirement_of
 from vinelm.traces.store.rows import decode_prefix, read_rows
 from vinelm.traces.store.run_state import UNFINISHED
 from vinelm.traces.store.store import ObservationStore, number_of
@@ -114,8 +114,8 @@ def set_prices(store: ObservationStore, now: StoreIdentity) -> int:
     with store.database.transaction() as connection:
         known, identities = retirement.request_digests(connection), retirement.identities(connection)
         number = number_of(connection, now)
-        judge = RowJudge({**identities, number: now}, now, known)
-        repriced, _ = retirement.reprice(connection, judge, retirement.current_rows(connection, number, known))
+        rules = RowRules({**identities, number: now}, now, known)
+        repriced, _ = retirement.reprice(connection, rules, retirement.current_rows(connection, number, known))
         schema.set_meta(connection, "identity", now.to_json())
     store.identity, store.identity_id = now, number
     return repriced
@@ -187,18 +187,18 @@ def _grow(
     changes = changes_between(before, now, known, wanted)
     identities = retirement.identities(connection)
     number = number_of(connection, _aged(now, before))
-    judge = RowJudge({**identities, number: now}, now, wanted, assumes_scores=assumes_scores)
+    rules = RowRules({**identities, number: now}, now, wanted, assumes_scores=assumes_scores)
     current = retirement.current_rows(connection, store.identity_id, known)
     first = retirement.next_retired_id(connection)
-    plan = retirement_of(current, judge)
+    plan = retirement_of(current, rules)
     has_answers = any(row.failure is None for row in current)  # otherwise nothing is lost: the workflow was repaired
     if has_answers and len(plan.retire) - plan.waiting == len(current):
         _refuse_losing_everything(store, plan.retire)
     retirement.retire(connection, plan.retire, scored_id=store.identity_id, digests=known)
-    restored = retirement.restore(connection, restoration_of(retirement.retired_rows(connection), judge, plan.kept).restore)
-    _mark_rows(connection, judge)
+    restored = retirement.restore(connection, restoration_of(retirement.retired_rows(connection), rules, plan.kept).restore)
+    _mark_rows(connection, rules)
     _set_requests(connection, known, wanted)
-    repriced, unpriced = retirement.reprice(connection, judge, retirement.current_rows(connection, number, wanted))
+    repriced, unpriced = retirement.reprice(connection, rules, retirement.current_rows(connection, number, wanted))
     growth = Growth(
         changes=tuple(changes) or ("settings that decide no row",),
         before=len(current),
@@ -218,10 +218,10 @@ def _grow(
     return growth
 
 
-def _mark_rows(connection: Connection, judge: RowJudge) -> None:
+def _mark_rows(connection: Connection, rules: RowRules) -> None:
     """Update rows for the new template: their next stages, and that a passed check ends no request."""
-    retirement.set_arms(connection, judge.templates, judge.template)
-    if judge.rule == "oracle":
+    retirement.set_arms(connection, rules.templates, rules.template)
+    if rules.rule == "oracle":
         connection.execute(update(schema.observations).values(is_continued=False))
 
 

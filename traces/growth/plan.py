@@ -112,7 +112,7 @@ class StoredRow:
         return self.failure is not None or bool(self.success if rule == "oracle" else self.stopped)
 
 
-class RowVerdict(NamedTuple):
+class RowStatus(NamedTuple):
     """Whether a row is valid.
 
     ``needs_score``: only once ``success`` is decided again. ``reason``: why it is not valid, or must be scored again.
@@ -123,12 +123,12 @@ class RowVerdict(NamedTuple):
     reason: str = ""
 
 
-class RowJudge:
-    """Judges single rows, regardless of the rows before them on their path.
+class RowRules:
+    """Decides whether single rows are valid, regardless of the rows before them on their path.
 
     Args:
         identities: every identity that the store has had, by number.
-        now: the identity to judge by.
+        now: the identity to decide by.
         wanted: the requests of the current dataset, by id.
         assumes_scores: whether to assume that rows that would have to be scored again keep their success.
     """
@@ -154,31 +154,31 @@ class RowJudge:
         self._wanted = wanted
         self._assumes_scores = assumes_scores
 
-    def judge(self, row: StoredRow) -> RowVerdict:
+    def check(self, row: StoredRow) -> RowStatus:
         """Return whether the row is valid."""
         request_id, prefix = row.cell
         request = self._wanted.get(request_id)
         if request is None:
-            return RowVerdict(False, reason="requests that are no longer in the dataset")
+            return RowStatus(False, reason="requests that are no longer in the dataset")
         is_same = row.request.full == request.full
         if not is_same and (row.request.inputs is None or row.request.inputs != request.inputs):
-            return RowVerdict(False, reason="requests whose dataset row changed")
+            return RowStatus(False, reason="requests whose dataset row changed")
         conditions, arm = self._conditions[row.identity_id], self.arm(row)
         reason = conditions.difference(prefix, row.stages) or conditions.arm_difference(
             row.stages, arm, failure=row.failure, has_ended=row.ended(self.rule)
         )
         if reason is not None:
-            return RowVerdict(False, reason=reason)
+            return RowStatus(False, reason=reason)
         why = self._conditions[row.scored_id].scoring_difference(row.stages)
         if why is None and not is_same:
             why = "requests whose labels changed"
         if why is None or self._assumes_scores or (row.failure is not None and row.failure != "tool"):
-            return RowVerdict(True)
+            return RowStatus(True)
         if row.unscored_id is not None and self._identities[row.unscored_id].key == self.now.key:
-            return RowVerdict(False, reason="scoring them again failed")
+            return RowStatus(False, reason="scoring them again failed")
         if row.has_state:
-            return RowVerdict(True, needs_score=True, reason=why)
-        return RowVerdict(False, reason=f"{why}, and the state was not kept")
+            return RowStatus(True, needs_score=True, reason=why)
+        return RowStatus(False, reason=f"{why}, and the state was not kept")
 
     def arm(self, row: StoredRow) -> str | None:
         """Return the stage to which the request continued after the row; None if it ended there, or unknown."""
@@ -231,25 +231,25 @@ class Retirement:
         return len(self.waiting_rows)
 
 
-def retirement_of(rows: Iterable[StoredRow], judge: RowJudge) -> Retirement:
+def retirement_of(rows: Iterable[StoredRow], rules: RowRules) -> Retirement:
     """Decide which of the store's current rows to retire. A row needs the row before it on its path."""
     found = Retirement()
     lost: dict[Cell, str] = {}
     waiting: dict[Cell, str] = {}
     for row in sorted(rows, key=lambda row: (len(row.cell[1]), row.row_id)):
         parent = (row.cell[0], row.cell[1][:-1])
-        verdict = judge.judge(row)
-        if not verdict.holds:
-            lost[row.cell] = verdict.reason
+        status = rules.check(row)
+        if not status.holds:
+            lost[row.cell] = status.reason
         elif parent in lost:
             lost[row.cell] = lost[parent]
         elif parent in found.kept and not found.kept[parent].leads_to(row):  # a missing row, as after an import, is no reason
             lost[row.cell] = ENDS_EARLIER
-        elif verdict.needs_score or parent in waiting:
-            waiting[row.cell] = verdict.reason or waiting[parent]
+        elif status.needs_score or parent in waiting:
+            waiting[row.cell] = status.reason or waiting[parent]
             found.waiting_rows.add(row.row_id)
         else:
-            found.kept[row.cell] = judge.after(row)
+            found.kept[row.cell] = rules.after(row)
             continue
         found.retire.append((row.row_id, lost.get(row.cell) or waiting[row.cell]))
     return found
@@ -265,35 +265,35 @@ class Restoration:
     """Rows that are valid except that their request ends before them."""
 
 
-def restoration_of(retired: Iterable[StoredRow], judge: RowJudge, kept: Mapping[Cell, Afterwards]) -> Restoration:
+def restoration_of(retired: Iterable[StoredRow], rules: RowRules, kept: Mapping[Cell, Afterwards]) -> Restoration:
     """Decide which retired rows to use again.
 
     Args:
         retired: the retired rows; if several are of one cell, the last retired one wins.
-        judge: decides by the current identity.
+        rules: decides by the current identity.
         kept: the current cells, with what comes after them.
     """
     found, active = Restoration(), dict(kept)
-    for row, verdict in _latest_that_hold(retired, judge):
+    for row, status in _latest_that_hold(retired, rules):
         request_id, prefix = row.cell
         before = Afterwards(False) if len(prefix) == 1 else active.get((request_id, prefix[:-1]))
         if row.cell in active or before is None:
             continue
         if not before.leads_to(row):
             found.ended.append(row.row_id)
-        elif verdict.needs_score:
+        elif status.needs_score:
             found.score.append(row.row_id)
         else:
             found.restore.append(row.row_id)
-            active[row.cell] = judge.after(row)
+            active[row.cell] = rules.after(row)
     return found
 
 
-def _latest_that_hold(retired: Iterable[StoredRow], judge: RowJudge) -> list[tuple[StoredRow, RowVerdict]]:
+def _latest_that_hold(retired: Iterable[StoredRow], rules: RowRules) -> list[tuple[StoredRow, RowStatus]]:
     """Return for each cell the last retired row that is valid; shorter prefixes first."""
-    latest: dict[Cell, tuple[StoredRow, RowVerdict]] = {}
+    latest: dict[Cell, tuple[StoredRow, RowStatus]] = {}
     for row in sorted(retired, key=lambda row: row.row_id):
-        verdict = judge.judge(row)
-        if verdict.holds and row.reason != BROKEN_STAGE:
-            latest[row.cell] = row, verdict
+        status = rules.check(row)
+        if status.holds and row.reason != BROKEN_STAGE:
+            latest[row.cell] = row, status
     return sorted(latest.values(), key=lambda one: (len(one[0].cell[1]), one[0].row_id))

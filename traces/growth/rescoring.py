@@ -17,7 +17,7 @@ from vinelm.traces.growth.plan import (
     ENDS_EARLIER,
     RequestDigest,
     Restoration,
-    RowJudge,
+    RowRules,
     restoration_of,
 )
 from vinelm.traces.store.checkpoints import unpacked
@@ -127,17 +127,17 @@ class RowsToScore:
         return RowToScore(retired_id, row.request_id, prefix, state, bool(row.is_continued))
 
     def _restoration(self, connection: Connection) -> Restoration:
-        judge = self._judge(connection)
+        rules = self._rules(connection)
         rows = retirement.current_rows(connection, self._store.identity_id, self._wanted)
-        kept = {row.cell: judge.after(row) for row in rows}
-        return restoration_of(retirement.retired_rows(connection), judge, kept)
+        kept = {row.cell: rules.after(row) for row in rows}
+        return restoration_of(retirement.retired_rows(connection), rules, kept)
 
     def _reprice(self, connection: Connection) -> None:
         rows = retirement.current_rows(connection, self._store.identity_id, self._wanted)
-        retirement.reprice(connection, self._judge(connection), rows)
+        retirement.reprice(connection, self._rules(connection), rows)
 
-    def _judge(self, connection: Connection) -> RowJudge:
-        return RowJudge(retirement.identities(connection), self._store.identity, self._wanted)
+    def _rules(self, connection: Connection) -> RowRules:
+        return RowRules(retirement.identities(connection), self._store.identity, self._wanted)
 
     def _first(self, connection: Connection) -> int | None:
         text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == RESCORING)).scalar()

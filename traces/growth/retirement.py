@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Float, RowMapping, bindparam, case, func, sel
 from vinelm.template import Template
 from vinelm.traces.databases import schema
 from vinelm.traces.databases.identity import StoreIdentity
-from vinelm.traces.growth.plan import RecordedCost, RequestDigest, RowJudge, StoredRow
+from vinelm.traces.growth.plan import RecordedCost, RequestDigest, RowRules, StoredRow
 from vinelm.traces.store.rows import decode_prefix
 
 _COLUMNS = ", ".join(column.name for column in schema.observations.columns)
@@ -145,7 +145,7 @@ def _run(
     )
 
 
-def reprice(connection: Connection, judge: RowJudge, rows: Iterable[StoredRow]) -> tuple[int, int]:
+def reprice(connection: Connection, rules: RowRules, rows: Iterable[StoredRow]) -> tuple[int, int]:
     """Set the dollars of current rows to the current prices; what they were charged stays in ``recorded_usd``.
 
     Returns:
@@ -154,7 +154,7 @@ def reprice(connection: Connection, judge: RowJudge, rows: Iterable[StoredRow]) 
     table = schema.observations
     changes, unpriced = [], 0
     for row in rows:
-        cost_usd = judge.cost_usd(row)
+        cost_usd = rules.cost_usd(row)
         if cost_usd is None:
             unpriced += 1
             cost_usd = row.cost.cost_usd

@@ -24,7 +24,7 @@ from vinelm.rows.observation import Usage
 from vinelm.traces.served import piloted
 
 BY_PROMPT = "prompt:"
-"""Prefix of the name of a stage that is told apart by its prompts only."""
+"""Prefix of the name of a stage that is distinguished by its prompts only."""
 
 
 def step_key(stage: str) -> str:

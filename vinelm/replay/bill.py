@@ -25,10 +25,10 @@ HALVED = ("batch", "flex")
 SHORT_TOKENS = 20
 """An answer of at most this many tokens is short: a label, a number, a yes."""
 MOST_STEPS = 200
-"""The most steps that are told apart; calls of later ones are summed up in one."""
+"""The most steps that are distinguished; calls of later ones are summed up in one."""
 OTHERS = "(further steps)"
 MOST_MODELS = 20
-"""The most models that are told apart within a step."""
+"""The most models that are distinguished within a step."""
 MONTH_DAYS = 30.0
 LEAST_DAYS = 1.0
 """A trace that spans fewer days says nothing about a month."""

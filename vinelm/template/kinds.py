@@ -25,7 +25,7 @@ LEAST_ANSWERS = 4.0
 
 
 def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = None) -> tuple[str, ...]:
-    """Return the names of the types to learn, sorted, and :data:`OTHER`; empty if fewer than two can be told apart.
+    """Return the names of the types to learn, sorted, and :data:`OTHER`; empty if fewer than two can be distinguished.
 
     Args:
         labels: The kind of each profiled request.

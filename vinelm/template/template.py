@@ -113,12 +113,12 @@ class Template:
         return {stage.name: stage.name.removesuffix(stage_title("", kind)) for stage, kind in pairs}
 
     def counts_as(self, kind: str | None) -> str:
-        """Return the kind that a request of a declared kind counts as: ``""`` if kinds are not told apart."""
+        """Return the kind that a request of a declared kind counts as: ``""`` if kinds are not distinguished."""
         return learnt_kind(kind, self.kinds)
 
     @property
     def kind_names(self) -> tuple[str, ...]:
-        """The kinds that requests count as: only ``""`` if kinds are not told apart."""
+        """The kinds that requests count as: only ``""`` if kinds are not distinguished."""
         return self.kinds or ("",)
 
     def require_workflow_stop(self, error: VineLMError) -> None:
@@ -128,7 +128,7 @@ class Template:
 
     @cached_property
     def kinds_of_stages(self) -> tuple[str, ...]:
-        """The kind of the requests that run each stage; ``""`` if kinds are not told apart."""
+        """The kind of the requests that run each stage; ``""`` if kinds are not distinguished."""
         return tuple(kind for kind in self.kind_names for _ in range(len(self.stages) // len(self.kind_names)))
 
     @cached_property

@@ -210,7 +210,7 @@ class AnnotatedTrie:
 
     @property
     def untold(self) -> tuple[str, ...]:
-        """Why the declared kinds of request are not told apart, if they do not pay; at most one line."""
+        """Why the declared kinds of request are not distinguished, if they do not pay; at most one line."""
         return tuple(
             "Kinds of request are declared and not told apart: plans by kind promise"
             f" {-100 * gain:.1f} points less than plans without them, at equal dollars."

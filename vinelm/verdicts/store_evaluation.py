@@ -171,7 +171,7 @@ class _Subject:
         """Return the verdict in the trie's file if it is about these rows; else a new one."""
         if objective is None and in_use is None and not self.judge.seed:
             held = None if self.trie is None else self.trie.verdict
-            if self.trie is None and self.evidence.kinds:  # an estimate finds out whether kinds are told apart
+            if self.trie is None and self.evidence.kinds:  # an estimate finds out whether kinds are distinguished
                 held = estimate_store(self.path, estimator=self.judge.estimator, checked=True).verdict
             if held is not None:
                 max_loss = held.max_loss if max_loss is None else max_loss

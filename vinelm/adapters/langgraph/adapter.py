@@ -207,7 +207,7 @@ class GraphInterface(OneProcess):
             default: the model that runs where nothing is planned; by default the stage is skipped.
 
         Raises:
-            WorkflowError: the state does not declare the key, or the labels cannot be told apart.
+            WorkflowError: the state does not declare the key, or the labels cannot be distinguished.
             ConfigError: the catalog lacks the default model.
         """
         _check_key(name, state, key)

@@ -31,12 +31,12 @@ class StoreEvidence:
     Attributes:
         identity: The store's identity.
         registered: The ids of all requests that could have been bought.
-        observations: The rows at ordinary prices, by kind if kinds are told apart, and with a judge's verdicts if a judge
+        observations: The rows at ordinary prices, by kind if kinds are distinguished, and with a judge's verdicts if a judge
             scores.
-        template: The bound template, with the stop rule to plan for and the kinds that are told apart.
+        template: The bound template, with the stop rule to plan for and the kinds that are distinguished.
         catalog: The models.
-        kinds: The kind of each request; empty if none are told apart.
-        untold: Why declared kinds are not told apart, a sentence; empty if they are, or none are declared.
+        kinds: The kind of each request; empty if none are distinguished.
+        untold: Why declared kinds are not distinguished, a sentence; empty if they are, or none are declared.
         judged: The judge's verdicts; None if labels score.
         referred: What scores the rows of requests without labels; None if all have labels, or a judge scores.
         unscored: With ``referred``, the rows before they were scored by it.
@@ -82,7 +82,7 @@ class StoreEvidence:
             annotated: A trie of the store, whose template, kinds and call rate are used.
             stop: The stop rule to plan for; None takes the workflow's own, or the trie's.
             calls_per_hour: Without a trie: requests of the service per hour, >= 0.
-            by_kind: Without a trie: whether declared kinds are told apart if there are enough rows to learn them.
+            by_kind: Without a trie: whether declared kinds are distinguished if there are enough rows to learn them.
 
         Raises:
             StoreError: The store cannot be read.

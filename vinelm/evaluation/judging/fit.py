@@ -200,7 +200,7 @@ class Fit:
         """Return the policies that these requests choose for an objective; without policies that cannot meet it.
 
         A vote and asking until two agree are included if accuracy is maximized and answers can be compared, unless ``votes`` is
-        False. If kinds are told apart, VineLM without kinds is a separate policy.
+        False. If kinds are distinguished, VineLM without kinds is a separate policy.
         """
         found: dict[PolicyName, ChosenPolicy] = {}
         for name, plans in self.planned.items():

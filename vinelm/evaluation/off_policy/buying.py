@@ -35,7 +35,7 @@ class BoughtRows:
         template: A bound template.
         at: How many requests are at each place.
         bought: For how many of them each model was bought.
-        kinds: The kind of each request; empty if kinds are not told apart.
+        kinds: The kind of each request; empty if kinds are not distinguished.
         apart: The kinds whose first rows have separate chances.
         unlabelled: The requests without a label.
     """

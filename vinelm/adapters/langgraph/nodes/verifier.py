@@ -102,7 +102,7 @@ def make_classifier(label: str, labels: Sequence[str], prompt: str, key: str) ->
         key: the key of the state.
 
     Raises:
-        WorkflowError: the labels cannot be told apart, or are too many or too long.
+        WorkflowError: the labels cannot be distinguished, or are too many or too long.
     """
     known = checked_labels(label, labels)
     listed = ", ".join(json.dumps(one, ensure_ascii=False) for one in (*known, OTHER))
