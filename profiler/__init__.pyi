@@ -18,5 +18,6 @@ from .scheduling.coverage import coverage_of as coverage_of
 from .scheduling.results import ProfileResult as ProfileResult
 from .scheduling.results import Progress as Progress
 from .scheduling.settings import ExecutionConfig as ExecutionConfig
+from .scheduling.settings import Look as Look
 from .scheduling.settings import ProfileSettings as ProfileSettings
 from .scheduling.settings import RayCluster as RayCluster

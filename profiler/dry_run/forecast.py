@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from vinelm.catalog import Catalog
@@ -19,7 +19,10 @@ from vinelm.profiler.dry_run.outcome_model import OutcomeModel
 from vinelm.profiler.dry_run.simulated_run import Proposals, SimulatedRun
 from vinelm.profiler.dry_run.throughput import EngineRate
 from vinelm.profiler.sampling.limits import ProfileLimits
-from vinelm.requests.protocols import Sampler
+from vinelm.profiler.sampling.priced_sampler import models_by_depth
+from vinelm.profiler.sampling.race import ModelRace
+from vinelm.profiler.sampling.runs import Run
+from vinelm.requests.protocols import RequestPath, Sampler
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
 
@@ -33,6 +36,10 @@ class ForecastInterval(NamedTuple):
     low: float
     middle: float
     high: float
+
+    def times(self, factor: float) -> ForecastInterval:
+        """Return the interval of a multiple of the figure."""
+        return ForecastInterval(*(factor * end for end in self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +79,34 @@ class Forecast:
     def total_calls(self) -> float:
         """The calls of all models, by the midpoints of their intervals."""
         return sum(one.middle for one in self.calls.values())
+
+
+@dataclass(frozen=True)
+class WholeRuns:
+    """Every run on every request (:class:`~vinelm.requests.protocols.Sampler`).
+
+    Attributes:
+        request_ids: the requests.
+        runs: the models of each run.
+    """
+
+    request_ids: Sequence[str]
+    runs: Sequence[Run]
+
+    def on_first(self, n: int) -> WholeRuns:
+        """Return those on the first ``n`` requests."""
+        return replace(self, request_ids=self.request_ids[:n])
+
+    @classmethod
+    def of_single_models(cls, template: Template, catalog: Catalog, request_ids: Sequence[str]) -> WholeRuns:
+        """Return those of each single model, and of what runs today."""
+        race = ModelRace(template, catalog, request_ids, models_by_depth(template), ProfileLimits())
+        return cls(request_ids, [racer.run for racer in race.racers()])
+
+    def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
+        """See :meth:`~vinelm.requests.protocols.Sampler.propose`."""
+        for request_id in self.request_ids if round_ == 0 else ():
+            yield from (RequestPath(request_id, run) for run in self.runs)
 
 
 def forecast_profile(
@@ -137,7 +172,8 @@ class Needs:
     """What a run without budgets needs, compared with what is left. The intervals are those of the forecast.
 
     Attributes:
-        coverage: the coverage at which the run ends, in (0, 1].
+        coverage: the coverage at which the run ends, in (0, 1]; None if the paths are too many for that, and
+            what is needed are all single models on all requests.
         cost_usd: dollars needed, those of earlier runs not included.
         calls: model calls needed.
         requests: requests on which rows are bought.
@@ -150,7 +186,7 @@ class Needs:
         left_rows: the most rows that could be bought: one for each request and sequence of models without a row.
     """
 
-    coverage: float
+    coverage: float | None
     cost_usd: ForecastInterval
     calls: ForecastInterval
     requests: ForecastInterval
@@ -173,7 +209,8 @@ def needs_of(
     template: Template,
     n_requests: int,
     *,
-    coverage: float,
+    coverage: float | None,
+    times: float = 1.0,
     rows: Sequence[Observation] = (),
     committed_usd: float = 0.0,
 ) -> Needs:
@@ -184,7 +221,8 @@ def needs_of(
         limits: the budgets of the run that is planned.
         template: a bound template.
         n_requests: the number of requests to sample from.
-        coverage: where the forecast run ends.
+        coverage: where the forecast run ends; None: with all single models on all requests.
+        times: how many times the forecast run the whole run is.
         rows: the store's rows.
         committed_usd: dollars booked in the store's ledger.
     """
@@ -192,10 +230,10 @@ def needs_of(
     made = sum(row.calls for row in rows)
     return Needs(
         coverage=coverage,
-        cost_usd=forecast.cost_usd,
-        calls=forecast.all_calls,
-        requests=forecast.requests,
-        rows=forecast.cells,
+        cost_usd=forecast.cost_usd.times(times),
+        calls=forecast.all_calls.times(times),
+        requests=forecast.requests.times(times),
+        rows=forecast.cells.times(times),
         left_usd=None if budget_usd is None else max(budget_usd - committed_usd, 0.0),
         left_calls=None if budget_calls is None else max(budget_calls - made, 0),
         left_requests=n_requests,

@@ -163,13 +163,12 @@ class SimulatedRun:
     def _check(self) -> None:
         """Check the coverage whenever the cells have grown by 1 %, since that takes longer than a cell."""
         self._check_at = self.new_cells + max(self.new_cells // 100, 1)
-        fraction = self._coverage.fraction
         if self._coverage.is_complete:
             self.stopped_by = "complete"
-        elif self._limits.coverage is not None and fraction >= self._limits.coverage:
+        elif self._limits.coverage is not None and self._coverage.fraction >= self._limits.coverage:
             self.stopped_by = "coverage"
         elif self.new_cells >= self._longest and not self.stopped_by:
-            self._extrapolate(fraction)
+            self._extrapolate(self._coverage.fraction)
 
     def _extrapolate(self, fraction: float) -> None:
         """Estimate how many times longer the whole run is."""

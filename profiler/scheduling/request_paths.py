@@ -51,7 +51,7 @@ class ActivePath:
     """
 
     __slots__ = (
-        "_ahead", "_certain", "_coming", "_executed", "_is_over", "_position", "_stages", "_template", "choices",
+        "_ahead", "_beyond", "_certain", "_coming", "_executed", "_is_over", "_position", "_stages", "_template", "choices",
         "committed", "goes_on", "is_timed", "models", "number", "probability", "request_id", "round",
     )  # fmt: skip
 
@@ -73,6 +73,7 @@ class ActivePath:
         self._coming: str | None = None  # the next stage after them, once it is known
         self._is_over = False
         self._ahead: list[tuple[Visit, ...]] | None = None
+        self._beyond: Iterator[tuple[Visit, ...]] = iter(())  # what comes after these, which is seldom needed
         self._certain = 0  # how many of the cells have a certain stage
 
     @property
@@ -89,7 +90,7 @@ class ActivePath:
         done = len(self._stages)
         if length <= done:
             return ((self._stages[length - 1], self.models[length - 1]),)
-        return self._foreseen()[length - done - 1]
+        return self._foreseen(length - done)[length - done - 1]
 
     def resolve(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int:
         """Return how many cells are known once the rows are taken into account."""
@@ -123,7 +124,9 @@ class ActivePath:
 
     def _extend(self) -> None:
         """Add the models that are certain: of the next invocation, and of later ones whose stage is certain."""
-        ahead = self._foreseen()
+        ahead = self._foreseen(1)
+        while self._certain == len(ahead) and (more := next(self._beyond, None)) is not None:
+            ahead.append(more)
         for visits in ahead[len(self.models) - len(self._stages) : max(self._certain, 1)]:
             if len({model for _, model in visits}) > 1:
                 break
@@ -142,23 +145,29 @@ class ActivePath:
         self._position, self._coming, self._ahead = after, coming, None
         return True
 
-    def _foreseen(self) -> list[tuple[Visit, ...]]:
-        """Return the possible models of each invocation from the first without a row."""
+    def _foreseen(self, least: int | None = None) -> list[tuple[Visit, ...]]:
+        """Return the possible models of each invocation from the first without a row, at least of ``least``; None: of all."""
         if self._ahead is None:
-            self._ahead, self._certain = [], 0
-            positions, flow = {self._position}, self._template.flow.positions
-            for k in range(len(self._stages), len(self.choices)):
-                arms = [arm for position in sorted(positions) for arm in flow[position].arms.items()]
-                if not self._ahead and self._coming is not None:
-                    arms = [(stage, after) for stage, after in arms if stage == self._coming]
-                models = {stage: self._model(k, stage) for stage, _ in arms}
-                found = {(stage, model): None for stage, model in models.items() if model is not None}
-                if not found:
-                    break
-                self._certain += self._certain == len(self._ahead) and len(models) == 1
-                self._ahead.append(tuple(found))
-                positions = {after for stage, after in arms if models[stage] is not None}
+            self._ahead, self._certain, self._beyond = [], 0, self._visits()
+        while (least is None or len(self._ahead) < least) and (visits := next(self._beyond, None)) is not None:
+            self._ahead.append(visits)
         return self._ahead
+
+    def _visits(self) -> Iterator[tuple[Visit, ...]]:
+        """Yield the possible models of one invocation after the other, from the first without a row."""
+        positions, flow, coming = {self._position}, self._template.flow.positions, self._coming
+        first = len(self._stages)
+        for k in range(first, len(self.choices)):
+            arms = [arm for position in sorted(positions) for arm in flow[position].arms.items()]
+            if k == first and coming is not None:
+                arms = [(stage, after) for stage, after in arms if stage == coming]
+            models = {stage: self._model(k, stage) for stage in dict.fromkeys(stage for stage, _ in arms)}
+            found = tuple((stage, model) for stage, model in models.items() if model is not None)
+            if not found:
+                return
+            self._certain += self._certain == k - first and len(models) == 1
+            yield found
+            positions = {after for stage, after in arms if models[stage] is not None}
 
     def _model(self, k: int, stage: str) -> str | None:
         """Return the path's model for a stage as invocation ``k``, if the stage allows it."""

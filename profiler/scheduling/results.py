@@ -15,6 +15,7 @@ StoppedBy = Literal[
     "budget",
     "complete",
     "sampler",
+    "look",
     "interrupted",
     "broken",
     "cut-off",
@@ -23,11 +24,13 @@ StoppedBy = Literal[
     "hopeless",
     "dry-run",
 ]
-"""Why a run stopped. ``complete``: every reached cell is executed; ``sampler``: it proposes nothing more; ``interrupted``:
-Ctrl-C or SIGTERM; ``broken``: all first rows of a stage failed alike, whatever the model; ``cut-off``: requests go on where the
-template ends; ``none-right``: no answer was right, in the first requests that what runs today has answered; ``certain``: an
-estimate is as certain as was asked for; ``hopeless``: no plan can be proven on these requests, whatever is bought; ``dry-run``:
-nothing was to be bought."""
+"""Why a run stopped.
+
+``complete``: every reached cell is executed; ``sampler``: it proposes nothing more; ``look``: a step of a
+profile ended, to judge its rows; ``interrupted``: Ctrl-C or SIGTERM; ``broken``: all first rows of a stage failed alike,
+whatever the model; ``cut-off``: requests go on where the template ends; ``none-right``: no answer was right, in the first
+requests that what runs today has answered; ``certain``: an estimate is as certain as was asked for; ``hopeless``: no plan can
+be proven on these requests, whatever is bought; ``dry-run``: nothing was to be bought."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Progress:
         executed: units that this run has executed.
         failures: rows of this run that failed, by kind.
         coverage: the store's coverage over this run's requests, earlier runs included.
-        target: the coverage at which the run stops; None without one.
+        target: the coverage at which the run stops, or its rows are looked at; None without one.
         spent_usd: dollars of the executed cells, earlier runs included.
         budget_usd: the budget; None without one.
         committed_usd: dollars that count against the budget: settled and reserved.
@@ -49,6 +52,7 @@ class Progress:
         is_draining: whether the run starts no further unit and waits for those in flight.
         asking: what runs now: during the race, ``"gpt-5-mini 12 of 30"`` (a model, and which of how many requests); then the
             models of the path.
+        look_usd: dollars of all rows at which they are looked at, if not before; None: not by dollars.
     """
 
     executed: int
@@ -64,6 +68,7 @@ class Progress:
     interval: tuple[float, float] = (0.0, 1.0)
     is_draining: bool = False
     asking: str = ""
+    look_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

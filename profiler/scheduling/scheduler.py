@@ -22,7 +22,7 @@ from vinelm.profiler.execution.job import Job, UnitFinished, Worker, run_job
 from vinelm.profiler.sampling.deciding_sampler import DecidingSampler
 from vinelm.profiler.scheduling.admission import Admission
 from vinelm.profiler.scheduling.request_paths import ActivePath, ActivePaths, TimedPaths
-from vinelm.profiler.scheduling.results import Progress
+from vinelm.profiler.scheduling.results import StoppedBy
 from vinelm.profiler.scheduling.run_state import RunState
 from vinelm.profiler.scheduling.settings import ProfileSettings
 from vinelm.profiler.scheduling.threads import Threads, TopUpRequest
@@ -56,7 +56,7 @@ class Scheduler:
         self.state = state
         self._commit = CanonicalCommit(state, paths, sampler if isinstance(sampler, DecidingSampler) else None, settings)
         self._admission = Admission(state, paths, settings.execution.workers)
-        self._reporter = ProgressReporter(state, self._commit, settings.on_progress)
+        self._reporter = ProgressReporter(state, self._commit, settings)
         self._worker = worker
         self._threads = None if settings.execution.isolation == "inline" else Threads(worker)
 
@@ -149,7 +149,7 @@ class CanonicalCommit:
     def __init__(self, state: RunState, paths: ActivePaths, racing: DecidingSampler | None, settings: ProfileSettings) -> None:
         self._state, self._paths = state, paths
         self._racing, self._tell, self._compared = racing, settings.on_single_models, settings.compared
-        self._counted = settings.counted
+        self._counted, self._look = settings.counted, settings.look
         self._is_held = racing is not None and state.template.today is not None
         self._observations: dict[Cell, Observation] = {}  # the observations that the sampler receives, in order
         self._classes: dict[Cell, int | None] = {}
@@ -206,13 +206,20 @@ class CanonicalCommit:
         return tuple(replace(row, answer_class=self._classes.get(cell)) for cell, row in rows.items())
 
     def stop_if_done(self) -> bool:
-        """Stop the run if its coverage is reached or every reached cell is executed; return whether it did."""
+        """Stop the run if it is complete, its coverage is reached or its rows are to be judged; return whether it did."""
         coverage, target = self._state.cells.coverage, self._state.ledger.limits.coverage
-        is_complete = coverage.is_complete
-        is_done = is_complete or (target is not None and not self._is_held and coverage.fraction >= target)
-        if is_done:
-            self._state.stop("complete" if is_complete else "coverage")
-        return is_done
+        by: StoppedBy | None = None
+        if coverage.is_complete:
+            by = "complete"
+        elif self._is_held:
+            return False
+        elif target is not None and coverage.fraction >= target:
+            by = "coverage"
+        elif self._look is not None and self._look.is_due(coverage):
+            by = "look"
+        if by is not None:
+            self._state.stop(by)
+        return by is not None
 
     def _stop_if_broken(self, row: Observation) -> bool:
         """Stop the run if rows show a broken stage, a template that is too short or no right answer; return whether it did."""
@@ -253,8 +260,8 @@ class CanonicalCommit:
 class ProgressReporter:
     """Calls ``on_progress`` once for each row; does nothing if there is none."""
 
-    def __init__(self, state: RunState, commit: CanonicalCommit, on_progress: Callable[[Progress], None] | None) -> None:
-        self._state, self._commit, self._on_progress = state, commit, on_progress
+    def __init__(self, state: RunState, commit: CanonicalCommit, settings: ProfileSettings) -> None:
+        self._state, self._commit, self._on_progress, self._look = state, commit, settings.on_progress, settings.look
         self._reported = 0
 
     def report_rows(self) -> None:
@@ -267,6 +274,8 @@ class ProgressReporter:
         """Report the current state, as of ``executed`` rows (default: all)."""
         if self._on_progress is not None:
             progress = replace(self._state.progress(), asking=self._commit.asking)
+            if self._look is not None:
+                progress = replace(progress, target=self._look.coverage, look_usd=self._look.next_usd)
             self._on_progress(progress if executed is None else replace(progress, executed=executed))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from vinelm.backends.remote.equal_calls import RecordedCalls
 from vinelm.errors import ConfigError
@@ -14,6 +15,7 @@ from vinelm.profiler.execution.job import WorkflowSource
 from vinelm.profiler.sampling.deciding_sampler import Candidates
 from vinelm.profiler.sampling.limits import ProfileLimits
 from vinelm.profiler.sampling.single_models import SingleModels
+from vinelm.profiler.scheduling.coverage import Coverage
 from vinelm.profiler.scheduling.results import Progress
 from vinelm.requests.protocols import Sampler
 from vinelm.requests.workflow import Request
@@ -124,6 +126,31 @@ class ExecutionConfig:
             raise ConfigError(f"memory_mb is {self.memory_mb}: it must be >= 0", code="unit-memory-range")
 
 
+class Look(NamedTuple):
+    """When a step of a profile ends, so that its rows are looked at: at a coverage, or earlier at these dollars.
+
+    Attributes:
+        coverage: a fraction in (0, 1].
+        usd: dollars of all rows.
+        least_rows: never with fewer rows than this.
+    """
+
+    coverage: float
+    usd: float = math.inf
+    least_rows: int = 0
+
+    @property
+    def next_usd(self) -> float | None:
+        """The dollars; None if they do not decide."""
+        return self.usd if 0.0 < self.usd < math.inf else None
+
+    def is_due(self, coverage: Coverage) -> bool:
+        """Return whether the step has ended, by its committed rows."""
+        if coverage.counts.sum() < self.least_rows:
+            return False
+        return coverage.fraction >= self.coverage or coverage.spent_usd >= self.usd
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProfileSettings:
     """The settings of one profile: its sample, its limits, where its units run, and its callbacks.
@@ -133,6 +160,7 @@ class ProfileSettings:
         sampler: ``"deciding"``, ``"priced"``, ``"cascade"``, ``"exhaustive"``, or any
             :class:`~vinelm.requests.protocols.Sampler`.
         coverage: stop at this fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
+        look: when this run ends, if it is a step of a profile, whose limits the others are.
         budget_usd: dollars that the store as a whole may cost, earlier runs included.
         budget_calls: model calls that the store as a whole may hold.
         seed: the seed of a sampler given by name.
@@ -162,6 +190,7 @@ class ProfileSettings:
     requests: Sequence[Request] | None = None
     sampler: str | Sampler = "deciding"
     coverage: float | None = None
+    look: Look | None = None
     budget_usd: float | None = None
     budget_calls: int | None = None
     seed: int = 0

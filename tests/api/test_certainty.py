@@ -1,6 +1,7 @@
 """What an estimate still lacks, and a profile that goes on until it lacks nothing."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -10,7 +11,7 @@ from vinelm.catalog import Catalog
 from vinelm.controller import Planner
 from vinelm.errors import EvidenceError
 from vinelm.objective import Objective
-from vinelm.profiler import ProfileResult, SingleModels
+from vinelm.profiler import Look, ProfileResult, SingleModels
 from vinelm.profiler.sampling.single_models import SingleModel
 from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
@@ -23,21 +24,27 @@ REQUESTS = 300
 
 
 class Run:
-    """A profile that answers ``coverage`` of all requests, and says how often it was asked."""
+    """A profile that answers a look's share of all requests, and says how often it was asked.
 
-    def __init__(self, path, *, budget: int | None = None):
+    Where there are ``many`` times as many paths as these, its coverage is so much smaller, and its dollars end a step.
+    """
+
+    def __init__(self, path, *, budget: int | None = None, at_most: float = 1.0, many: float = 1.0):
         identity = StoreIdentity(
             workflow="toy", template=RETRY.to_dict(), catalog=MODELS.to_dict(), dataset_digest="d", fingerprint={"code": "1"},
             is_simulated=True,
         )  # fmt: skip
         self.path, self.budget, self.asked, self.random = path, budget, [], random.Random(0)
+        self.at_most, self.many = at_most, many
         self.done = 0
         with ObservationStore.create(path, identity) as store:
             store.register_digests({f"q{i}": str(i) for i in range(REQUESTS)})
 
-    def __call__(self, coverage: float) -> ProfileResult:
-        self.asked.append(coverage)
-        wanted = round(coverage * REQUESTS)
+    def __call__(self, look: Look) -> ProfileResult:
+        self.asked.append(look)
+        until = min(look.coverage * self.many, look.usd / (0.01 * REQUESTS), 1.0)
+        most = round(self.at_most * REQUESTS)
+        wanted = min(max(round(until * REQUESTS), look.least_rows), most)
         whole = wanted if self.budget is None else min(wanted, self.budget)
         new = max(whole - self.done, 0)
         with ObservationStore.open_or_create(self.path, ObservationStore.open(self.path).identity) as store:
@@ -45,10 +52,10 @@ class Run:
                 self.answer(store, f"q{i}")
         self.done += new
         return ProfileResult(
-            stopped_by="coverage" if whole == wanted else "budget",
+            stopped_by="budget" if whole < wanted else "look" if whole < most else "coverage",
             executed=new, failures={"timeout": new}, counts=(self.done,),
-            coverage=self.done / REQUESTS, spent_usd=0.01 * self.done, exhaustive_usd=3.0, naive_usd=3.0, committed_usd=0.0,
-            abandoned=0,
+            coverage=self.done / REQUESTS / self.many, spent_usd=0.01 * self.done, exhaustive_usd=3.0, naive_usd=3.0,
+            committed_usd=0.0, abandoned=0,
         )  # fmt: skip
 
     def answer(self, store, request):
@@ -69,9 +76,9 @@ def test_it_ends_where_estimate_accepts_and_not_before(tmp_path):
     result = profile_until_certain(run, run.path, max_error=0.15, on_note=notes.append)
     assert result.stopped_by == "certain"
     assert result.executed == run.done == result.failures["timeout"]
-    assert run.asked[0] < run.asked[-1] < 1.0
-    assert len(notes) == len(run.asked) - 1
-    assert "15 are asked for" in notes[-1]
+    assert run.asked[0].coverage < run.asked[-1].coverage < 1.0
+    assert [one.startswith("judging") for one in notes] == [True, False] * (len(run.asked) - 1) + [True]
+    assert "15 are asked for" in notes[-2]
     assert shortfall(run.path) is None
     assert vinelm.estimate(run.path).meta["evidence"]["best_half_width"] <= 0.15
 
@@ -79,7 +86,7 @@ def test_it_ends_where_estimate_accepts_and_not_before(tmp_path):
 def test_what_is_lacking_is_what_estimate_refuses(tmp_path):
     run = Run(tmp_path / "s.db")
     assert shortfall(run.path).half_width is None  # no row yet
-    run(0.05)
+    run(Look(0.05))
     lacks = shortfall(run.path)
     with pytest.raises(EvidenceError, match=rf"\+/- {100 * lacks.half_width:.1f} points .*15 points are allowed"):
         vinelm.estimate(run.path)
@@ -95,10 +102,28 @@ def test_what_is_lacking_is_what_estimate_refuses(tmp_path):
 
 @pytest.mark.parametrize(("budget", "at_most", "ended"), [(20, 1.0, "budget"), (None, 0.05, "coverage")])
 def test_a_budget_and_a_coverage_end_it(tmp_path, budget, at_most, ended):
-    run = Run(tmp_path / "s.db", budget=budget)
-    result = profile_until_certain(run, run.path, max_error=0.01, at_most=at_most)
+    run = Run(tmp_path / "s.db", budget=budget, at_most=at_most)
+    result = profile_until_certain(run, run.path, max_error=0.01)
     assert result.stopped_by == ended
-    assert max(run.asked) <= at_most
+    assert run.done <= at_most * REQUESTS
+
+
+def test_dollars_lead_to_looks_where_the_coverage_stays_near_0(tmp_path):
+    run, notes = Run(tmp_path / "s.db", many=1e6), []
+    result = profile_until_certain(run, run.path, max_error=0.15, first_usd=0.2, on_note=notes.append)
+    assert result.stopped_by == "certain"
+    assert result.coverage < 0.001
+    dollars = [look.usd for look in run.asked]
+    assert dollars[0] == 0.2
+    assert all(1.0 < after / before <= 4.01 for before, after in pairwise(dollars))
+    assert notes[-2].endswith(f" %, or to ${dollars[-1]:.3g}")
+
+
+def test_a_look_waits_for_rows_where_the_coverage_grows_without_them(tmp_path):
+    run = Run(tmp_path / "s.db")
+    profile_until_certain(run, run.path, max_error=0.01, first_usd=0.01)
+    assert len(run.asked) > 2
+    assert all(look.least_rows > 0 for look in run.asked[1:])
 
 
 def known_today(path, *, today=True):
@@ -183,10 +208,11 @@ class Perfect:
                         )
                     )  # fmt: skip
 
-    def __call__(self, coverage: float) -> ProfileResult:
-        self.asked.append(coverage)
+    def __call__(self, look: Look) -> ProfileResult:
+        self.asked.append(look)
         return ProfileResult(
-            stopped_by="coverage", executed=0, failures={}, counts=(1,), coverage=coverage, spent_usd=0.3, exhaustive_usd=0.4,
+            stopped_by="look" if look.coverage < 1.0 else "coverage", executed=0, failures={}, counts=(1,),
+            coverage=look.coverage, spent_usd=0.3, exhaustive_usd=0.4,
             naive_usd=0.4, committed_usd=0.3, abandoned=0, single_models=self.alone,
         )  # fmt: skip
 
@@ -195,7 +221,7 @@ def test_buying_stops_where_not_even_a_plan_without_a_lost_answer_could_be_prove
     run, notes = Perfect(tmp_path / "s.db"), []
     result = profile_until_certain(run, run.path, max_error=0.15, max_loss=0.03, on_note=notes.append)
     assert (result.stopped_by, len(run.asked)) == ("hopeless", 1)
-    assert notes == [f"stopped: {result.message}; --keep-going buys all the same"]
+    assert notes == ["judging 1 rows", f"stopped: {result.message}; --keep-going buys all the same"]
     assert "on so few a loss below 9.5 points cannot be excluded" in result.message
     verdict = vinelm.estimate(run.path, max_error=1.0).verdict
     assert verdict.sentence.startswith("UNDECIDED: answer a is the nearest plan")

@@ -108,8 +108,17 @@ def _row_count(folder):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sends signals to a process group")
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
-def test_a_try_that_is_stopped_while_it_buys_keeps_what_it_bought_and_the_same_line_goes_on(tmp_path, number):
+@pytest.mark.parametrize(
+    ("number", "enough", "verdict"),
+    [
+        (signal.SIGINT, 10, r"(SWITCH|KEEP|UNDECIDED|NOT ENOUGH DATA)\b"),
+        pytest.param(signal.SIGTERM, 10, r"(SWITCH|KEEP|UNDECIDED|NOT ENOUGH DATA)\b", marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, 0, "", marks=pytest.mark.long),
+    ],
+)
+def test_a_try_that_is_stopped_while_it_buys_shows_the_verdict_so_far_and_the_same_line_goes_on(
+    tmp_path, number, enough, verdict
+):
     shutil.copy(MODELS, tmp_path)
     shutil.copy(MODELS.with_name("questions.jsonl"), tmp_path)
     text = MODELS.with_name("my_app.py").read_text(encoding="utf-8")
@@ -119,13 +128,15 @@ def test_a_try_that_is_stopped_while_it_buys_keeps_what_it_bought_and_the_same_l
     line = [sys.executable, "-c", TRY, "try", "workflow.py:build", "--budget-usd", "0.05", "--workers", "2"]
     process = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
-        wait_for(lambda: (tmp_path / "app.db").exists() and _row_count(tmp_path) > 2)
+        wait_for(lambda: (tmp_path / "app.db").exists() and _row_count(tmp_path) > enough)
         os.kill(process.pid, number)
         out, said = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 130, said
-    assert out == ""
+    assert re.match(verdict, out), said
+    assert (tmp_path / "app.vine").exists() or not out
+    assert not (tmp_path / "report").exists()
     assert re.search(r"^stopped: \d+ new rows are in app.db, \$[\d.]+ so far$", said, re.MULTILINE)
     assert said.splitlines()[-1] == "interrupted: what was bought is kept: the same command continues"
     before = _row_count(tmp_path)

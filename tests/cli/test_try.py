@@ -1,9 +1,11 @@
 """`vinelm try`: from an application to a verdict in one command, which goes on where it was and says what it lacks."""
 
+import importlib
 import inspect
 import json
 import re
 import shutil
+import sys
 import typing
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +19,9 @@ from vinelm.cli.try_app import command
 from vinelm.errors import ConfigError
 from vinelm.evaluation.judging.judge import Judge
 from vinelm.profiler import ExecutionConfig
+from vinelm.scaffold.applied import contents
 from vinelm.trying import Trial, trial
-from vinelm.trying.project import asks_for_turns, note_today, note_turns
+from vinelm.trying.project import asks_for_turns, note_today, note_turns, put_back
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -197,12 +200,24 @@ def test_models_of_today_that_no_source_says_are_found_by_running_the_script_and
     (tmp_path / "qa.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
+    written, note = [], trial.note_today
+
+    def noted(file, today):
+        said = note(file, today)
+        written.append(file.read_text(encoding="utf-8"))
+        return said
+
+    monkeypatch.setattr(trial, "note_today", noted)
     line = ["try", "made_by_name.py:graph", "--dataset", "qa.jsonl", "--apply", "--budget-usd", "1", "--dry-run"]
     assert main(line) == 0
     said = capfd.readouterr()
     assert "today  write gpt-5-mini, check gpt-5: so your app made its models; written into workflow.py" in said.err
     assert "First all models, and what runs today, answer the same requests" in " ".join(said.out.split())
-    text = (tmp_path / "workflow.py").read_text(encoding="utf-8")
+    assert "a dry run leaves no trace: made_by_name.py, models.toml, workflow.py as before" in said.err
+    assert (tmp_path / "made_by_name.py").read_text(encoding="utf-8") == MADE_BY_NAME
+    assert sorted(path.name for path in tmp_path.glob("*.*")) == ["made_by_name.py", "qa.jsonl"]
+    assert "made_by_name" not in sys.modules
+    text = written[0]
     assert 'Stage("write", default="gpt-5-mini"' in text
     assert 'Stage("check", default="gpt-5"' in text
     assert "which model runs today" not in text
@@ -214,6 +229,30 @@ def test_models_of_today_that_cannot_be_written_are_said_in_one_line(project):
     with pytest.raises(ConfigError, match=r"write what runs today into the template of workflow\.py \(answer gpt-5\)"):
         note_today(file, {"answer": "gpt-5"})
     assert file.read_text(encoding="utf-8") == before
+
+
+def test_what_a_dry_run_writes_is_put_back_even_if_it_fails(tmp_path, monkeypatch):
+    app, new, notes = tmp_path / "app_of_a_dry_run.py", tmp_path / "workflow.py", []
+    app.write_bytes(b"text = 'caf\xe9'\r\n")  # neither UTF-8 nor the line ends of this machine
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = contents([app, new])
+
+    def stopped():
+        with put_back(before, notes.append):
+            app.write_text("changed = True\n", encoding="utf-8")
+            new.write_text("", encoding="utf-8")
+            assert importlib.import_module("app_of_a_dry_run").changed
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert app.read_bytes() == b"text = 'caf\xe9'\r\n"
+    assert not new.exists()
+    assert "app_of_a_dry_run" not in sys.modules
+    assert notes == ["a dry run leaves no trace: app_of_a_dry_run.py, workflow.py as before"]
+    with put_back(before, notes.append):
+        pass
+    assert len(notes) == 1
 
 
 def test_the_allowed_loss_is_asked_once_on_a_terminal(project, monkeypatch):

@@ -10,7 +10,7 @@ from kit.toys.profiling import ToyBackend, catalog_for, cost_of, expected, new_s
 from kit.toys.rounds import TwoRounds
 
 from vinelm.errors import ConfigError, DatasetError, StoreError
-from vinelm.profiler import ProfileLimits, ProfileSettings, profile
+from vinelm.profiler import Look, ProfileLimits, ProfileSettings, profile
 from vinelm.traces import ObservationStore
 
 
@@ -61,6 +61,27 @@ def test_a_larger_coverage_begins_with_the_smaller_where_both_are_steps_of_one_p
     large = rows_of(tmp_path, workflow, "b.db", coverage=0.5)
     assert 0 < len(small) < len(large)
     assert large[: len(small)] == small
+
+
+def test_a_step_ends_where_its_rows_are_to_be_looked_at_and_the_profile_goes_on_from_there(tmp_path):
+    workflow = toy(n_requests=20)
+    large = rows_of(tmp_path, workflow, "b.db", coverage=0.5)
+    dollars = [sum(row.cost_usd for row in large[: n + 1]) for n in range(len(large))]
+    looks = {
+        "coverage": Look(0.1),
+        "dollars": Look(1.0, usd=dollars[6] - 1e-9),  # reached with the seventh row
+        "rows": Look(1e-9, usd=0.0, least_rows=11),
+    }
+    for name, look in looks.items():
+        told = []
+        with new_store(tmp_path / f"{name}.db", workflow) as store:
+            result = run(store, workflow, coverage=0.5, look=look, on_progress=told.append)
+            assert result.stopped_by == "look"
+            assert store.observations() == large[: len(store)]
+            assert (told[-1].target, told[-1].look_usd) == (look.coverage, look.usd if name == "dollars" else None)
+            at = len(store)
+            assert run(store, workflow, coverage=0.5).stopped_by == "coverage"
+        assert at == {"dollars": 7, "rows": 11}.get(name, at) < len(large)
 
 
 def test_coverage_stops_at_the_first_row_that_reaches_it(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,17 +15,23 @@ from vinelm.trie.verdict import MAX_LOSS, Verdict, why_hopeless
 
 if TYPE_CHECKING:
     from vinelm.evaluation.judging.evidence import StoreEvidence
-    from vinelm.profiler import ProfileResult, SingleModels
+    from vinelm.profiler import Look, ProfileResult, SingleModels
     from vinelm.traces import PostgresUrl
 
 FIRST_LOOK = 0.0025
 """The coverage at which a profile first checks: with many paths, a small share of them can be enough."""
+FIRST_LOOK_SHARE = 0.125
+"""The share of the budget at which it does so, unless a race of single models comes before."""
 MARGIN = 1.15
 """Safety factor on the square root law, which holds only on average: half of all stores need more."""
 FASTEST_GROWTH = 4.0
 """A step of a profile asks for at most this many times the rows: the first steps say little about how many are needed."""
 SLACK = 2.0
 """The required number of requests is a rough estimate: a profile only stops early beyond this multiple of the present ones."""
+FEWEST_ROWS = 20
+"""With fewer rows nothing is certain, and a step takes seconds to begin."""
+LEAST_GROWTH = 1.25
+"""A look takes seconds: it waits for this many times the rows of the last one."""
 UNSETTLED_GROWTH = 2.0
 """Growth of a step if the estimate is certain but the comparison with the current setup is not."""
 
@@ -81,41 +88,48 @@ def _looked(store: str | Path | PostgresUrl, max_error: float) -> tuple[Shortfal
 
 
 def profile_until_certain(
-    run: Callable[[float], ProfileResult],
+    run: Callable[[Look], ProfileResult],
     store: str | Path | PostgresUrl,
     *,
     max_error: float,
-    at_most: float = 1.0,
+    first_usd: float = math.inf,
     max_loss: float | None = None,
     keep_going: bool = False,
     on_note: Callable[[str], None] | None = None,
 ) -> ProfileResult:
-    """Run a profile in steps of growing coverage until an estimate from its store is certain enough.
+    """Run a profile in growing steps until an estimate from its store is certain enough.
+
+    A step ends at a coverage, or at a multiple of the last look's dollars: where there are very many paths, the coverage stays
+    near 0 although the rows may settle it.
 
     Args:
-        run: Profiles up to a coverage, in (0, 1]; called again it continues.
+        run: Profiles until its rows are to be looked at, and no further than the whole profile; called again it continues.
         store: What ``run`` writes to.
         max_error: The half width that is asked for, a fraction in (0, 1].
-        at_most: The coverage at which it ends in any case.
+        first_usd: Dollars of the first look, if its coverage has not come before.
         max_loss: Accuracy that a cheaper plan may lose, a fraction, where the verdict is what is wanted: the run then ends
             where no plan can be proven, even if the estimate is not certain enough. None: only once it is, at
             :data:`~vinelm.trie.verdict.MAX_LOSS`.
         keep_going: Continue even if no plan can be proven on these requests, whatever is bought.
-        on_note: Called with one line before each further step, and why it stopped where nothing can be proven.
+        on_note: Called with one line before and after each look at the rows, and why it stopped where nothing can be proven.
 
     Returns:
         The result of the last step, with the units and failures of all steps. ``stopped_by`` is ``"certain"`` where the
         estimate is, and ``"hopeless"`` where no plan can be proven; else it is what ended the last step.
     """
-    target = min(FIRST_LOOK, at_most)
+    from vinelm.profiler import Look
+
+    look = Look(FIRST_LOOK, first_usd, FEWEST_ROWS)
+    tell = on_note or (lambda _: None)
     executed, failures = 0, Counter[str]()
     while True:
-        result = run(target)
+        result = run(look)
         executed += result.executed
         failures.update(result.failures)
         whole = replace(result, executed=executed, failures=dict(failures))
-        if result.stopped_by != "coverage":
+        if result.stopped_by not in ("look", "coverage"):
             return whole
+        tell(f"judging {sum(result.counts):,} rows")  # takes seconds, where there are many paths half a minute
         lacks, read = _looked(store, max_error)
         verdict = None
         if read is not None and (lacks is None or max_loss is not None):
@@ -125,15 +139,14 @@ def profile_until_certain(
             return replace(whole, stopped_by="certain")
         why = "" if keep_going or verdict is None else _hopeless(verdict, result.single_models)
         if why:
-            if on_note is not None:
-                on_note(f"stopped: {why}; --keep-going buys all the same")
+            tell(f"stopped: {why}; --keep-going buys all the same")
             return replace(whole, stopped_by="hopeless", message=why)
-        if target >= at_most:
+        if result.stopped_by == "coverage":
             return whole
         times = UNSETTLED_GROWTH if lacks is None else min(lacks.times, FASTEST_GROWTH)
-        target = min(max(result.coverage, target) * times, at_most)
-        if on_note is not None:
-            on_note(_step(lacks, verdict, target))
+        rows = math.ceil(sum(result.counts) * LEAST_GROWTH)
+        look = Look(min(max(result.coverage, look.coverage) * times, 1.0), result.spent_usd * times or math.inf, rows)
+        tell(_step(lacks, verdict, look))
 
 
 def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
@@ -159,7 +172,7 @@ def _hopeless(verdict: Verdict, alone: SingleModels | None) -> str:
     return why_hopeless(verdict.requests, verdict.requests - today.right, verdict.max_loss)
 
 
-def _step(lacks: Shortfall | None, verdict: Verdict | None, target: float) -> str:
+def _step(lacks: Shortfall | None, verdict: Verdict | None, look: Look) -> str:
     known = "no path is known yet"
     if lacks is None:
         known = (verdict.why_not if verdict else "") or "no plan is proven against what runs today yet"
@@ -168,4 +181,5 @@ def _step(lacks: Shortfall | None, verdict: Verdict | None, target: float) -> st
     elif lacks.half_width is not None:
         known = f"the best path's accuracy is known to +/- {100 * lacks.half_width:.1f} points"
     asked = "" if lacks is None else f", {100 * lacks.max_error:g} are asked for"
-    return f"{known}{asked}: going on to a coverage of {100 * target:.1f} %"
+    until = f", or to ${look.usd:.3g}" if look.usd < math.inf else ""
+    return f"{known}{asked}: going on to a coverage of {100 * look.coverage:.1f} %{until}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vinelm.api.certainty import profile_until_certain
+from vinelm.api.certainty import FIRST_LOOK_SHARE, profile_until_certain
 from vinelm.api.deciding import recommended_plans
 from vinelm.api.estimation import require_max_error
 from vinelm.api.references import ask, forget, references_of
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from vinelm.profiler import (
         ExecutionConfig,
         Forecast,
+        Look,
         ProfileLimits,
         ProfileResult,
         ProfileSettings,
@@ -44,6 +46,10 @@ if TYPE_CHECKING:
 
 DEFAULT_COVERAGE = 0.02
 """The coverage at which a profile ends if neither a coverage nor a budget is given."""
+VAST = 1_000_000
+"""With more sequences of models than this the coverage says nothing: whole runs decide."""
+FORECAST_ON = 10
+"""Requests on which such runs are simulated."""
 DEFAULT_PRESET = "paper"
 ASKING = ("certain", "hopeless", "budget")
 """Other ends of a profile after which a verdict is made and people are asked to label."""
@@ -218,14 +224,13 @@ def run_profile(
 
     workflow, catalog, backends = inputs.workflow, inputs.catalog, inputs.backends
     settings = replace(settings, candidates=recommended_plans(workflow.template.bind(tuple(catalog)), catalog))
-    settings = replace(settings, whole=settings.sampled_for)  # shares refer to the whole coverage, not a step's
     references = references_of(workflow)
     if references is not None:
         settings = replace(settings, compared=references.compared(store))
 
-    def run(coverage: float | None) -> ProfileResult:
+    def run(look: Look | None = None) -> ProfileResult:
         try:
-            return profile(workflow, catalog, backends, store, replace(settings, coverage=coverage))
+            return profile(workflow, catalog, backends, store, replace(settings, look=look))
         finally:  # also after an interrupted run: the answers that it bought are compared
             if references is None:
                 forget(store)
@@ -234,10 +239,12 @@ def run_profile(
                     references.keep(store)
 
     if max_error is None:
-        found = run(settings.coverage)
+        found = run()
     else:
+        is_raced = settings.sampler == "deciding" and workflow.template.today is not None  # then a look follows the race
         found = profile_until_certain(
-            run, store.path, max_error=max_error, at_most=settings.coverage or 1.0, max_loss=max_loss,
+            run, store.path, max_error=max_error, max_loss=max_loss,
+            first_usd=0.0 if is_raced else FIRST_LOOK_SHARE * (settings.budget_usd or math.inf),
             keep_going=settings.keep_going, on_note=settings.on_note,
         )  # fmt: skip
     if settings.recorded is not None:
@@ -495,7 +502,7 @@ def forecast_run(
     """
     from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler
     from vinelm.profiler.dry_run.batches import RunForecast, batch_forecast
-    from vinelm.profiler.dry_run.forecast import needs_of
+    from vinelm.profiler.dry_run.forecast import WholeRuns, needs_of
     from vinelm.profiler.dry_run.throughput import rates_of
     from vinelm.profiler.execution.batching import batched_models
     from vinelm.profiler.growth import kinds_of
@@ -505,7 +512,8 @@ def forecast_run(
     from vinelm.traces.databases.opening import exists
 
     workflow, catalog = inputs.workflow, inputs.catalog
-    if max_error is not None and limits.coverage is None:
+    is_vast = workflow.template.n_sequences > VAST and max_error is not None and limits.coverage is None
+    if max_error is not None and limits.coverage is None and not is_vast:
         limits = replace(limits, coverage=DEFAULT_COVERAGE)  # how far it will go is unknown beforehand
     identity = inputs.identity
     rows: list[Observation] = []
@@ -513,6 +521,8 @@ def forecast_run(
     if exists(address_of(store)):
         rows, committed_usd = _previewed(inputs, store, identity, on_note)
     ids, template = [request.id for request in workflow.requests], workflow.template
+    # Plans recommended by simulated answers are as good as any, and where there are many paths they take minutes to find.
+    alone = WholeRuns.of_single_models(template, catalog, ids)
     if isinstance(sampler, str):
         sampler = make_sampler(
             sampler,
@@ -522,7 +532,7 @@ def forecast_run(
             catalog=catalog,
             limits=limits,
             continued_share=continued_share(workflow),
-            candidates=recommended_plans(template, catalog),
+            candidates=(lambda _: alone.runs) if is_vast else recommended_plans(template, catalog),
             kinds=kinds_of(workflow, ()),
             few_rounds=batch_prices is not None,
         )
@@ -534,13 +544,18 @@ def forecast_run(
     def within(limits: ProfileLimits, sampler: Sampler = sampler) -> Forecast:
         return forecast_profile(template, catalog, ids, sampler, limits, **known)
 
-    run = within(limits)
-    coverage = limits.coverage or DEFAULT_COVERAGE
-    unlimited = ProfileLimits(coverage=coverage)
-    whole = run if limits == unlimited else within(unlimited)
-    needs = needs_of(whole, limits, template, len(ids), coverage=coverage, rows=rows, committed_usd=committed_usd)
+    if is_vast:
+        coverage, some = None, alone.on_first(FORECAST_ON)
+        times = len(ids) / len(some.request_ids)
+        whole = within(ProfileLimits(), some)
+        run = within(limits, alone if limits == ProfileLimits() else sampler)
+    else:
+        run, coverage, times = within(limits), limits.coverage or DEFAULT_COVERAGE, 1.0
+        unlimited = ProfileLimits(coverage=coverage)
+        whole = run if limits == unlimited else within(unlimited)
+    needs = needs_of(whole, limits, template, len(ids), coverage=coverage, times=times, rows=rows, committed_usd=committed_usd)
     if isinstance(sampler, DecidingSampler):
-        needs = replace(needs, race_usd=within(ProfileLimits(coverage=1.0), sampler.race_alone()).cost_usd)
+        needs = replace(needs, race_usd=within(ProfileLimits(), sampler.race_alone()).cost_usd)
     batches = None
     if batch_prices is not None:
         batched = batched_models(workflow, catalog, inputs.backends)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from vinelm.traces import ObservationStore
 
 GROUPS = ("model", "depth", "stage")
+MOST_COUNTED = 1_000_000
+"""More rows than this are not counted."""
 ENDED = {
     "certain": "the estimate is certain enough",
     "hopeless": "stopped since no plan can be proven on these requests",
@@ -180,10 +182,15 @@ def print_forecast(found: RunForecast, *, as_json: bool) -> None:
     show_table("Forecast", ("", "low", "middle", "high"), rows)
     _show_needs(needs)
     say(what_can_be_proven(len(found.workflow.requests), MAX_LOSS))
-    if found.max_error is not None:
+    if needs.coverage is None:
+        say(
+            f"There are more than {MOST_COUNTED:,} sequences of models, of which no run buys a share: it ends as soon as the "
+            "rows settle the verdict, or with the budget. Fewer models or stages take fewer rows."
+        )
+    elif found.max_error is not None:
         say(
             f"The run ends as soon as the best path's accuracy is known to +/- {100 * found.max_error:g} points, before or "
-            f"after {percent(needs.coverage)}, and within the budget: the rows decide."
+            f"after {_goal(needs)}, and within the budget: the rows decide."
         )
     _show_judge_price(found)
     if forecast.pilot_rows:
@@ -225,9 +232,9 @@ def _show_needs(needs: Needs) -> None:
         ("dollars", *map(usd, needs.cost_usd), left_usd),
         ("calls", *_whole(needs.calls), left_calls),
         ("requests", *_whole(needs.requests), f"{needs.left_requests:,}"),
-        ("rows", *_whole(needs.rows), f"{needs.left_rows:,}"),
+        ("rows", *_whole(needs.rows), f"{needs.left_rows:,}" if needs.left_rows < MOST_COUNTED else f"> {MOST_COUNTED:,}"),
     ]
-    show_table(f"Needed for {percent(needs.coverage)} coverage", ("", "low", "middle", "high", "left"), rows)
+    show_table(f"Needed for {_goal(needs)}", ("", "low", "middle", "high", "left"), rows)
     _show_race(needs)
     if needs.left_usd is None:
         return
@@ -235,7 +242,14 @@ def _show_needs(needs: Needs) -> None:
         odds = "is likely to" if needs.cost_usd.middle > needs.left_usd else "may"
         say(f"The budget {odds} end the run before: up to {usd(needs.short_usd)} more than what is left may be needed.")
     else:
-        say(f"What is left of the budget is enough for {percent(needs.coverage)} coverage.")
+        say(f"What is left of the budget is enough for {_goal(needs)}.")
+
+
+def _goal(needs: Needs) -> str:
+    """What the needs are the needs of, in a few words."""
+    if needs.coverage is None:
+        return "all single models on all requests"
+    return f"{percent(needs.coverage)} coverage"
 
 
 def _show_race(needs: Needs) -> None:

@@ -88,10 +88,12 @@ class RateEstimate:
 
 
 def share(now: Progress) -> float:
-    """Return the fraction of the nearest limit (coverage or budget) that is reached, in [0, 1]."""
+    """Return the fraction of the nearest limit (coverage, budget or the next look) that is reached, in [0, 1]."""
     shares = [now.coverage / (now.target or 1.0)]
     if now.budget_usd:
         shares.append(now.committed_usd / now.budget_usd)
+    if now.look_usd:
+        shares.append(now.spent_usd / now.look_usd)
     return min(max(shares), 1.0)
 
 
@@ -107,6 +109,7 @@ def line(now: Progress, rate: RateEstimate) -> str:
         f"{_money(now)}{budget}",
         f"failed: {kinds}" if kinds else "none failed",
         f"coverage {percent(now.coverage)}{target} (90 %: {100 * low:.1f} to {100 * high:.1f})",
+        *([f"next look at {usd(now.look_usd)}"] if now.look_usd else []),
         f"{rate.calls_per_s:,.1f} calls/s",
     ]
     if now.is_draining:

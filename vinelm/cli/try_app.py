@@ -38,8 +38,8 @@ def command(*, app: str | None, as_json: bool, quiet: bool, **options: Any) -> N
     replace it. The verdict is SWITCH,
     KEEP, UNDECIDED or NOT ENOUGH DATA.
 
-    What is bought is kept in app.db: the same line continues an interrupted run, and a larger budget adds to it. Writes
-    app.vine, which serves, and report/report.html. In Python: vinelm.try_app.
+    What is bought is kept in app.db: the same line continues an interrupted run, and a larger budget adds to it. Ctrl-C shows
+    the verdict of the rows so far. Writes app.vine, which serves, and report/report.html. In Python: vinelm.try_app.
 
     Exit code 0 whatever the verdict, 2 for bad input.
 
@@ -71,6 +71,8 @@ def command(*, app: str | None, as_json: bool, quiet: bool, **options: Any) -> N
             on_single_models=raced(kind), on_note=noted(kind),
         )  # fmt: skip
     _show(found, as_json=as_json)
+    if found.is_stopped:
+        raise KeyboardInterrupt
 
 
 def _asked_max_loss(trie: Path) -> float | None:
@@ -90,7 +92,6 @@ def _show(found: Trial, *, as_json: bool) -> None:
         return
     assert found.trie is not None
     assert found.verdict is not None  # the estimate was checked
-    assert found.report is not None
     say_changed_prices(found.trie.catalog)
     for warning in found.trie.meta.get("evidence", {}).get("warnings", ()):
         echo(f"warning: {warning}", err=True)
@@ -100,6 +101,7 @@ def _show(found: Trial, *, as_json: bool) -> None:
     show_verdict(found.verdict)
     meta = found.trie.meta
     simulated = " Simulated models." if meta["is_simulated"] else ""
-    say(f"{meta['requests']} requests, ${meta['spent_usd']:.3g} spent.{simulated} Report: {os.path.relpath(found.report)}")
+    page = "" if found.report is None else f" Report: {os.path.relpath(found.report)}"
+    say(f"{meta['requests']} requests, ${meta['spent_usd']:.3g} spent.{simulated}{page}")
     for line in found.lines:
         echo(f"  {line}")

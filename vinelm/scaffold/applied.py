@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,17 +35,22 @@ def write_all(folder: Path, files: Mapping[Path, str]) -> None:
         if path.is_file() and not path.stat().st_mode & stat.S_IWUSR:
             raise ConfigError(f"{path}: is read-only: make it writable, or change it yourself as `vinelm init` says")
     entries = [{"path": str(path.resolve()), "text": text, "before": _digest(path)} for path, text in files.items()]
-    before = {path: path.read_bytes() if path.is_file() else None for path in files}
+    before = contents(files)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomic(folder / JOURNAL, json.dumps({"files": entries}).encode())
         for path, text in files.items():
             write_atomic(path, text.encode())
     except OSError as error:
-        _restore(before)
+        restore(before)
         (folder / JOURNAL).unlink(missing_ok=True)
         raise ConfigError(f"{error.filename or folder}: cannot be written: {error.strerror}") from error
     (folder / JOURNAL).unlink()
+
+
+def contents(paths: Iterable[Path]) -> dict[Path, bytes | None]:
+    """Return what is in each file; None for a missing file."""
+    return {path: path.read_bytes() if path.is_file() else None for path in paths}
 
 
 def finish(folder: Path) -> list[Path]:
@@ -89,7 +94,8 @@ def _require_of_project(path: Path, folder: Path, journal: Path) -> None:
         raise ConfigError(f"{journal}: names {path}, which is no file of this project: remove it, vinelm has not written it")
 
 
-def _restore(before: Mapping[Path, bytes | None]) -> None:
+def restore(before: Mapping[Path, bytes | None]) -> None:
+    """Give files the content that they had; None: there was none."""
     for path, content in before.items():
         with suppress(OSError):
             if content is None:

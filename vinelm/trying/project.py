@@ -7,16 +7,17 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vinelm import errors
 from vinelm.adapters.langgraph.structure.code import template_code
 from vinelm.errors import ConfigError, InputError, WorkflowError
 from vinelm.io.atomic import write_atomic
-from vinelm.scaffold.applied import finish
+from vinelm.scaffold.applied import contents, finish, restore
 from vinelm.scaffold.project import WORKFLOW_FILE, make_project, models_for, within_reach
 from vinelm.scaffold.target import project_folder, root_of
 from vinelm.scaffold.workflow_file import TODO, with_defaults
@@ -42,7 +43,7 @@ class FirstRun:
     apply: bool
 
 
-def with_requests(asked: FirstRun, recorded: Traces) -> FirstRun:
+def with_requests(asked: FirstRun, recorded: Traces, before: Before) -> FirstRun:
     """Write the requests of traces next to the application if it has no project yet, and return the dataset's path.
 
     Raises:
@@ -52,14 +53,41 @@ def with_requests(asked: FirstRun, recorded: Traces) -> FirstRun:
     folder = project_folder(root_of(asked.app, here), here)
     if (here / WORKFLOW_FILE).exists() or (folder / WORKFLOW_FILE).exists():
         return asked
+    before |= contents([(folder / REQUESTS_FILE).resolve()])
     recorded.write_rows(folder / REQUESTS_FILE)
     return replace(asked, dataset=str(folder / REQUESTS_FILE))
 
 
-def project_of(asked: FirstRun, tell: Callable[[str], None]) -> Path:
+Before = dict[Path, bytes | None]
+"""Files, and what was in each before a run; None for a missing file."""
+
+
+@contextmanager
+def put_back(before: Before, tell: Callable[[str], None]) -> Iterator[None]:
+    """After the block, which adds to ``before``, give these files their content back.
+
+    Modules that the block has imported from there are forgotten: they are the changed ones.
+    """
+    known = dict(sys.modules)
+    try:
+        yield
+    finally:
+        written = sorted(path.name for path, content in contents(before).items() if content != before[path])
+        restore(before)
+        folders = {path.resolve().parent for path in before}
+        for name, module in [(name, one) for name, one in sys.modules.items() if one is not known.get(name)]:
+            file = getattr(module, "__file__", None) or "site-packages"
+            if "site-packages" not in file and any(Path(file).resolve().is_relative_to(one) for one in folders):
+                del sys.modules[name]
+        if written:
+            tell(f"a dry run leaves no trace: {', '.join(written)} as before")
+
+
+def project_of(asked: FirstRun, tell: Callable[[str], None], before: Before) -> Path:
     """Return the folder of an application's project, writing missing files and reporting what is to be done.
 
-    With ``apply`` another process imports and changes the application, so that this process imports the changed version.
+    With ``apply`` another process imports and changes the application, so that this process imports the changed version. The
+    old content of the written files is added to ``before``.
 
     Raises:
         InputError: The application cannot be read, or makes its own models, or a first run has no data set.
@@ -75,6 +103,7 @@ def project_of(asked: FirstRun, tell: Callable[[str], None]) -> Path:
     if asked.dataset is None:
         raise ConfigError("a first run needs --dataset or --traces: requests, with their right answers where you have them")
     written = _written_apart(asked) if asked.apply else _write(asked)
+    before |= {Path(path): None if was is None else was.encode("latin-1") for path, was in written["before"].items()}
     for path in written["edited"]:
         tell(f"changed {path}: vine.around(...) is around its models")
     for todo in written["todo"]:
@@ -83,8 +112,8 @@ def project_of(asked: FirstRun, tell: Callable[[str], None]) -> Path:
     return folder
 
 
-def _write(asked: FirstRun) -> dict[str, list[str]]:
-    """Import the application and write its project; return the changed files, and what is to be done."""
+def _write(asked: FirstRun) -> dict[str, Any]:
+    """Import the application and write its project; return the changed files, what is to be done, and what they were."""
     from vinelm.datasets import Columns, read_dataset
     from vinelm.scaffold import read_application
     from vinelm.scaffold.catalog_file import chosen_models
@@ -102,12 +131,14 @@ def _write(asked: FirstRun) -> dict[str, list[str]]:
     rows = read_dataset(str(asked.dataset), Columns())
     chosen = models_for(found, folder, asked.models)
     project = make_project(found, folder, chosen, dataset=rows, labels=asked.label_field, is_applied=asked.apply)
+    before = contents([*project.files, *project.edits])
     project.write()
     edited = [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in project.edits]
-    return {"edited": edited, "todo": [f"{line}: {text}" for line, text in project.todos]}
+    was = {str(path.resolve()): None if content is None else content.decode("latin-1") for path, content in before.items()}
+    return {"edited": edited, "todo": [f"{line}: {text}" for line, text in project.todos], "before": was}
 
 
-def _written_apart(asked: FirstRun) -> dict[str, list[str]]:
+def _written_apart(asked: FirstRun) -> dict[str, Any]:
     """Run :func:`_write` in another process."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
@@ -117,7 +148,7 @@ def _written_apart(asked: FirstRun) -> dict[str, list[str]]:
             raise WorkflowError(
                 f"{asked.app}: importing it ended the process (exit code {done.returncode}): move what does so into a function"
             )
-        found: dict[str, list[str]] = json.loads(answer.read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     if "error" in found:
         kind, message, code = found["error"]
         raise getattr(errors, kind)(message, code=code)

@@ -5,24 +5,35 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import chdir
+from contextlib import chdir, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vinelm.errors import ConfigError, InputError, StoreError, WorkflowError
+from vinelm.errors import ConfigError, EvidenceError, InputError, StoreError, WorkflowError
 from vinelm.judging import AsToday
 from vinelm.objective import Objective
 from vinelm.reports.plan_words import serving_lines
+from vinelm.scaffold.applied import contents
 from vinelm.scaffold.project import MODELS_FILE, WORKFLOW_FILE
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.verdict import MAX_LOSS, Verdict, require_max_loss, what_can_be_proven
-from vinelm.trying.project import FirstRun, asks_for_turns, note_today, note_turns, project_of, with_requests
+from vinelm.trying.project import (
+    Before,
+    FirstRun,
+    asks_for_turns,
+    note_today,
+    note_turns,
+    project_of,
+    put_back,
+    with_requests,
+)
 
 if TYPE_CHECKING:
     from vinelm.api.profiling import Inputs
     from vinelm.profiler import Progress, SingleModels
     from vinelm.profiler.dry_run.batches import RunForecast
+    from vinelm.traces import ObservationStore
 
 STORE, TRIE, REPORT = "app.db", "app.vine", "report"
 SPEC = "workflow:workflow"
@@ -35,8 +46,9 @@ class Trial:
     Attributes:
         folder: The project's folder, with ``workflow.py``, ``models.toml``, ``app.db`` and ``app.vine``.
         trie: The estimate, with its verdict; None for a dry run.
-        report: The HTML page; None for a dry run.
+        report: The HTML page; None for a dry run, and if the trial was stopped.
         forecast: What would be bought; only for a dry run.
+        is_stopped: Whether Ctrl-C or SIGTERM stopped the buying: the verdict is that of the rows so far.
         allow_unproven: Whether :attr:`lines` also serve a plan that is not proven.
     """
 
@@ -45,6 +57,7 @@ class Trial:
     report: Path | None = None
     forecast: RunForecast | None = None
     allow_unproven: bool = False
+    is_stopped: bool = False
 
     @property
     def verdict(self) -> Verdict | None:
@@ -73,7 +86,8 @@ class Trial:
         meta, objective = self.trie.meta, self.objective
         return {
             "verdict": self.verdict.to_dict(),
-            "report": str(self.report),
+            "report": None if self.report is None else str(self.report),
+            "is_stopped": self.is_stopped,
             "objective": None if objective is None else objective.to_dict(),
             "is_simulated": meta["is_simulated"],
             "spent_usd": meta["spent_usd"],
@@ -109,7 +123,7 @@ def try_app(
     The options are those of ``vinelm try``. The first time this writes ``workflow.py`` and ``models.toml`` next to the
     application; existing files are kept. Results are stored in ``app.db``: the same call continues an interrupted one, and a
     larger budget adds to it. Writes ``app.vine`` and ``report/report.html``. Changes to the project's folder while it runs.
-    Ctrl-C and SIGTERM stop the buying.
+    Ctrl-C and SIGTERM stop the buying, and the verdict is that of the rows so far; a second one ends the call.
 
     Args:
         app: ``FILE.py:ATTRIBUTE``, as for ``vinelm init``.
@@ -127,7 +141,7 @@ def try_app(
         keep_going: Continue even if none of the first ten answers is right, all first rows of a stage fail alike, or no plan
             can be proven.
         allow_unproven: Give the lines that serve the plan also where it is not proven: it may be worse.
-        dry_run: Say what would be called, for how much and how long. Calls nothing.
+        dry_run: Say what would be called, for how much and how long. Calls nothing, and leaves all files as they were.
         max_loss: Accuracy that a cheaper plan may lose for the verdict to be to switch. In Python a fraction in [0, 1). None:
             that of the run before, which ``app.vine`` keeps, or 3 points.
         on_step: Called with a few words when a step begins, such as ``"estimating"``.
@@ -142,7 +156,7 @@ def try_app(
         InputError: The application, the data set, the catalog or an option is wrong.
         StageBroken: All rows of a stage failed.
         EvidenceError: Nothing could be bought.
-        KeyboardInterrupt: It was stopped; what was bought is kept.
+        KeyboardInterrupt: It was stopped before the rows give a verdict, or twice; what was bought is kept.
 
     Examples:
         >>> import vinelm
@@ -164,10 +178,12 @@ def try_app(
         app=app, dataset=None if dataset is None else str(dataset), label_field=labels, models=models, today=today, apply=apply
     )
     begin, tell = on_step or _ignored, on_note or _ignored
-    with interrupts_raised():
+    before: Before = {}
+    with interrupts_raised(), put_back(before, tell) if dry_run else nullcontext():
         if recorded is not None and dataset is None:
-            asked = with_requests(asked, recorded)
-        folder = project_of(asked, tell).resolve()
+            asked = with_requests(asked, recorded, before)
+        folder = project_of(asked, tell, before).resolve()
+        before.setdefault(folder / WORKFLOW_FILE, contents([folder / WORKFLOW_FILE])[folder / WORKFLOW_FILE])
         with chdir(folder):
             begin(f"checking {WORKFLOW_FILE}")
             allowed = kept_max_loss(Path(TRIE)) if max_loss is None else max_loss
@@ -182,28 +198,23 @@ def try_app(
                 return Trial(folder=folder, forecast=_forecast(inputs, budget_usd, workers, tell))
             is_labelled = not isinstance(inputs.workflow.score, AsToday)
             tell(what_can_be_proven(len(inputs.workflow.requests), allowed, labelled=is_labelled))
-            while True:
-                begin(f"asking {len(inputs.catalog)} models")
-                try:
-                    known = _buy(
-                        inputs, workers, allowed, budget_usd=budget_usd, keep_going=keep_going, recorded=recorded,
-                        stops_cut_off=asks_for_turns(Path(WORKFLOW_FILE)),
-                        on_progress=on_progress, on_single_models=on_single_models, on_note=tell,
-                    )  # fmt: skip
-                    break
-                except WorkflowError as error:
-                    longer = None
-                    if error.code == "cut-off":
-                        longer = note_turns(Path(WORKFLOW_FILE), _workflow().template, len(inputs.catalog))
-                    if longer is None:
-                        raise
-                    tell(longer)
-                    inputs, _ = _checked(tell)
-            begin("estimating")
-            trie = _estimated(allowed, known)
-            begin("writing the report")
-            page = _reported(trie)
-    return Trial(folder=folder, trie=trie, report=page, allow_unproven=allow_unproven)
+            begin(f"asking {len(inputs.catalog)} models")
+            known, is_stopped = _bought(
+                inputs, workers, allowed, budget_usd=budget_usd, keep_going=keep_going, recorded=recorded,
+                on_progress=on_progress, on_single_models=on_single_models, on_note=tell,
+            )  # fmt: skip
+            begin("estimating from the rows so far: Ctrl-C again ends it" if is_stopped else "estimating")
+            try:
+                trie = _estimated(allowed, known)
+            except EvidenceError as error:
+                if is_stopped:
+                    raise KeyboardInterrupt from error
+                raise
+            page = None
+            if not is_stopped:
+                begin("writing the report")
+                page = _reported(trie)
+    return Trial(folder=folder, trie=trie, report=page, allow_unproven=allow_unproven, is_stopped=is_stopped)
 
 
 def kept_max_loss(trie: Path) -> float | None:
@@ -265,14 +276,31 @@ def _forecast(inputs: Inputs, budget_usd: float | None, workers: int, tell: Call
     return forecast_run(inputs, Path(STORE), limits, workers=workers, max_error=MAX_ERROR, on_note=tell)
 
 
-def _buy(inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[str], None], **asked: Any) -> Verdict | None:
+def _bought(
+    inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[str], None], **asked: Any
+) -> tuple[Verdict | None, bool]:
+    """:func:`_buy`, again with a longer template where requests take more turns of a loop than the template has."""
+    while True:
+        open_turns = asks_for_turns(Path(WORKFLOW_FILE))
+        try:
+            return _buy(inputs, workers, max_loss, stops_cut_off=open_turns, on_note=on_note, **asked)
+        except WorkflowError as error:
+            longer = None
+            if error.code == "cut-off":
+                longer = note_turns(Path(WORKFLOW_FILE), _workflow().template, len(inputs.catalog))
+            if longer is None:
+                raise
+            on_note(longer)
+            inputs, _ = _checked(on_note)
+
+
+def _buy(
+    inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[str], None], **asked: Any
+) -> tuple[Verdict | None, bool]:
     """Profile until the verdict is certain, or the budget is reached; the verdict says whether that was enough.
 
     Returns:
-        The verdict, if the profile's last look has computed it.
-
-    Raises:
-        KeyboardInterrupt: It was stopped.
+        The verdict, if the last look of the profile has made it; and whether the buying was stopped.
     """
     from vinelm.api.estimation import MAX_ERROR
     from vinelm.api.profiling import require_sound, run_profile
@@ -287,16 +315,25 @@ def _buy(inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[st
     settings = ProfileSettings(identity=inputs.identity, execution=execution, on_note=on_note, **asked)
     try:
         with ObservationStore.open_or_create(Path(STORE), inputs.identity) as store:
-            result = run_profile(inputs, store, settings, max_error=MAX_ERROR, max_loss=max_loss)
+            before = len(store)
+            try:
+                result = run_profile(inputs, store, settings, max_error=MAX_ERROR, max_loss=max_loss)
+            except KeyboardInterrupt:  # between two steps, or twice
+                return None, _stopped(store, before, on_note)
+            if result.stopped_by == "interrupted":
+                return None, _stopped(store, before, on_note)
             require_sound(result, store, keep_going=settings.keep_going)
     except StoreError as error:
         if error.code == "store-mismatch":
             raise StoreError(f"{error}: move {STORE} away to begin anew", code="trial-store-mismatch") from error
         raise
-    if result.stopped_by == "interrupted":
-        on_note(f"stopped: {result.executed:,} new rows are in {STORE}, ${result.committed_usd:.3g} so far")
-        raise KeyboardInterrupt
-    return result.verdict
+    return result.verdict, False
+
+
+def _stopped(store: ObservationStore, before: int, on_note: Callable[[str], None]) -> bool:
+    """Say what a stopped run has bought; True."""
+    on_note(f"stopped: {len(store) - before:,} new rows are in {STORE}, ${store.committed_usd():.3g} so far")
+    return True
 
 
 def _estimated(max_loss: float, verdict: Verdict | None) -> AnnotatedTrie:

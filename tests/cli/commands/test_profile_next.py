@@ -55,6 +55,25 @@ def test_the_forecast_says_that_the_rows_decide(capsys):
     assert "as soon as the best path's accuracy is known to +/- 15 points, before or after 2.0 %" in said
 
 
+def test_where_there_are_very_many_paths_the_forecast_is_of_whole_runs_and_stays_within_reason(folder, capsys, monkeypatch):
+    text = (folder / "my_app.py").read_text(encoding="utf-8").replace("FIXES = 2 ", "FIXES = 24 ")
+    (folder / "my_app.py").write_text(text, encoding="utf-8")
+    monkeypatch.setattr("vinelm.api.profiling.recommended_plans", lambda *_: pytest.fail("takes minutes on so many paths"))
+    assert main([*PROFILE, "--max-error", "0.15", "--budget-usd", "0.05", "--dry-run", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    needs = found["needs"]
+    assert needs["coverage"] is None
+    assert needs["left_rows"] > 1e6
+    assert needs["requests"]["high"] == needs["left_requests"] == 120
+    assert needs["rows"]["high"] <= 120 * 25 * 2  # two models on at most 25 invocations
+    assert 0 < needs["race_usd"]["middle"] <= needs["cost_usd"]["high"]
+    assert main([*PROFILE, "--max-error", "0.15", "--budget-usd", "0.05", "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Needed for all single models on all requests" in said
+    assert "There are more than 1,000,000 sequences of models" in said
+    assert "> 1,000,000" in said
+
+
 @pytest.mark.parametrize(
     ("more", "word"),
     [(["--max-error", "15"], "--max-error is 15"), (["--max-error", "0"], "use --max-error")],

@@ -225,6 +225,12 @@ def test_a_template_that_fits_has_no_differences():
     assert lines_of(lambda vine: App().build(vine), Template(s("generate", "repair"))) == []  # the loop's first turn only
 
 
+def test_a_node_may_call_its_model_several_times_before_it_is_left():
+    searched = (Loop(s("search"), 3, early_exit=True), *s("grade"))
+    again = Template((*s("router"), Branch({"search": searched, "write": ()}), *s("write")))
+    assert lines_of(router, again) == []
+
+
 def test_each_difference_is_one_line():
     template = Template((*s("router"), Branch({"search": s("search"), "grade": s("grade"), "write": ()}), *s("write")))
     assert lines_of(router, template) == [

@@ -64,7 +64,8 @@ def template_differences(template: Template, graph: Graph, stage_of: Mapping[str
         implied = template_of(found)
         surplus -= implied.flow.follows | {("", stage.name) for stage in implied.first_stages}
     for before, after in sorted(surplus):
-        if before not in found.unclear:
+        # A node may call its model repeatedly before it is left: in a loop, or in each of several tools.
+        if before not in found.unclear and before != after:
             lines.append(
                 f"{_goes('the template goes', before, after)}, and no edge of the graph does: remove that arm, or declare "
                 "where the edge leads"
