@@ -385,6 +385,20 @@ def test_todays_model_that_a_catalog_lacks_is_asked_for(folder, capsys):
     assert "at write (openai:gpt-4o, which models.toml lacks)?" in found["todo"][0]["text"]
 
 
+def test_a_function_that_answers_a_request_may_build_and_run_a_graph_for_it(folder, capsys):
+    (folder / "qa.jsonl").write_text("".join(f'{{"ticker": "T{n}", "action": "buy"}}\n' for n in range(3)))
+    source = f"{LLM}{GRAPH}import json\ndef trade(ticker, size=1):\n    made = one_node('write', lambda state: state)\n"
+    source += "    return json.loads(graph.invoke({'question': ticker})['answer'])"
+    init(folder, capsys, source, "trade", "--dataset", "qa.jsonl", "--label-field", "action", "--apply", "--yes", "--json")
+    text = (folder / "workflow.py").read_text(encoding="utf-8")
+    assert "found = trade(**inputs)" in text
+    assert 'return {"ticker": request.data["ticker"]}' in text
+    assert 'return str(state.get("action", state.get("answer", ""))).strip()' in text
+    maker = f'{LLM}{GRAPH}def make(config):\n    llm.invoke("?")\n    return graph'
+    said = init(folder, capsys, maker, "make", "--yes", "--force")
+    assert "builds a graph and runs it: name the graph" in said
+
+
 @pytest.mark.parametrize(
     ("source", "name", "words"),
     [

@@ -31,6 +31,8 @@ Kind = Literal["graph", "maker", "config-maker", "vine-maker", "model-maker", "f
 ``vine-maker``, ``model-maker``: a function that is given LangGraph's config, a VineLM, or a chat model. ``function``,
 ``entrypoint``: code without a graph, which is not called."""
 LANGGRAPH_FILE = "langgraph.json"
+_GIVEN = frozenset({"llm", "model", "vine", "config"})
+"""Arguments of a function that makes a graph, not of one that answers a request."""
 _NO_GRAPH = " (code without a graph needs a workflow file by hand: see docs/frameworks.md#plain-python-no-framework)"
 
 
@@ -281,14 +283,15 @@ def _kind(value: Any, where: str) -> Kind:
         return "entrypoint"
     if not callable(value):
         return "graph"  # ``built`` then says that it is not a graph
-    code = graph_code(value)
+    code, required = graph_code(value), required_of(value)
+    if code.builds and code.runs and required and not _GIVEN & set(required):
+        return "function"  # its arguments are a request's, and the graph is made for each
     if code.builds and code.runs:
         raise ConfigError(
             f"{where} builds a graph and runs it: name the graph, or a function that only returns it: app.py:graph"
         )
     if not code.builds:
         return "function"
-    required = required_of(value)
     if not required:
         return "maker"
     if len(required) > 1:

@@ -236,6 +236,9 @@ class WorkflowFile:
             if self._is_json:
                 yield f'    answer = state.get("{answer}", "")'
                 yield "    return answer if isinstance(answer, str) else json.dumps(answer)"
+            elif self.application.target.is_code and self.application.output_keys == (ANSWER,) and label not in (None, ANSWER):
+                yield "    # The source does not say which keys your function returns: the label's, if that is one."
+                yield f'    return str(state.get("{label}", state.get("{ANSWER}", ""))).strip()'
             else:
                 yield f'    return str(state.get("{answer}", "")).strip()'
 

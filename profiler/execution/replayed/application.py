@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
@@ -23,6 +24,7 @@ from vinelm.requests.workflow import Request, Workflow
 _MOST_STEPS = 100_000
 """The most steps that one run may take; the template bounds its calls."""
 _POLL_S = 0.002
+_LONGEST_WAIT_S = 1.0  # for a thread that may itself wait for the event loop
 
 
 class Application:
@@ -67,7 +69,7 @@ class Application:
         if stated:
             config["configurable"] = stated
         if self._is_async:
-            return asyncio.run(self._run_graph_async(app, inputs, config, context, policy))
+            return asyncio.run(_in_order(self._run_graph_async(app, inputs, config, context, policy), policy))
         return self._run_graph(app, inputs, config, context, policy)
 
     def _run_graph(
@@ -109,9 +111,9 @@ class Application:
                 await _calls_end(policy)
                 return None
 
-        with _callbacks(config):
+        with _inherited({**config, "max_concurrency": 1}):
             if self._is_async:
-                return asyncio.run(run())
+                return asyncio.run(_in_order(run(), policy))
             try:
                 return app.invoke(inputs, context=context)
             except (StageReachedError, StageParkedError):
@@ -147,13 +149,34 @@ async def _calls_end(policy: ReplayPolicy) -> None:
         await asyncio.sleep(_POLL_S)
 
 
+class _InOrder(ThreadPoolExecutor):
+    """Threads of an event loop, which waits for each while recorded answers repeat.
+
+    Otherwise the threads would decide which of several coroutines continues first, and the calls of a replay would come in
+    another order than the recorded ones.
+    """
+
+    def __init__(self, policy: ReplayPolicy) -> None:
+        super().__init__()
+        self._policy = policy
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done = super().submit(fn, *args, **kwargs)
+        if self._policy.is_replaying:
+            wait([done], timeout=_LONGEST_WAIT_S)
+        return done
+
+
+async def _in_order(run: Coroutine[Any, Any, dict[str, Any] | None], policy: ReplayPolicy) -> dict[str, Any] | None:
+    asyncio.get_running_loop().set_default_executor(_InOrder(policy))
+    return await run
+
+
 @contextmanager
-def _callbacks(config: dict[str, Any]) -> Iterator[None]:
-    """Pass the callbacks to the tools that a function calls."""
-    if "callbacks" not in config:
-        yield
-        return
-    token = var_child_runnable_config.set({"callbacks": config["callbacks"]})
+def _inherited(config: dict[str, Any]) -> Iterator[None]:
+    """Pass the callbacks to the tools that a function calls, and one worker to its graphs: so their calls have one order."""
+    kept = {name: config[name] for name in ("callbacks", "max_concurrency") if name in config}
+    token = var_child_runnable_config.set(cast("Any", kept))
     try:
         yield
     finally:

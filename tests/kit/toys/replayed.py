@@ -2,6 +2,8 @@
 
 import asyncio
 import operator
+import random
+import time
 from functools import partial
 from typing import Annotated, TypedDict
 
@@ -220,6 +222,44 @@ def build_gathered(vine):
         return {"answer": (await judge.ainvoke(" ".join(view.text for view in views))).text}
 
     return solve
+
+
+def build_jittery(vine, is_async=True):
+    """A function of two branches side by side, each of two calls with work in a thread between them that takes any time."""
+    llm = vine.chat_model("think")
+
+    async def branch(question, name):
+        first = (await llm.ainvoke(f"{name} {question}")).text
+        await asyncio.to_thread(time.sleep, random.random() / 50)
+        return (await llm.ainvoke(f"{name} {question}, {first}")).text
+
+    async def solve(inputs):
+        views = await asyncio.gather(*(branch(inputs["question"], name) for name in ("tax", "law")))
+        return {"answer": views[0]}
+
+    def node(name):
+        def run(state: Experts) -> Experts:
+            time.sleep(random.random() / 50)
+            return {"views": [f"{name} {llm.invoke(name + state['question']).text}"]}
+
+        return run
+
+    graph = StateGraph(Experts)
+    for name in ("art", "law", "tax"):
+        graph.add_node(name, node(name))
+        graph.add_edge(START, name)
+    compiled = graph.compile()
+
+    def solve_in_graph(inputs):
+        return {"answer": compiled.invoke({"question": inputs["question"]})["views"][0].split()[1]}
+
+    return solve if is_async else solve_in_graph
+
+
+def jittery_toy(is_async=True, **changes):
+    template = Template((Loop((Stage("think", MODELS),), times=2),))
+    fields = {"build": partial(build_jittery, is_async=is_async), "template": template, "score": right}
+    return toy(**(fields | changes))
 
 
 TOYS = {

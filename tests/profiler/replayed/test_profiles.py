@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 from kit.toys.profiling import ToyBackend, catalog_for, new_store
-from kit.toys.replayed import TOYS
+from kit.toys.replayed import TOYS, jittery_toy
 
 from vinelm import Objective, VineLM
 from vinelm.adapters.langgraph import build_graph
@@ -36,6 +36,15 @@ def test_every_cell_is_bought_once_by_any_number_of_threads(tmp_path, name):
     threads = ExecutionConfig(isolation="thread", workers=4)
     _, theirs, _ = run(tmp_path / "many.db", workflow, threads, sampler="exhaustive")
     assert by_cell(theirs) == by_cell(rows)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_calls_side_by_side_in_a_function_have_one_order_however_long_the_work_between_them_takes(tmp_path, is_async):
+    workflow = jittery_toy(is_async, n_requests=4)
+    result, rows, _ = run(tmp_path / "s.db", workflow, sampler="exhaustive")
+    assert (result.stopped_by, result.failures) == ("complete", {})
+    # Calls side by side are one invocation: of the two branches, one after the other, and of the graph's three nodes.
+    assert {(row.depth, row.calls) for row in rows} == ({(1, 2), (2, 2)} if is_async else {(1, 3)})
 
 
 @pytest.mark.parametrize("name", ["coroutine", "supervisor"])
