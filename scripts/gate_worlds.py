@@ -128,9 +128,9 @@ class World:
         """Return the stage of a cell's last invocation: requests of a world begin in one."""
         return possible[0]
 
-    def unit(self, cell: Cell, stage: str) -> Unit:
-        """Return what a unit costs and where it leads."""
-        row, _ = self.row_of(cell, stage)
+    def unit(self, cell: Cell, stages: Sequence[str]) -> Unit:
+        """Return what a unit costs and where it leads; the last of ``stages`` is its own."""
+        row, _ = self.row_of(cell, stages[-1])
         return Unit(row.cost_usd, 1, 1, 1000.0, row.latency_s, 0.0, row.arm)
 
     def row(self, cell: Cell, unit: Unit, stage: str) -> Observation:

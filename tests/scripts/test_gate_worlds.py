@@ -61,6 +61,6 @@ def test_every_kind_of_world_is_another_one():
     assert max(row.cost_usd for row in rows["tail"]) > 2 * max(row.cost_usd for row in rows["plain"])
     assert any(0.0 < row.success < 1.0 for row in rows["graded"])
     world, judged, answer = answers("judge")
-    said = [world.row(cell, world.unit(cell, answer), answer).success for cell, _ in judged]
+    said = [world.row(cell, world.unit(cell, [answer]), answer).success for cell, _ in judged]
     favoured = sum(bool(said_right) and not row.success for said_right, (_, row) in zip(said, judged, strict=True))
     assert favoured > 0.2 * sum(not row.success for _, row in judged)
