@@ -242,7 +242,7 @@ class Ledger:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One transaction, rolled back if the block raises.
+        """Run the block in one transaction, rolled back if it raises.
 
         Raises:
             StoreError: the run no longer holds the store, so another run may be buying the same cells.

@@ -478,7 +478,7 @@ class VineLM(VineInterface, LongRunning):
 
     @cached_property
     def _draws(self) -> Draws:
-        """Draws by callers' identifiers. An evaluation uses the owner's, so that a repeated evaluation draws the same."""
+        """The draws, keyed by callers' identifiers; in an evaluation without a secret, so that a repetition draws the same."""
         kept: Any = self._kept
         store = None if kept is None else Path(getattr(kept, "store", kept))
         return Draws(b"") if self.labelled else Draws.of(self._given_secret, store)

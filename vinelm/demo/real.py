@@ -100,7 +100,7 @@ def _catalog(addresses: Sequence[str]) -> Catalog:
 
 @contextmanager
 def _addresses() -> Iterator[list[str]]:
-    """The addresses of the servers, which run inside the block."""
+    """Run the servers inside the block; yield their addresses."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said:
         files = [str(_whole(weights, Path(folder))) for weights in WEIGHTS]
         line = [sys.executable, "-m", "vinelm.demo.local_server", *files]

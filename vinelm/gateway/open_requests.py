@@ -44,8 +44,8 @@ class OpenRequests:
     """The requests that have begun and are not over. For one event loop.
 
     Args:
-        vine: Makes their contexts, and keeps their runs.
-        now: Seconds of any clock.
+        vine: Makes the contexts of the requests, and keeps their runs.
+        now: Returns seconds that never decrease.
     """
 
     def __init__(self, vine: Any, *, now: Callable[[], float] = time.monotonic) -> None:

@@ -94,8 +94,8 @@ class NodeWorkerMaker:
         """Return the worker.
 
         Raises:
-            WorkflowError: The workflow does not load there, or is another one.
-            DatasetError: The data set is another one.
+            WorkflowError: The workflow does not load there, or differs.
+            DatasetError: The data set differs.
             ConfigError: A key is missing there.
         """
         take_variables(self.folder, json.dumps(self.catalog))

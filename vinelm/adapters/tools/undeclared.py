@@ -37,7 +37,7 @@ class _ToolWatch(BaseCallbackHandler):
     def on_tool_start(
         self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, inputs: dict[str, Any] | None = None, **_: Any
     ) -> None:
-        """A write begins."""
+        """Note that a write begins."""
         for memory in _memories():
             memory.write_begins(run_id)
             memory.undeclared_begins(run_id, str(serialized.get("name", "")), {"*": [input_str]} if inputs is None else inputs)

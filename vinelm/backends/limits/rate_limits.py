@@ -274,7 +274,7 @@ class EngineRateLimiter:
 
 
 def _nobody() -> None:
-    """The default share: no other process uses the limits."""
+    """Do nothing: by default no other process uses the limits."""
 
 
 class EngineTurn:
@@ -333,7 +333,7 @@ class _Appointment:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """A call that is cancelled while it waits keeps its reservation."""
+        """Leave the block; a call that is cancelled while it waits keeps its reservation."""
 
 
 @runtime_checkable

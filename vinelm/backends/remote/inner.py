@@ -122,7 +122,7 @@ class InnerChat:
         return await self._loops.asynchronous()
 
     def close(self) -> None:
-        """Close the connections of synchronous calls; the next one makes others."""
+        """Close the connections of synchronous calls; the next call opens new ones."""
         self._loops.close(shared_loop())
 
 

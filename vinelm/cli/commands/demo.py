@@ -107,7 +107,7 @@ def _run_recorded(name: str, folder: Path, *, seed: int, as_json: bool, quiet: b
 
 
 def _print_recorded(found: RecordedResult, *, is_opened: bool) -> None:
-    """The first screen: at most 18 lines of 80 columns."""
+    """Print the first screen: at most 18 lines of 80 columns."""
     from vinelm.demo.recorded_page import MOST_MODELS, bought, open_question, sentence, table_columns, table_rows
 
     subject = found.subject

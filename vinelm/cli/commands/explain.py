@@ -110,7 +110,7 @@ def explained(
 
 
 def _show_decision(decision: Decision) -> None:
-    """Every possible next step, what the bounds leave, and the chosen plan."""
+    """Print every possible next step, what the bounds leave, and the chosen plan."""
     _show_alternatives(decision)
     _show_bounds(decision)
     if len(decision.lines(2)) > 1:
@@ -197,7 +197,7 @@ def _show_moment(decision: Decision, *, is_expected: bool) -> None:
 
 
 def _show_alternatives(decision: Decision) -> None:
-    """Every possible next step: the best plan that begins with it, and why it was not chosen."""
+    """Print every possible next step: the best plan that begins with it, and why it was not chosen."""
     hidden = () if stdout().width >= _WIDE else ("plan",)
     shown = [name for name in decision.alternatives_shown if name not in hidden]
     rows: list[list[str]] = []
@@ -228,7 +228,7 @@ def _cells(decision: Decision, found: Alternative) -> dict[str, str]:
 
 
 def _show_bounds(decision: Decision) -> None:
-    """What each bound leaves, and how much of it is used if a single number says so."""
+    """Print what each bound leaves, and how much of it is used if a single number says so."""
     is_used = any(bound.needed is not None for bound in decision.bounds)
     rows = []
     for bound in decision.bounds:

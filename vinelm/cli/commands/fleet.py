@@ -223,7 +223,7 @@ def top(*, url: str, name: str, once: bool, record: Path | None, as_json: bool) 
 
 
 def _table(name: str, status: FleetStatus) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-    """Title, columns and rows."""
+    """Return title, columns and rows of a table."""
     rows = [
         (
             one.engine,

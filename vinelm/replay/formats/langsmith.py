@@ -57,7 +57,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the request and the inputs of an outermost run, unless a model's."""
+    """Yield the request and the inputs of an outermost run that is not a model call."""
     if str(record["run_type"]).lower() != "llm" and not record.get("parent_run_id"):
         yield text(first(record.get("trace_id"), record.get("id"))), decoded(record.get("inputs"))
 

@@ -61,7 +61,7 @@ def records(path: Path, note: Note, advance: Callable[[int], None]) -> Iterator[
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """The file, and its unpacked content."""
+    """Open a file; yield it and its unpacked content."""
     with open_regular(path) as raw:
         packed: Any = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
         yield raw, packed
