@@ -49,7 +49,10 @@ PROBE = """
   for (let turn = 0; turn < COUNT; turn++) {
     await new Promise(done => setTimeout(done, 0));
     found.shown.push([at("left").textContent, at("right").textContent, at("prompt").querySelectorAll("pre")[1].textContent]);
-    document.dispatchEvent(new KeyboardEvent("keydown", { key: String(1 + turn % 5) }));
+    window.prompt = () => turn % 12 === 5 ? "2 0" : " 0.7 1";
+    if (turn % 6 === 5) document.dispatchEvent(new KeyboardEvent("keydown", { key: "g" }));
+    if (turn % 12 === 5) found.refused = at("alert").textContent;
+    if (turn % 12 !== 11) document.dispatchEvent(new KeyboardEvent("keydown", { key: String(1 + turn % 5) }));
     await new Promise(done => setTimeout(done, 0));
   }
   found.alive = window.hostile === undefined;
@@ -95,5 +98,7 @@ def test_two_hundred_hostile_texts_are_shown_as_they_are(tmp_path):
     assert found["alive"]
     assert (found["foreign"], found["scripts"]) == (0, 3)  # the page's two, and this test's
     assert found["shown"] == [[text, f"{text}!", text] for text in texts]
-    assert found["choices"] == [("left", "right", "both", "neither", "skip")[number % 5] for number in range(200)]
+    keys = ("left", "right", "both", "neither", "skip")
+    assert found["choices"] == ["0.7/1" if number % 12 == 11 else keys[number % 5] for number in range(200)]
+    assert found["refused"] == "Not kept: give two scores from 0 to 1, such as 0.7 0.4"
     assert found["standing"] == "200 of 200 answered"

@@ -106,7 +106,7 @@ def test_labels_are_put_undone_and_told():
         again = json.loads(asked(page, "POST", f"{at}undo", {"who": "ann"})[1])
         assert (again["question"]["question"], desk.labels) == (0, [])
         for name in (0, 1):
-            last = json.loads(asked(page, "POST", f"{at}label", {"who": "ann", "question": name, "choice": "both"})[1])
+            last = json.loads(asked(page, "POST", f"{at}label", {"who": "ann", "question": name, "choice": "0.7/0.4"})[1])
         assert last["question"] is None
 
 
@@ -115,6 +115,7 @@ def test_labels_are_put_undone_and_told():
     [
         ("label", {"who": "ann", "question": 9, "choice": "left"}),
         ("label", {"who": "ann", "question": 0, "choice": "better"}),
+        ("label", {"who": "ann", "question": 0, "choice": "0.7/1.1"}),
         ("label", {"who": "ann"}),
         ("label", ["ann"]),
         ("next", {}),
