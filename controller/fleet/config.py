@@ -27,10 +27,11 @@ class FleetConfig:
         daily_usd: tenant to the dollars that its requests may spend on a day (UTC), in all processes together; ``"*"`` caps
             each tenant without an entry. Needs ``journal``.
         journal: where the leases of ``daily_usd`` are kept: a SQLite file on a local disk for the processes of one machine, or
-            ``postgresql://user@host/database`` (extra ``postgres``) for several. conversation_id, tenant: how a run names its
-            conversation and its tenant: a key of LangGraph's ``config["configurable"]``, or a function of that mapping. Only a
-            hash of the first and the name of the second leave the process. The tenant must be authenticated by the application,
-            never taken from what a caller claims: each tenant has separate dollars, conversations and requests.
+            ``postgresql://user@host/database`` (extra ``postgres``) for several.
+        conversation_id, tenant: how a run names its conversation and its tenant: a key of LangGraph's
+            ``config["configurable"]``, or a function of that mapping. Only a hash of the first and the name of the second leave
+            the process. The tenant must be authenticated by the application, never taken from what a caller claims: each tenant
+            has separate dollars, conversations and requests.
 
     Raises:
         ConfigError: a value is out of range, ``daily_usd`` has no ``journal``, or a label is neither a key nor a function.

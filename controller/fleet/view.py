@@ -34,7 +34,7 @@ class FleetView:
             trie.
         rest_usd: the same in dollars.
         tenants, stages, engines, processes: the names. Requests without a tenant have the name "". A call that waits in the
-        line of a replica group counts for the engine with the group's name, and a sent call for its replica.
+            line of a replica group counts for the engine with the group's name, and a sent call for its replica.
         groups: the replica group of each of ``engines``, in that order; the engine's own name if it belongs to none.
     """
 

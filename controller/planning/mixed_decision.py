@@ -105,7 +105,7 @@ class MixedDecision(Decision):
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """See :attr:`Decision.intervals`; that of the dollars from both."""
+        """See :attr:`Decision.intervals`; the interval of the dollars combines both plans."""
         costs = [(share, plan.intervals.get("path_cost_usd")) for share, plan in self.parts]
         low, high = mean_of(costs, lambda cost: cost and cost[0]), mean_of(costs, lambda cost: cost and cost[1])
         return super().intervals | ({} if low is None or high is None else {"path_cost_usd": (low, high)})

@@ -498,7 +498,7 @@ def _same_model(contexts: Sequence[Context]) -> FloatArray:
 
 @lru_cache(maxsize=8)
 def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArray]:
-    """Return 1 if two contexts follow the same signal, and 1 if they also share a model. Cached: every iteration uses it."""
+    """Return matrices of 1 where two contexts follow the same signal, and where they also share a model. Cached."""
     names = {signal: place for place, signal in enumerate({c.after[2:] for c in contexts})}
     signals = np.array([names[c.after[2:]] for c in contexts])
     alike = np.asarray(signals[:, None] == signals, np.float64)

@@ -203,9 +203,7 @@ class StaticPolicy(StopRulePolicy):
         template: the workflow's shape.
         path: models of the invocations in order, at least one; empty with ``models``.
         length: with ``models``, end after this many invocations.
-        clock, request, judge, started_at: see
-        length: with ``models``, end after this many invocations. clock, request, judge, started_at: see
-        :class:`StopRulePolicy`.
+        clock, request, judge, started_at: see :class:`StopRulePolicy`.
     """
 
     def __init__(

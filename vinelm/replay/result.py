@@ -29,8 +29,8 @@ class StepResult:
             no plan raced.
         usd: Dollars of the step per month, or of the whole trace if it is too short for that (``is_monthly``).
         saved: Share of them that the plan saves.
-        differing, seen: Sampled requests in which its answer differs from the recorded one, and those compared. latency_s,
-            today_s: Mean seconds of the plan, one call after the other, and of today's calls; None if unknown.
+        differing, seen: Sampled requests in which its answer differs from the recorded one, and those compared.
+        latency_s, today_s: Mean seconds of the plan, one call after the other, and of today's calls; None if unknown.
         noise: How many of how many repeated answers of today's model differ from the recorded ones; None if not asked.
         labels: Questions that people have answered; ``skipped``: those among them that were skipped.
         waiting: Questions that wait for an answer now.

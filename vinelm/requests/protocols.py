@@ -191,7 +191,7 @@ class BesideService(Protocol):
     """Something that learns while a service runs which models can replace today's: the autopilot."""
 
     def around(self, models: Any) -> ChatModelSource:
-        """Begin, and return the source of chat models from now on, wrapping the resolver.
+        """Start, and return a source of chat models that wraps the resolver and replaces it from now on.
 
         Raises:
             ConfigError: it is already serving, or cannot start.

@@ -216,9 +216,8 @@ class Verdict:
             model"``.
         is_today: Whether the baseline is the application's current setup; else it is the strongest single model by the rows.
         models: The baseline's model of each stage.
-        accuracy, accuracy_low, accuracy_high: The baseline's accuracy with the ends
-        of its 90 % interval; None if unknown. cost_usd, latency_s: The baseline's dollars and seconds per request; None if
-        unknown.
+        accuracy, accuracy_low, accuracy_high: The baseline's accuracy with the ends of its 90 % interval; None if unknown.
+        cost_usd, latency_s: The baseline's dollars and seconds per request; None if unknown.
         requests: How many labelled requests were compared.
         rows: How many rows they have.
         spent_usd: Dollars of the rows.

@@ -88,8 +88,7 @@ class Said:
 
     Attributes:
         most: the most things named in one view.
-        least, greatest: the range of the values; infinite before any, and for pins,
-        which have none.
+        least, greatest: the range of the values; infinite before any, and for pins, which have none.
     """
 
     most: int = 0

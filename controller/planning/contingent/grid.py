@@ -188,7 +188,7 @@ class LeftGrid:
         return 1.0 - in_time.T.reshape(*(size if k == self.chance_axis else 1 for k, size in enumerate(self.shape)), -1)
 
     def shifted(self, values: FloatArray, edges: slice) -> FloatArray:
-        """Values by what is left before each edge, given those by what is left after it; linear between the grid's points.
+        """Return values by what is left before each edge from values by what is left after it; linear between grid points.
 
         Random use is not included; see :meth:`expected`.
         """

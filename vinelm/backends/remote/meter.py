@@ -432,7 +432,7 @@ class MeteredCall:
         return self.bound().believes(counts)
 
     def _has_too_few_out(self, tokens: int) -> bool:
-        """True if the text that arrived has more tokens than this: the answer would be nearly free, and no cap would hold."""
+        """True if the arrived text must have more tokens than the provider counted, so that no cap would hold."""
         chars = self.seen.chars
         return bool(chars) and (tokens == 0 or chars > MOST_CHARS * tokens + SPARED_CHARS)
 

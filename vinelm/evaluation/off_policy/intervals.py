@@ -109,9 +109,9 @@ class Moments:
     Attributes:
         value: The mean.
         residuals: Each request's difference from the mean of its half, shape (n,); their sum of squares is n^2 times the
-        variance. square, fourth: The residuals' sums of second and fourth powers, with the allowance for what was not observed.
-        effective,
-        unsupported: See :class:`OffPolicyEstimate`.
+            variance.
+        square, fourth: The residuals' sums of second and fourth powers, with the allowance for what was not observed.
+        effective, unsupported: See :class:`OffPolicyEstimate`.
         heaviest: The weight of one request of the half in which the policies were followed least.
         bound: The most that a request can add; 0 if that is unbounded.
     """

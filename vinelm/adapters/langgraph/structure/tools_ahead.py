@@ -415,7 +415,7 @@ def _imported(function: FunctionType) -> Iterator[ModuleType | None]:
 
 @lru_cache(maxsize=1024)
 def _imports(code: CodeType) -> tuple[tuple[int, str], ...]:
-    """Return the imports in code, that of functions inside it included: how many packages up, and the module's name."""
+    """Return the imports in code, including functions inside it: how many packages up, and the module's name."""
     found: list[tuple[int, str]] = []
     levels: list[int] = []
     for one in dis.get_instructions(code):

@@ -71,8 +71,8 @@ def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
 def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldStages]) -> Ways:
     """Return the ways through a graph and the subgraphs in its nodes.
 
-    A node that is a subgraph, or whose function has nothing but one to call, runs it once. Where a node has several things
-    that may call a model (agents as tools, several chat models), it runs them in any order and as often as it likes. What a
+    A node that is a subgraph, or whose function can only call one, runs it once. If a node has several things that may call
+    a model (agents as tools, several chat models), it runs them in any order and as often as it likes. What a
     subgraph's ``Command(graph=Command.PARENT)`` leads to are the destinations of its node. A conditional edge calls its model
     behind the node. Where nodes of several graphs share a name (``model`` of two agents), their stages are also named by the
     nodes around them: ``helper/model``.
