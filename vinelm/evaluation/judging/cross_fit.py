@@ -12,7 +12,7 @@ from vinelm.catalog import Catalog
 from vinelm.evaluation.judging.fit import PARTS, TITLES, ChosenPolicy, Fit, PolicyName, part_of
 from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.off_policy.buying import BoughtRows
-from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, effective_number, estimate_mean
+from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean
 from vinelm.evaluation.off_policy.scores import Scores, scored
 from vinelm.evaluation.off_policy.steps import PathSteps, StepPolicy, StepsByStart
 from vinelm.objective import Objective
@@ -36,11 +36,6 @@ class DirectedJudgement:
 
     chosen: ChosenPolicy
     scores: Scores
-
-    @property
-    def followed(self) -> float:
-        """How many equally weighted requests followed it to its end."""
-        return effective_number(self.scores.weight)
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,8 +50,6 @@ AS_GOOD = 0.005
 """A simpler plan is preferred to one whose predicted accuracy is higher by at most this fraction."""
 MORE_FOLLOWED = 1.5
 """Plans of tried steps are compared if this many times as many requests followed them."""
-GIVES_WAY = 1.1
-"""The plan of all rows replaces a part's own plan if this many times as many of the part's requests followed it."""
 DRAWS = 20_000
 FREE = Objective(maximize="accuracy")
 MOST_NEEDED = 1e6
@@ -346,37 +344,12 @@ class Judge:
                 policy: _Candidate(policy, way, rival, partial(_chosen_by, whole, both.objective, policy, way[0]))
                 for policy, way in ways.items()
             }
-            if "fixed" in judged:
-                judged["fixed"] = self._as_served(fit, judged["fixed"], both.objective, whole)
             known = {policy: one for policy, one in judged.items() if one.is_identified} or judged
             best = standing_for(list(known.values()))
             before = found.get(best.chosen.words)
             if before is None or best.stability > before.stability:
                 found[best.chosen.words] = best
         return [one for words, one in found.items() if words != rival.words or one.is_same]
-
-    def _as_served(self, fit: CrossFit, own: _Candidate, objective: Objective, whole: Callable[[], Fit]) -> _Candidate:
-        """The candidate in whose parts the fixed plan of all rows stands for another one with far fewer rows.
-
-        Parts that choose unlike plans with few rows judge another plan than the one that is served. By the estimate that chose
-        for the part, without its answers, the plan of all rows has to be as good within a standard error of the difference; and
-        more of the part's requests have to follow it, which depends on what was bought, not on what was answered.
-        """
-        plans = whole().plain.plans
-        served = plans.fixed(objective, "static")
-        if served is None or set(own.words) == {served.words}:
-            return own
-        ways = list(own.ways)
-        for i, (half, way) in enumerate(zip(fit.planning, own.ways, strict=True)):
-            best, plan = half.plain.plans.fixed(objective, "static"), half.plain.plans.having(plans.settings(served))
-            if best is None or plan is None or way.chosen.words == served.words:
-                continue
-            if plan.accuracy < best.accuracy - math.hypot(plan.errors.accuracy or 0.0, best.errors.accuracy or 0.0):
-                continue
-            instead = fit.judge(i, half.plain.following(plan), objective)
-            if instead.followed >= GIVES_WAY * way.followed and instead.followed > 0.0:
-                ways[i] = instead
-        return replace(own, ways=ways, aimed=own.promised_accuracy)
 
     def _single_models(self, fit: CrossFit, rival: _Rival) -> list[_Candidate]:
         """Return every single model whose effect the rows show, except the baseline."""
@@ -450,17 +423,12 @@ class _Rival:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A plan as chosen by each part, compared with the baseline.
-
-    ``by_all`` returns the plan by all rows. ``aimed`` is the accuracy that the parts' own choices promise, where some of these
-    gave way to the plan of all rows.
-    """
+    """A plan as chosen by each part, compared with the baseline; ``by_all`` returns the plan by all rows."""
 
     policy: str
     ways: list[DirectedJudgement]
     rival: _Rival
     by_all: Callable[[], ChosenPolicy]
-    aimed: float | None = None
 
     def judged_by(self, fit: CrossFit) -> _Candidate:
         """Return the same plan with other scores of the same rows, compared with the baseline by these scores."""
@@ -587,10 +555,10 @@ def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
     Args:
         plans: The plans for one budget, the one that depends on most first.
     """
-    aimed = [one.promised_accuracy if one.aimed is None else one.aimed for one in plans]
+    most = max(one.promised_accuracy for one in plans)
     # All requests show what the baseline does, which says nothing about rows of the other plans.
     least = LEAST_FOLLOWED * max((one.followed for one in plans if math.isfinite(one.followed)), default=0.0)
-    as_good = [one for one, promised in zip(plans, aimed, strict=True) if promised >= max(aimed) - AS_GOOD]
+    as_good = [one for one in plans if one.promised_accuracy >= most - AS_GOOD]
     return next((one for one in reversed(as_good) if one.followed >= least), as_good[0])
 
 
