@@ -138,6 +138,13 @@ def test_nothing_is_kept_because_nothing_was_compared():
         assert found.advice == "not enough data"
         assert "too few requests have run mini to the end" in found.sentence
     assert against(same, dearer, plan(0.2, -0.2, 0.05), cheaper=("mini",)).advice == "keep"
+    promising = {"mid": -0.01, "tiny": -0.4}
+    found = against(same, dearer, plan(0.2, -0.2, 0.05), cheaper=("mini", "mid", "tiny"), unseen=promising)
+    assert found.advice == "not enough data"
+    assert found.sentence.startswith(
+        "NOT ENOUGH DATA: mid may do as well for less, but too few requests have run it to the end"
+    )
+    assert found.at(0.005).advice == "keep"  # none is predicted to lose so little
     why = against(why_not="3 requests have a scored answer")
     assert (why.advice, why.sentence) == ("not enough data", "NOT ENOUGH DATA: 3 requests have a scored answer.")
 
@@ -283,7 +290,7 @@ def test_never_a_switch_to_what_may_lose_more_than_is_allowed(cost, gain, reach,
 
 
 def test_it_comes_back_from_its_file_as_it_was():
-    found = against(plan(0.5, 0.01, 0.015, code=(("s", "mini"),)), plan(0.8, 0.0, 0.01), is_judged=True, cheaper=("mini",))
+    found = against(plan(0.5, 0.01, 0.015, code=(("s", "mini"),)), plan(0.8, 0.0, 0.01), is_judged=True, unseen={"mini": 0.1})
     assert Verdict.from_dict(json.loads(json.dumps(found.held()))) == found
     assert json.loads(json.dumps(found.to_dict()))["advice"] == "switch"
 

@@ -226,6 +226,8 @@ class Verdict:
         why_not: Why nothing could be compared, in a few words; empty if it could.
         tried_only: Whether only plans were compared whose steps enough requests took. The trie then has no other plans.
         cheaper: Models that some stage may run for less than the baseline's, by list price.
+        unseen: By model: the accuracy that it gains if it runs every stage, by the estimate and the few requests that have run it
+            to the end; only models that save enough, and of which these requests prove nothing.
         is_judged: Whether a model judged which answers are right.
         is_served: Whether the plans were really served; else the figures are estimates from rows.
         by_today: The basis of the verdict if requests have no label; None if all have one.
@@ -247,6 +249,7 @@ class Verdict:
     why_not: str = ""
     tried_only: bool = False
     cheaper: tuple[str, ...] = ()
+    unseen: Mapping[str, float] = field(default_factory=dict)
     is_judged: bool = False
     is_served: bool = False
     by_today: ByToday | None = None
@@ -319,6 +322,8 @@ class Verdict:
         open_ = [plan for plan in shown if plan.gain_high > -self.max_loss and self._may_be_worth_it(plan)]
         if open_:
             return "undecided", min(open_, key=self._distance), 0.0
+        if self.promising:  # plans of other models being worse is no reason to keep what runs
+            return "not enough data", None, 0.0
         return "keep", max(shown or seen, key=lambda plan: plan.gain), 0.0
 
     def _may_be_worth_it(self, plan: ComparedPlan) -> bool:
@@ -407,6 +412,11 @@ class Verdict:
         """The cheaper models for which no row shows a plan that costs less than the baseline."""
         is_shown = any(plan.is_identified and plan.saved_usd > 0.0 for plan in self.plans if not plan.is_same)
         return () if is_shown else self.cheaper
+
+    @property
+    def promising(self) -> tuple[str, ...]:
+        """The models of :attr:`unseen` that are predicted to lose less than is allowed."""
+        return tuple(name for name, gain in self.unseen.items() if gain > -self.max_loss)
 
     @property
     def settling(self) -> Settling | None:
@@ -498,6 +508,7 @@ class Verdict:
         return own | {
             "models": dict(self.models),
             "cheaper": list(self.cheaper),
+            "unseen": dict(self.unseen),
             "plans": [plan.to_dict() for plan in self.plans],
             "by_today": None if self.by_today is None else asdict(self.by_today),
         }
@@ -561,6 +572,12 @@ def why_not_enough(found: Verdict) -> str:
         return (
             f"no cheaper plan than {found.opponent} was compared, since too few requests have run "
             f"{' or '.join(found.uncompared)} to the end: profile more (a larger --budget-usd, or more requests)"
+        )
+    if found.promising:
+        alone = "it" if len(found.promising) == 1 else "them"
+        return (
+            f"{' and '.join(found.promising)} may do as well for less, but too few requests have run {alone} to the end: profile"
+            " more (a larger --budget-usd, or more requests)"
         )
     return (
         f"no other plan than {found.opponent} was compared: too few requests have run another one to its end; profile more (a"

@@ -37,6 +37,17 @@ def judged(template, found, catalog, names=NAMES, **settings):
     return Judge(requests=names, rows=found, template=template, catalog=catalog).verdict(**settings)
 
 
+def test_what_runs_today_is_not_kept_while_a_cheaper_model_that_seems_as_good_is_hardly_seen():
+    catalog = make_catalog(3)
+    template = Template((Stage("write"),)).bind(tuple(catalog)).with_defaults({"write": "m2"})
+    known = [*rows("m2", 95, 0.01), *rows("m0", 30, 0.0001)]
+    few = [row for number, row in enumerate(rows("m1", 95, 0.0002)) if number % 15 == 0]
+    found = judged(template, [*known, *few], catalog)
+    assert found.advice == "not enough data"
+    assert found.sentence.startswith("NOT ENOUGH DATA: m1 may do as well for less")
+    assert judged(template, known, catalog).advice == "keep"
+
+
 # -- rows whose truth is known -----------------------------------------------------------------------------------------
 
 

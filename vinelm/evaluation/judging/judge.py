@@ -261,16 +261,21 @@ class Judge:
             tried_only = _followed(tried, usd) >= MORE_FOLLOWED * _followed(plans, usd) and bool(_followed(tried, usd))
             plans = tried if tried_only else plans
         known = {one.chosen.words for one in plans}
-        alone = [] if objective is not None else [
-            one for one in self._single_models(fit, rival) if one.chosen.words not in known
-        ]  # fmt: skip
+        singles = [] if objective is not None else self._single_models(fit, rival)
+        alone = [one for one in singles if one.is_identified and one.chosen.words not in known]
+        unseen = {
+            one.models[0]: one.gain.value
+            for one in singles
+            if one.gain is not None and not one.is_identified and one.promised_usd <= (1.0 - LEAST_SAVED) * rival.promised_usd
+        }
         climbed = [*plans, *(one for one in alone if _is_worth_a_rung(one, [*plans, *alone]))]
         judged = [*climbed, *(one for one in alone if one not in climbed)]
         compared = _with_ends(judged, rival, self.seed, self._level, rungs=len(climbed))
         if self.referred is not None:
             lost = [self.referred.hidden(one.answers(fit)) for one in judged]
             compared = [plan.lowered(loss) for plan, loss in zip(compared, lost, strict=True)]
-        found = replace(found, plans=tuple(sorted(compared, key=lambda plan: plan.cost_usd)), tried_only=tried_only)
+        plans_by_cost = tuple(sorted(compared, key=lambda plan: plan.cost_usd))
+        found = replace(found, plans=plans_by_cost, tried_only=tried_only, unseen=unseen)
         found = found if all(half.annotated.knows_latency for half in fit.planning) else found.untimed()
         return found, climbed
 
@@ -352,7 +357,7 @@ class Judge:
         return [one for words, one in found.items() if words != rival.words or one.is_same]
 
     def _single_models(self, fit: CrossFit, rival: _Rival) -> list[_Candidate]:
-        """Return every single model whose effect the rows show, except the baseline."""
+        """Return every single model except the baseline."""
         alone = [dict(half.plain.plans.single_models()) for half in fit.planning]
         found = []
         for name in alone[0]:
@@ -361,7 +366,7 @@ class Judge:
             chosen = [half.following(one[name]) for half, one in zip(fit.planning, alone, strict=True)]
             ways = [fit.judge(i, one, FREE) for i, one in enumerate(chosen)]
             found.append(_Candidate("fixed", ways, rival, partial(self._alone, name, chosen[0])))
-        return [one for one in found if one.is_identified and not one.is_same]
+        return [one for one in found if not one.is_same]
 
     def _alone(self, name: str, other: ChosenPolicy) -> ChosenPolicy:
         """Return a single model, planned by all rows; ``other`` if these have no such plan."""
