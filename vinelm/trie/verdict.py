@@ -226,8 +226,8 @@ class Verdict:
         why_not: Why nothing could be compared, in a few words; empty if it could.
         tried_only: Whether only plans were compared whose steps enough requests took. The trie then has no other plans.
         cheaper: Models that some stage may run for less than the baseline's, by list price.
-        unseen: By model: the accuracy that it gains if it runs every stage, by the estimate and the few requests that have run it
-            to the end; only models that save enough, and of which these requests prove nothing.
+        unseen: By model: the accuracy that it gains if it runs every stage, by the estimate and the few requests that have run
+            it to the end; only models that save enough, and of which these requests prove nothing.
         is_judged: Whether a model judged which answers are right.
         is_served: Whether the plans were really served; else the figures are estimates from rows.
         by_today: The basis of the verdict if requests have no label; None if all have one.
@@ -576,8 +576,8 @@ def why_not_enough(found: Verdict) -> str:
     if found.promising:
         alone = "it" if len(found.promising) == 1 else "them"
         return (
-            f"{' and '.join(found.promising)} may do as well for less, but too few requests have run {alone} to the end: profile"
-            " more (a larger --budget-usd, or more requests)"
+            f"{' and '.join(found.promising)} may do as well for less, but too few requests have run {alone} to the end:"
+            " profile more (a larger --budget-usd, or more requests)"
         )
     return (
         f"no other plan than {found.opponent} was compared: too few requests have run another one to its end; profile more (a"
