@@ -322,7 +322,7 @@ class Verdict:
         open_ = [plan for plan in shown if plan.gain_high > -self.max_loss and self._may_be_worth_it(plan)]
         if open_:
             return "undecided", min(open_, key=self._distance), 0.0
-        if self.promising:  # plans of other models being worse is no reason to keep what runs
+        if self.promising:  # that plans of other models are worse says nothing of these
             return "not enough data", None, 0.0
         return "keep", max(shown or seen, key=lambda plan: plan.gain), 0.0
 
