@@ -31,6 +31,7 @@ No table holds API keys. `vinelm replay` and an autopilot keep prompts and answe
 requests without labels, as persons are asked about them (`replay_units`, `compared_answers`). A batch keeps answers. Other
 rows have answers only if the workflow asks for it (`answer=`). Checkpoints hold the workflow's own state.
 
+<!-- not run: it takes minutes -->
 ```
 vinelm profile nl2sql --limit 60 --coverage 0.2 --quiet   # a store to look at, with simulated models
 vinelm store info runs/nl2sql.db                 # workflow, number of rows, cost, coverage

@@ -122,15 +122,19 @@ def test_a_try_that_is_stopped_while_it_buys_shows_the_verdict_so_far_and_the_sa
     shutil.copy(MODELS, tmp_path)
     shutil.copy(MODELS.with_name("questions.jsonl"), tmp_path)
     text = MODELS.with_name("my_app.py").read_text(encoding="utf-8")
-    slow = text.replace("def solve(state: State, model):", "def solve(state: State, model):\n    time.sleep(0.3)")
+    slow = text.replace(
+        "def solve(state: State, model):", "def solve(state: State, model):\n    time.sleep(float(os.environ['SOLVE_S']))"
+    )
     assert slow != text
-    (tmp_path / "workflow.py").write_text(slow.replace('"""\n', '"""\n\nimport time\n', 1), encoding="utf-8")
+    (tmp_path / "workflow.py").write_text(slow.replace('"""\n', '"""\n\nimport os\nimport time\n', 1), encoding="utf-8")
     line = [sys.executable, "-c", TRY, "try", "workflow.py:build", "--budget-usd", "0.05", "--workers", "2"]
-    process = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    settings = {"cwd": tmp_path, "text": True}
+    waits, hurries = ({**os.environ, "SOLVE_S": seconds} for seconds in ("0.3", "0"))
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=waits, **settings)
     try:
         wait_for(lambda: (tmp_path / "app.db").exists() and _row_count(tmp_path) > enough)
         os.kill(process.pid, number)
-        out, said = process.communicate(timeout=60)
+        out, said = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode == 130, said
@@ -141,7 +145,7 @@ def test_a_try_that_is_stopped_while_it_buys_shows_the_verdict_so_far_and_the_sa
     assert said.splitlines()[-1] == "interrupted: what was bought is kept: the same command continues"
     before = _row_count(tmp_path)
     assert 0 < before < 60
-    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(line, capture_output=True, check=False, env=hurries, **settings)
     assert done.returncode == 0, done.stderr
     assert _row_count(tmp_path) > before
 
