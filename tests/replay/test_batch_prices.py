@@ -27,8 +27,9 @@ from vinelm.traces.store.batches import BatchRecords
 
 CALLS, BUDGET_USD = 150, 5.0
 _RUN = """
-import sys
+import signal, sys
 from test_batch_prices import replayed
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background of a shell
 replayed(sys.argv[1], sys.argv[2])
 """
 _KILLED = """
