@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,13 @@ class WorkflowComparison:
     shared: int
     is_same_data: bool
     is_simulated: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types. An interval is None where too few requests have run the plan in both stores."""
+        own = asdict(self)
+        for plan, shown in zip(self.plans, own["plans"], strict=True):
+            shown["gain"] = {target: gain.to_dict() for target, gain in plan.gain.items()}
+        return own
 
 
 def compare_workflows(store: str | Path, against: str | Path) -> WorkflowComparison:

@@ -141,7 +141,8 @@ def test_two_workflows_are_compared_request_by_request(imported, capsys):
     assert [side["accuracy"] for side in found["sides"]] == [0.9, 0.7]
     gain = found["gain"]
     assert gain["accuracy"]["value"] == pytest.approx(0.2)
-    assert 0.0 < gain["accuracy"]["low"] < 0.2 < gain["accuracy"]["high"] < 0.45
+    low, high = gain["accuracy"]["interval"]
+    assert 0.0 < low < 0.2 < high < 0.45
     assert [gain["cost"]["value"], gain["latency"]["value"]] == [pytest.approx(0.003), 0.0]
     assert main(["evaluate", one, "--against", other]) == 0
     said = capsys.readouterr().out
@@ -157,6 +158,10 @@ def test_what_two_workflows_share_is_all_that_is_compared(imported, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["shared"] == found["plans"][0]["requests"] == 10
     assert [side["accuracy"] for side in found["plans"][0]["sides"]] == [1.0, 0.0]
+    few = imported("few", 0, 0.002, first=35)
+    assert main(["evaluate", one, "--against", few, "--json"]) == 0
+    (plan,) = json.loads(capsys.readouterr().out)["plans"]
+    assert (plan["requests"], plan["gain"]["accuracy"]["interval"]) == (5, None)
     assert main(["evaluate", one, "--against", imported("third", 0, 0.001, first=70)]) == 2
     assert "share no request" in capsys.readouterr().err
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +89,7 @@ def _compare(store: Path, against: Path, *, as_json: bool) -> None:
             raise ConfigError(f"{what} has no effect with --against: leave it out")
     found = compare_workflows(store, against)
     if as_json:
-        print_json(asdict(found))
+        print_json(found.to_dict())
         return
     for table in comparison_tables(found):
         show_table(table.title, table.columns, [row.cells for row in table.rows])
