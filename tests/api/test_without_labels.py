@@ -275,7 +275,7 @@ def test_what_runs_today_and_its_answer_have_to_be_known(tmp_path):
         run(tmp_path / "d.db", replace(workflow, answer=("answer",)))
     with pytest.raises(WorkflowError, match="go together"):
         vinelm.as_today(answer_of, labels=("label",))
-    with pytest.raises(ConfigError, match="has no function"):
+    with pytest.raises(ConfigError, match="same: os:nothing: 'os' has no attribute 'nothing'"):
         vinelm.as_today(answer_of, same="os:nothing")
 
 

@@ -326,9 +326,9 @@ def test_arguments_are_checked(tmp_path):
     for wrong_one, message in (
         ({"budget_usd": 0}, "budget_usd is 0"),
         ({"budget_usd": 1, "labels": -1}, "labels is -1"),
-        ({"budget_usd": 1, "same": "nowhere"}, "write it as module:function"),
-        ({"budget_usd": 1, "same": "nowhere:at_all"}, "cannot be imported"),
-        ({"budget_usd": 1, "check": "json:at_all"}, "has no function"),
+        ({"budget_usd": 1, "same": "nowhere"}, "same: 'nowhere' names no function: write module:function"),
+        ({"budget_usd": 1, "same": "nowhere:at_all"}, "same: nowhere:at_all: no module 'nowhere'"),
+        ({"budget_usd": 1, "check": "json:at_all"}, "check: json:at_all: 'json' has no attribute 'at_all'"),
         ({"budget_usd": 1, "database": "missing.sqlite"}, "there is no such database"),
         ({"budget_usd": 1, "audit": 2}, "audit is 2"),
         ({"budget_usd": 1, "max_loss": 1}, "max_loss is 1"),

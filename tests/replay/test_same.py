@@ -134,7 +134,7 @@ def test_a_function_that_raises_is_named_without_the_text():
     with pytest.raises(WorkflowError, match="the function given as same raised KeyError") as caught:
         Sameness(bad)(text("A secret sentence, which nobody may see."), text("Another one"))
     assert "secret" not in str(caught.value)
-    with pytest.raises(ConfigError, match="write it as module:function"):
+    with pytest.raises(ConfigError, match="same: 'alike' names no function: write module:function"):
         Sameness("alike")
 
 

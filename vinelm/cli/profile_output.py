@@ -183,8 +183,10 @@ def print_forecast(found: RunForecast, *, as_json: bool) -> None:
     _show_needs(needs)
     say(what_can_be_proven(len(found.workflow.requests), MAX_LOSS))
     if needs.coverage is None:
+        from vinelm.api.profiling import VAST
+
         say(
-            f"There are more than {MOST_COUNTED:,} sequences of models, of which no run buys a share: it ends as soon as the "
+            f"There are more than {VAST:,} sequences of models, of which no run buys a share: it ends as soon as the "
             "rows settle the verdict, or with the budget. Fewer models or stages take fewer rows."
         )
     elif found.max_error is not None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -168,26 +165,19 @@ def form_of(recorded: Message) -> str:
 
 
 def named_function(function: str | Callable[..., Any], what: str) -> Callable[..., Any]:
-    """Return a function, imported if it is named as ``module:function``.
+    """Return a function, imported if it is named as ``module:function``; see :func:`~vinelm.workflows.registry.load_function`.
 
     Raises:
         ConfigError: There is no function of that name.
     """
     if callable(function):
         return function
-    module, colon, name = function.partition(":")
-    if not (module and colon and name):
-        raise ConfigError(f"{what}={function!r}: write it as module:function")
-    if "" not in sys.path and os.getcwd() not in sys.path:  # as of every function that is named so; a script's path lacks it
-        sys.path.insert(0, os.getcwd())
+    from vinelm.workflows.registry import load_function
+
     try:
-        found = getattr(import_module(module), name, None)
-    except ImportError as error:
-        raise ConfigError(f"{what}={function!r}: the module cannot be imported ({error})") from error
-    if not callable(found):
-        raise ConfigError(f"{what}={function!r}: the module {module} has no function {name!r}")
-    function_found: Callable[..., Any] = found
-    return function_found
+        return load_function(function, what)
+    except WorkflowError as error:
+        raise ConfigError(f"{what}: {error}") from error
 
 
 def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
