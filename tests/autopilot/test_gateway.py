@@ -33,7 +33,7 @@ def upstream(monkeypatch):
 def test_one_changed_setting_then_a_cheaper_model(upstream, tmp_path):
     half = {name: value / 2 if isinstance(value, float) else value for name, value in PRICE.items()}
     models = [*entries(upstream.url, "big"), {**entries(upstream.url, "small")[0], "price": half}]
-    pilot = Autopilot(tmp_path / "pilot.db", max_loss=3.0, shadow_usd_per_day=10.0, every_s=36_000.0)
+    pilot = Autopilot(tmp_path / "pilot.db", max_loss=3.0, shadow_usd_per_day=10.0, every_s=36_000.0, pause_s=0.0)
 
     def look():
         pilot._look()

@@ -352,5 +352,6 @@ def test_requests_of_two_tenants_are_two_in_the_record(upstream, book, tmp_path)
     keys = [book.add(name) for name in ("acme", "bert")]
     with running(catalog_of(upstream.url), keys=book, record=tmp_path / "calls.jsonl") as gateway:
         for key in keys:
-            gateway.ask(key, headers={"x-vinelm-request": "order-7"})
-    assert len({call.request for call in read_calls([tmp_path / "calls.jsonl"])}) == 2
+            gateway.ask(key, headers={"x-vinelm-request": "order-7", "x-vinelm-conversation": "chat-3"})
+    calls = list(read_calls([tmp_path / "calls.jsonl"]))
+    assert len({call.request for call in calls}) == len({call.conversation for call in calls}) == 2

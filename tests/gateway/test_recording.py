@@ -66,6 +66,15 @@ def test_calls_of_tools_and_schemas_are_kept(recorded, upstream, stream):
     assert (asked["function"]["name"], json.loads(asked["function"]["arguments"])) == ("add", {"a": 2})
 
 
+def test_a_conversation_is_kept_whoever_names_it(recorded):
+    gateway, path = recorded
+    gateway.ask(headers={"x-vinelm-conversation": "chat-3"})
+    gateway.ask(metadata={"session_id": "chat-4"})
+    gateway.ask()
+    gateway.stop()
+    assert [call.conversation for call in calls_in(path)] == ["chat-3", "chat-4", ""]
+
+
 def test_a_named_step_keeps_its_name(recorded):
     gateway, path = recorded
     gateway.ask(headers={"x-vinelm-step": "grade"})

@@ -95,6 +95,13 @@ def test_the_units_of_a_chat_stay_together_and_none_of_it_both_chooses_and_prove
     assert not chosen & proving
 
 
+def test_chats_that_cross_the_border_of_the_choosing_requests_choose_as_a_whole(tmp_path):
+    step = step_of(units_of(chats([4] * 200)))
+    assert step.choosing == 152
+    (found,) = replay(chats([4] * 200), tmp_path / "a.db", models(nano=truth), budget_usd=20).steps
+    assert found.advice == "switch"
+
+
 def test_where_a_chat_stands_does_not_depend_on_its_length():
     places = {1: [], 6: []}
     for seed in range(40):

@@ -51,6 +51,7 @@ units = Table(
     Column("tokens_out", Integer, nullable=False, comment="tokens of the answer, estimated likewise"),
     Column("answer", String, nullable=False, comment="the recorded answer: content and tool calls, JSON"),
     Column("cluster", String, nullable=False, comment="digest of the conversation or prompt: such units are not independent"),
+    Column("recorded_at", Float, comment="when a service recorded it: seconds since 1970; NULL in a replay"),
     Column("prompt", LargeBinary, nullable=False, comment="messages, tools, response format, settings; zlib-compressed JSON"),
     comment="One call for each sampled request and step of a trace. Made by `vinelm replay`, like the two tables below.",
 )

@@ -41,6 +41,7 @@ from vinelm.traces.served.replayed import ReplayRows
 WORKFLOW = "autopilot"
 POINTS = 1.0
 ALPHA = 0.05
+PAUSE_S = 1800.0
 LABELS = 100
 EVERY_S = 1.0
 """Seconds between two looks at the store: new records are written, and changes are read."""
@@ -111,6 +112,8 @@ class Autopilot:
             becomes slower is rolled back. None: seconds do not matter.
         judge: An entry of the catalog that compares answers that differ, twice each. It is measured on the labels, saves some
             if it is right, and never decides; see :func:`~vinelm.replay.replay`. None: no judge.
+        pause_s: Seconds without a call after which a conversation is over, and may be used for a proof as a whole; 0: each call
+            stands for itself. Conversations are those of :func:`~vinelm.replay.replay`; ``thread_id`` names one.
         draw_secret: What only you know, at least 16 characters: requests are drawn by a hash that begins with it. None: that
             of ``VINELM_DRAW_SECRET``, else one in a file next to the store.
         every_s: Seconds between two looks at the store.
@@ -136,6 +139,7 @@ class Autopilot:
         workers: int = 4,
         max_slowdown: float | None = None,
         judge: str | None = None,
+        pause_s: float = PAUSE_S,
         draw_secret: str | None = None,
         every_s: float = EVERY_S,
     ) -> None:
@@ -143,7 +147,7 @@ class Autopilot:
             store=address_of(store), max_loss=max_loss / 100.0, alpha=alpha, shadow_usd_per_day=shadow_usd_per_day,
             labels=labels, models=tuple(models), same=same, check=None if check is None else named_function(check, "check"),
             database=database, ignore=tuple(ignore), audit=audit, workers=workers, max_slowdown=max_slowdown,
-            judge=judge,
+            judge=judge, pause_s=pause_s,
         )  # fmt: skip
         if not every_s > 0.0:
             raise ConfigError(f"every_s is {every_s}: give seconds > 0")
@@ -347,7 +351,8 @@ class Autopilot:
         try:
             with store.together():
                 if places:
-                    ReplayRows(store).add_units([self._settling[place][2] for place in places])
+                    now_s = time.time()  # conversations are told apart by when their calls were written
+                    ReplayRows(store).add_units([{**self._settling[place][2], "recorded_at": now_s} for place in places])
                 if outcomes:
                     ServedRows(store).add(self._served_row(*one) for one in outcomes.items())
         except StoreError:

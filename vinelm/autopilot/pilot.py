@@ -6,8 +6,9 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -19,6 +20,7 @@ from vinelm.plans.assignment import place_of
 from vinelm.proof import Ended
 from vinelm.replay.asking import Asker
 from vinelm.replay.bill import StepBill
+from vinelm.replay.conversations import Conversations, began
 from vinelm.replay.kept import Kept, ReplayUnit, number_of
 from vinelm.replay.plans import Follower, PlanAnswer
 from vinelm.replay.replaying import CHOOSING, LEAST_SAVED, ReplayRun, StepRun
@@ -59,6 +61,7 @@ class Pilot:
         backends: By provider.
         settings: What the owner allows.
         day: Returns the UTC day.
+        now: Returns seconds since 1970.
     """
 
     def __init__(
@@ -69,9 +72,12 @@ class Pilot:
         settings: PilotSettings,
         *,
         day: Callable[[], int] = today_utc,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.kept, self.served = Kept(store), ServedRows(store)
-        self.catalog, self.settings, self._backends, self._day = catalog, settings, backends, day
+        self.catalog, self.settings, self._backends, self._day, self._now = catalog, settings, backends, day, now
+        self._conversations: dict[str, tuple[int, Conversations]] = {}
+        self._is_used_up: dict[str, bool] = {}
         self.same: Sameness = settings.sameness()
         self.follower = Follower(self.kept, self.same, settings.check)
         self.notes: dict[str, Any] = {"attempt": 0, "steps": {}, "day": -1, **self.kept.rows.notes()}
@@ -93,11 +99,14 @@ class Pilot:
             self._asker.close()
 
     def round(self) -> bool:
-        """Process new records and store the state; False if there are none."""
+        """Process new records, and conversations that are over, and store the state; False if there are none."""
         before = max(self.kept.units, default=0)
         self.kept.load_units()
         self._beat()
-        seen = (max(self.kept.units, default=0), self.served.last_id(), len(self.kept.rows.labels()), self._day())
+        seen = (
+            max(self.kept.units, default=0), self.served.last_id(), len(self.kept.rows.labels()), self._day(),
+            sum(len(found.over(self._now())) for _, found in self._conversations.values()),
+        )  # fmt: skip
         if seen == self._seen:
             return False
         self._seen = seen
@@ -125,15 +134,15 @@ class Pilot:
         state.entries = dict(entries)
 
     def _compare_settings(self) -> None:
-        """Begin again where answers are compared in another way; another judge ends the races, and no plan."""
-        comparing, judge = self.settings.comparing, self.settings.judge or ""
+        """Begin again where answers are compared in another way; another judge or pause ends the races, and no plan."""
+        comparing, judge, pause_s = self.settings.comparing, self.settings.judge or "", self.settings.pause_s
         has_changed = self.notes.get("comparing", comparing) != comparing
         for state in self.steps.values():
             if has_changed:
                 self._begin(state, "how answers are compared has changed")
-            elif self.notes.get("judge", "") != judge:
+            elif (self.notes.get("judge", ""), self.notes.get("pause_s", pause_s)) != (judge, pause_s):
                 state.candidates, state.race_since = [], max(self.kept.units, default=0)
-        self.notes |= {"comparing": comparing, "judge": judge}
+        self.notes |= {"comparing": comparing, "judge": judge, "pause_s": pause_s}
 
     def _beat(self) -> None:
         """Note that a pilot is alive: the other processes serve plans only as long as an alarm would be noticed."""
@@ -167,10 +176,12 @@ class Pilot:
             if state.plan is None and len(units) >= AGAIN_AFTER and self._labels_left():
                 self._begin(state, "")
             return None
-        if state.chosen:
-            chosen = [unit for unit in units if unit.unit_id <= state.chosen]
-            units = chosen + [unit for unit in units if unit.unit_id > max(state.race_since, state.chosen)][:MOST_UNITS]
-        state.wants_units = state.plan is not None or len(units) < CHOOSING + MOST_UNITS
+        over, since = self._over(key, state, units), max(state.race_since, state.chosen)
+        came = sum(unit.unit_id > since for unit in units) - (0 if state.chosen else CHOOSING)
+        state.wants_units = state.plan is not None or came < MOST_UNITS
+        proving = [unit for unit in over if began(unit) > since][: MOST_UNITS if state.chosen else None]
+        self._is_used_up[key] = len(proving) >= MOST_UNITS or not (state.wants_units or len(over) < len(units))
+        units = [unit for unit in over if began(unit) <= state.chosen] + proving
         if not units:
             return None
         bill = StepBill(key, state.title, is_named=key.startswith("name:"))
@@ -185,6 +196,17 @@ class Pilot:
         if state.candidates:
             work.take_up(run, {"candidates": state.candidates, "dropped": state.dropped, "labels": state.labels})
         return run
+
+    def _over(self, key: str, state: StepState, units: Sequence[ReplayUnit]) -> list[ReplayUnit]:
+        """Return those of the attempt's units whose conversations are over, one conversation after another."""
+        since, found = self._conversations.get(key, (-1, None))
+        if found is None or since != state.since:
+            found = Conversations(self.settings.pause_s)
+            self._conversations[key] = state.since, found
+        for unit in units:
+            if unit.unit_id > found.last:
+                self.kept.units[unit.unit_id] = found.add(unit, partial(self.kept.prompt, unit))
+        return found.over(self._now())
 
     def _least_saved(self, state: StepState) -> float:
         return LEAST_SAVED if state.plan is None else min(state.saved + MORE_SAVED, 0.99)
@@ -223,10 +245,10 @@ class Pilot:
         if not state.chosen:
             work.explore([run])
             state.dropped = dict(run.dropped)
-            asked = [(unit, model) for model in run.live() for unit in run.units[:CHOOSING]]
-            if len(run.units) < CHOOSING or not all(work.asker.is_known(unit, model) for unit, model in asked):
+            asked = [(unit, model) for model in run.live() for unit in run.units[: run.choosing]]
+            if run.is_short or not all(work.asker.is_known(unit, model) for unit, model in asked):
                 return  # waits for more calls, or for the dollars of another day
-            state.chosen = state.race_since = run.units[CHOOSING - 1].unit_id
+            state.chosen = state.race_since = max(map(began, run.units[: run.choosing]))
         labels = self._labels_left()
         labels = labels if state.plan is None else int(LABELS_KEPT * labels)
         work.choose([run], labels)
@@ -243,7 +265,7 @@ class Pilot:
         work.ask_in_turn([work.race(run, state.attempt)])
         assert run.race is not None
         end = run.race.next()
-        if not isinstance(end, Ended) or (end.reason == "requests" and run.race.requests < MOST_UNITS):
+        if not isinstance(end, Ended) or (end.reason == "requests" and not self._is_used_up[run.bill.key]):
             return
         if end.reason != "proven":
             spent = {

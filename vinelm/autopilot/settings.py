@@ -32,6 +32,7 @@ class PilotSettings:
     workers: int
     max_slowdown: float | None = None
     judge: str | None = None
+    pause_s: float = 1800.0
 
     def __post_init__(self) -> None:
         require_max_loss(self.max_loss)
@@ -47,6 +48,8 @@ class PilotSettings:
             raise ConfigError(f"workers is {self.workers}: give how many calls are made at a time, 1 or more")
         if self.max_slowdown is not None and not (self.max_slowdown > 0.0 and math.isfinite(self.max_slowdown)):
             raise ConfigError(f"max_slowdown is {self.max_slowdown}: give a multiple of today's seconds, such as 1.5")
+        if not (self.pause_s >= 0.0 and math.isfinite(self.pause_s)):
+            raise ConfigError(f"pause_s is {self.pause_s}: give the seconds after which a conversation is over, 0 or more")
         self.sameness()
 
     @property

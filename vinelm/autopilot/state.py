@@ -22,8 +22,8 @@ class StepState:
         title: Its name.
         today: The entry that answers without an autopilot.
         since: Units with larger numbers belong to the attempt.
-        chosen: Number of the last unit that has chosen plans; 0 before they are chosen.
-        race_since: Units with larger numbers prove.
+        chosen: Number of the first unit of the last conversation that has chosen plans; 0 before they are chosen.
+        race_since: Conversations whose first unit has a larger number prove.
         attempt: Number of the attempt, of all steps together; 0 before plans are chosen.
         labels: Questions that people may be asked in it.
         dropped: By model: why it is no longer asked.

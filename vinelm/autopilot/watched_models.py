@@ -147,6 +147,7 @@ def _logged(
 ) -> LoggedCall:
     return LoggedCall(
         request=call.key,
+        conversation=call.conversation,
         call=uuid4().hex,
         step="" if call.stage.startswith(BY_PROMPT) else call.stage,
         model=call.prefix[-1],

@@ -28,6 +28,7 @@ from vinelm.objective import Objective
 from vinelm.plans.recommendation import served_objective
 from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.chat import tools_of
+from vinelm.replay.formats.values import conversation_of, mapping
 from vinelm.replay.recorder import CallFile
 from vinelm.replay.steps import step_of
 from vinelm.requests.names import scoped
@@ -61,6 +62,7 @@ MOST_STEPS = 1000
 """How many steps one process tells apart, since clients name them. Further steps count as one."""
 OTHER_STEPS = "other"
 _LOG = logging.getLogger(__name__)
+_MOST_NAME = 200
 _TOKEN = re.compile(r"[\w.:@/+=-]{1,200}")
 _STEP = re.compile(r"[\w][\w .:/-]{0,63}")
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
@@ -184,7 +186,7 @@ class Gateway:
         step, title, default = self._step_of(request, form, body)
         is_named = "x-vinelm-request" in request.headers
         try:
-            found = self._request_of(request, key, is_named=is_named)
+            found = self._request_of(request, key, body, is_named=is_named)
         except InputError as error:
             raise Refused(400, error.code, str(error)) from None
         is_planned = step in self.plan.steps
@@ -197,13 +199,15 @@ class Gateway:
 
         return Relay(self, call, ended)
 
-    def _request_of(self, request: Request, key: CallerKey | None, *, is_named: bool) -> OpenRequest:
+    def _request_of(self, request: Request, key: CallerKey | None, body: Mapping[str, Any], *, is_named: bool) -> OpenRequest:
         name = request.headers.get("x-vinelm-request") or uuid4().hex
         if not _TOKEN.fullmatch(name):
             raise ConfigError("x-vinelm-request: use 1 to 200 letters, digits and ._:@/+=-")
         asked = self._asked(request.headers.get("x-vinelm-objective"))
         tenant = "" if key is None else key.tenant
         told = {"tenant": tenant} if tenant else {}
+        if talk := conversation_of(mapping(body.get("metadata")), request.headers.get("x-vinelm-conversation")):
+            told["thread_id"] = scoped(talk[:_MOST_NAME], "" if key is None else key.name)
         if key is not None:
             self._by_key[key.name] = key
             told[KEY] = key.name

@@ -298,13 +298,16 @@ class Exchange:
         if record is None and beside is None:
             return
         call, usage = self._call, self.usages[-1] if self.usages else None
+        caller = call.request.context.configurable or {}
+        tenant, talk = str(caller.get("tenant") or ""), str(caller.get("thread_id") or "")
         model = self._vine.catalog[self._entry] if self._entry else None
         tokens = usage_of(self._answer.usage)
         is_known = usage is not None and not usage.tokens_estimated
         answer = self._answer.message if why is None else None
         found = {
-            "request": scoped(call.request.name, (call.request.context.configurable or {}).get("tenant", "")),
+            "request": scoped(call.request.name, tenant),
             "call": uuid4().hex,
+            "conversation": talk and scoped(talk, tenant),
             "step": call.title,
             "model": self._answer.model if model is None else model.model_id,
             "provider": "" if model is None else model.provider,

@@ -127,8 +127,9 @@ class Race:
         _check(fits, "weights must be above 0, and at most max_weight: leave out what has no weight, cut what has too much")
         self._weights: list[float] = given.tolist()
         # Drawn for all requests before any answer is known: what is audited, or left to the judge, must not depend on answers.
-        draws = np.random.default_rng(seed).random((2, requests))
-        self._audited, self._drawn = draws[0] < audit, draws[1] < JUDGE_SHARE
+        # More requests do not change the draws of those that are there: a race over a stream begins again as it grows.
+        self._audited = np.random.default_rng(seed).random(requests) < audit
+        self._drawn = np.random.default_rng([seed, 1]).random(requests) < JUDGE_SHARE
         self._asked = 0
         self._entrants = {
             one.name: _Entrant(

@@ -54,6 +54,7 @@ class ReplayUnit:
         cost_usd: Dollars of the recorded call.
         answer: The recorded answer, as :func:`~vinelm.replay.same.message_of` returns it.
         cluster: Equal for prompts of one conversation, and for equal ones: these requests are not independent.
+        recorded_at: When a service recorded the call, in seconds since 1970; None in a replay.
     """
 
     unit_id: int
@@ -69,6 +70,7 @@ class ReplayUnit:
     tokens_out: int
     answer: Message
     cluster: str
+    recorded_at: float | None = None
 
 
 class _Drawn(NamedTuple):
@@ -203,25 +205,43 @@ def _day_of(call: LoggedCall) -> int | None:
     return None if call.started_at is None else int(call.started_at // 86_400.0)
 
 
-def link(rows: Iterable[dict[str, Any]]) -> None:
-    """Put prompts that continue another one, as the turns of a chat do, into its cluster, unless they have a conversation.
+class Links:
+    """Recognizes prompts that continue another one, as the turns of a chat do. The first ones come first.
 
     A beginning that several requests share is not a chat: they only began with the same words.
     """
-    texts = [(zlib.decompress(row["prompt"]).decode(), row) for row in rows]
-    seen, clusters = Counter(row["cluster"] for _, row in texts), dict[str, str]()
-    for text, row in sorted(texts, key=lambda one: len(one[0])):
-        own = row["cluster"]
-        if own != _digest(text):
-            continue
+
+    def __init__(self) -> None:
+        self._seen, self._clusters = Counter[str](), dict[str, str]()
+
+    def count(self, cluster: str) -> None:
+        """Count a request of this cluster, which without a conversation is the digest of its prompt."""
+        self._seen[cluster] += 1
+
+    def cluster_of(self, cluster: str, text: str) -> str:
+        """Return the cluster of a counted request with this prompt: that of the prompt that it continues, or its own."""
+        if cluster != _digest(text):  # it names its conversation
+            return cluster
         prompt = json.loads(text) if '"assistant"' in text else {"messages": []}
         turns = [at for at, one in enumerate(prompt["messages"]) if one.get("role") == "assistant"]
-        for at in reversed(turns):
-            before = _digest(_json({**prompt, "messages": prompt["messages"][:at]}))
-            if before in clusters and seen[before] == 1:
-                row["cluster"] = clusters[before]
-                break
-        clusters[own] = row["cluster"]
+        begins = (_digest(_json({**prompt, "messages": prompt["messages"][:at]})) for at in reversed(turns))
+        before = next((one for one in begins if one in self._clusters and self._seen[one] == 1), None)
+        self._clusters[cluster] = cluster if before is None else self._clusters[before]
+        return self._clusters[cluster]
+
+    def next(self, cluster: str, prompt: Mapping[str, Any]) -> str:
+        """Count the next request of a stream, and return its cluster."""
+        self.count(cluster)
+        return self.cluster_of(cluster, _json(prompt))
+
+
+def link(rows: Iterable[dict[str, Any]]) -> None:
+    """Put prompts that continue another one into its cluster, unless they have a conversation."""
+    texts, links = [(zlib.decompress(row["prompt"]).decode(), row) for row in rows], Links()
+    for _, row in texts:
+        links.count(row["cluster"])
+    for text, row in sorted(texts, key=lambda one: len(one[0])):
+        row["cluster"] = links.cluster_of(row["cluster"], text)
 
 
 def row_of(call: LoggedCall, step: CallStep, usd: float) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from vinelm.proof import Ask, Candidate, Compare, Ended, Question, Race, Standin
 from vinelm.proof.wealth import JUDGE_LABELS, JUDGE_R2, JUDGE_SHARE
 from vinelm.replay.asking import Asker, CallerMaker
 from vinelm.replay.bill import Bill, StepBill
+from vinelm.replay.conversations import MOST_TOGETHER, cut, largest, prompts_of, whole
 from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.reading import EVEN_DAYS, weighted
 from vinelm.replay.judge import ORDERS, TRIED, verdict_name, verdict_of
@@ -64,10 +65,6 @@ NOISE_SHARE = 0.1
 """Share of the remaining budget for this."""
 AHEAD = 10
 """How many questions are open at a time, so that people need not wait for the next one."""
-MOST_TOGETHER = 5
-"""How many requests of a conversation, or of one prompt, are compared at most: the largest one limits every stake."""
-LEAST_KEPT = 0.95
-"""Share of the choosing requests that is kept if conversations are cut to fewer requests."""
 TEXTS = 5
 LEAST_DAYS, UNEVEN = 3, 5.0
 """Traces of fewer days are not checked for unevenness; a day with five times the calls of the usual one is reported."""
@@ -90,7 +87,8 @@ class StepRun:
         labels: Its part of the labels; ``is_behind``: it might be proven with labels that other steps get.
         forecast: Expected labels until ``max_loss`` is excluded, in half of all cases and in 80 %, before the first label.
         open: Questions that wait for people: a unit, and the model whose answer to compare with the recorded one.
-        is_stream: New units still arrive, in a given order, so that each counts separately, even with equal prompts.
+        is_stream: New units still arrive, in a given order.
+        is_short: Of a stream, too few have come to choose plans.
         least_saved: The share of its dollars that a plan must save to race.
         max_slowdown: Plans slower than this multiple of today's seconds do not race; None: seconds do not matter.
     """
@@ -114,20 +112,33 @@ class StepRun:
     max_slowdown: float | None = None
     together: int = 1
     uncut: int = 0
+    is_short: bool = False
     _chosen: int = 0
 
     def __post_init__(self) -> None:
         self.uncut = len(self.units)
+        first = whole(self.units, self._wanted())
+        self.together = largest(self.units[:first])
+        self._chosen = len(cut(self.units[:first], self.together))
+        self.units = cut(self.units, self.together)
+
+    def _wanted(self) -> int:
+        """Return the number of units that choose the plans, the rest of the last one's conversation left out."""
         if not self.is_stream:
-            first = _whole(self.units, min(CHOOSING, len(self.units) // 3))
-            self.together = _together(self.units[:first])
-            self._chosen = len(_cut(self.units[:first], self.together))
-            self.units = _cut(self.units, self.together)
+            return min(CHOOSING, len(self.units) // 3)
+        seen, count = Counter[str](), 0
+        for place, unit in enumerate(self.units):  # the first that choose enough, however long conversations are
+            seen[unit.cluster] += 1
+            count += seen[unit.cluster] <= MOST_TOGETHER
+            if count == CHOOSING:
+                return place + 1
+        self.is_short = True
+        return len(self.units)
 
     @property
     def choosing(self) -> int:
         """Units that choose the plans."""
-        return max((size for size in ROUNDS if size <= len(self.units)), default=0) if self.is_stream else self._chosen
+        return max((size for size in ROUNDS if size <= self._chosen), default=0) if self.is_short else self._chosen
 
     def begun(self, **settings: Any) -> Race:
         """Return a race of the candidates on the units for the proof.
@@ -137,8 +148,7 @@ class StepRun:
         clusters = [unit.cluster for unit in self.units[self.choosing :]]
         sizes, is_one = Counter(clusters), self.together == 1
         return Race(
-            self.candidates, requests=len(clusters), labels=self.labels, audit=self.audit,
-            clusters=None if self.is_stream else clusters,
+            self.candidates, requests=len(clusters), labels=self.labels, audit=self.audit, clusters=clusters,
             weights=None if is_one else [float(sizes[one]) for one in clusters],
             max_weight=None if is_one else float(self.together), **settings,
         )  # fmt: skip
@@ -156,30 +166,6 @@ class StepRun:
     def live(self) -> list[str]:
         """Return the models that are still asked."""
         return [model for model in self.models if model not in self.dropped]
-
-
-def _whole(units: Sequence[ReplayUnit], count: int) -> int:
-    """Return how many units these are if the last one's conversation is not divided."""
-    while 0 < count < len(units) and units[count].cluster == units[count - 1].cluster:
-        count += 1
-    return count
-
-
-def _together(units: Sequence[ReplayUnit]) -> int:
-    """Return the smallest size of a conversation that keeps nearly all of these units, at most :data:`MOST_TOGETHER`."""
-    sizes = Counter(unit.cluster for unit in units).values()
-    kept = (most for most in range(1, MOST_TOGETHER) if sum(min(size, most) for size in sizes) >= LEAST_KEPT * len(units))
-    return next(kept, MOST_TOGETHER)
-
-
-def _cut(units: Iterable[ReplayUnit], most: int) -> list[ReplayUnit]:
-    """Return the units, at most this number of each conversation."""
-    seen, found = Counter[str](), []
-    for unit in units:
-        seen[unit.cluster] += 1
-        if seen[unit.cluster] <= most:
-            found.append(unit)
-    return found
 
 
 def replay(
@@ -489,7 +475,7 @@ class ReplayRun:
             batch, targets, usd = [], [], self.asker.spent_usd
             for step, model in open_ if self.asker.is_batched else open_[:1]:
                 sizes = WAVES if self.asker.is_batched else ROUNDS
-                target = min(next(size for size in sizes if size > step.done[model]), step.choosing)
+                target = min(next((size for size in sizes if size > step.done[model]), step.choosing), step.choosing)
                 more = [(unit, model) for unit in step.units[:target] if not self.asker.is_known(unit, model)]
                 if more and usd >= self.choosing_share * self.budget_usd:
                     break
@@ -654,7 +640,11 @@ class ReplayRun:
     def _is_question(self, asked: tuple[int, str], unit: ReplayUnit, said: Message | None) -> bool:
         """Return whether a labelled question compares the same two answers to the same prompt."""
         other = self.kept.units[asked[0]]
-        if (other.cluster, other.answer, self.kept.message(other, asked[1])) != (unit.cluster, unit.answer, said):
+        found, wanted = (
+            (prompts_of(one.cluster), one.answer, message)
+            for one, message in ((other, self.kept.message(other, asked[1])), (unit, said))
+        )
+        if found != wanted:
             return False
         return other.unit_id == unit.unit_id or self.kept.prompt(other) == self.kept.prompt(unit)
 

@@ -107,6 +107,7 @@ class CallContext:
         on_text: called when an attempt that streams begins; returns a function for each piece of its text, which does not
             raise, or None. None without a listener.
         key: the request's name among those of all callers, the same for all of its calls; "" if unused.
+        conversation: the name of the request's conversation among those of all callers; "" if it has none.
         own: the application's own chat model that makes the call; None without one. If it is the entry's model (``entry``), the
             object itself is called, with its own key.
         equal: answers repeatable calls once (:class:`vinelm.backends.remote.equal_calls.EqualCalls`); None: each call is made.
@@ -128,6 +129,7 @@ class CallContext:
     on_tool_call: Callable[[str, Mapping[str, Any]], None] | None = None
     on_text: Callable[[], Callable[[str], None] | None] | None = None
     key: str = ""
+    conversation: str = ""
     own: Any = None
     equal: Any = None
 

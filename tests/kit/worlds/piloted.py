@@ -24,7 +24,8 @@ class Service:
     calls = 1
 
     def __init__(self, path, catalog, **options):
-        self.pilot = Autopilot(path, **{"max_loss": 3.0, "shadow_usd_per_day": 50.0, "every_s": 36_000.0, **options})
+        settings = {"max_loss": 3.0, "shadow_usd_per_day": 50.0, "every_s": 36_000.0, "pause_s": 0.0, **options}
+        self.pilot = Autopilot(path, **settings)
         self.vine = VineLM(catalog, autopilot=self.pilot)
         graph = StateGraph(State)
 
@@ -37,9 +38,11 @@ class Service:
         graph.add_edge("grade", END)
         self.app = graph.compile()
 
-    def ask(self, numbers):
+    def ask(self, numbers, talk=None):
+        """Ask for each number; ``talk`` names the conversation of all of them."""
+        config = None if talk is None else {"configurable": {"thread_id": talk}}
         return [
-            self.app.invoke({"number": number}, context=self.vine.context(request_id=f"r{number}"))["label"]
+            self.app.invoke({"number": number}, config, context=self.vine.context(request_id=f"r{number}"))["label"]
             for number in numbers
         ]
 

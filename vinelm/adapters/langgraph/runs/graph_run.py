@@ -25,7 +25,7 @@ from vinelm.errors import InfeasibleError, VineLMError, WorkflowError
 from vinelm.money.bound_guard import BoundGuard, with_account
 from vinelm.policies.fixed import DefaultPolicy
 from vinelm.policies.policy import Policy
-from vinelm.requests.names import scoped
+from vinelm.requests.names import RunLabel, label_of, scoped
 from vinelm.requests.protocols import CallGuard, Invocation
 from vinelm.signals import Outcome, Signals
 from vinelm.telemetry import DecisionEvent, ObserverGroup
@@ -159,8 +159,8 @@ class GraphRun:
     """
 
     __slots__ = (
-        "__weakref__", "_default", "_is_resumed", "_key", "_lock", "_named", "_observers", "_own_guard", "_seen",
-        "_shared_account", "_stand_in", "_superstep", "_turns", "_unwritten_usd", "clock", "context", "control",
+        "__weakref__", "_conversation_id", "_default", "_is_resumed", "_key", "_lock", "_named", "_observers", "_own_guard",
+        "_seen", "_shared_account", "_stand_in", "_superstep", "_turns", "_unwritten_usd", "clock", "context", "control",
         "falls_back", "flow", "guard", "is_rooted", "on_error", "outcomes", "path", "places", "policy", "reads",
         "request_account", "stages", "trail",
     )  # fmt: skip
@@ -175,7 +175,9 @@ class GraphRun:
         *,
         signals: Signals | None = None,
         account_of: Callable[[], CallGuard | None] | None = None,
+        conversation_id: RunLabel = "thread_id",
     ) -> None:
+        self._conversation_id = conversation_id
         self.control, self.policy, self.context = control, policy, context
         self.on_error = "raise" if default is None else policy.on_error
         self.falls_back = policy.falls_back
@@ -226,6 +228,12 @@ class GraphRun:
             tenant = str((self.context.configurable or {}).get("tenant") or "")
             self._key = scoped(self.context.request_id or secrets.token_hex(8), tenant)
         return self._key
+
+    @property
+    def conversation(self) -> str:
+        """The conversation's name among those of all callers; empty if the run has none."""
+        found = label_of(self._conversation_id, self.context.configurable)
+        return found and scoped(found, str((self.context.configurable or {}).get("tenant") or ""))
 
     def show_request(self) -> None:
         """Make observers see this run as one request, until it ends and is released."""

@@ -148,6 +148,7 @@ class InvocationScope(OneProcess):
             on_tool_call=None if self._ahead is None else self._ahead.asked_early,
             on_text=None if self._ahead is None else self._hearing,
             key=run.key,
+            conversation=run.conversation,
             own=self._own,
             equal=self._equal,
         )

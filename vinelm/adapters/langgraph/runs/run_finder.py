@@ -170,6 +170,7 @@ class RunRegistry:
             self._default,
             signals=settings.signals,
             account_of=None if settings.account_of is None else partial(settings.account_of, context),
+            conversation_id=settings.conversation_id,
         )
         if run.guard is not None and is_in_fork_of(control):  # each such process would count from nothing
             raise CallRefused(IN_FORK)
