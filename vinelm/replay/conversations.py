@@ -57,7 +57,7 @@ class Conversations:
     """Divides a stream of calls into conversations, each of which is known whole before the test uses it.
 
     What belongs to one is what a replay takes for one: a session or thread, prompts that continue each other, or an equal
-    prompt. It is over once none of its calls has come for a pause; later ones are a conversation of their own. All of this
+    prompt. It is over once none of its calls has come for a pause; later ones begin another. All of this
     follows from the order and the times at which calls were recorded, so that every process finds the same.
 
     Args:
@@ -88,7 +88,7 @@ class Conversations:
     def over(self, now_s: float) -> list[ReplayUnit]:
         """Return the units of those that are over, each in a random order, one after another as they began.
 
-        The first one that goes on holds up all that began after it: otherwise short ones would come first.
+        The first one that is open holds up all that began after it: otherwise short ones would come first.
         """
         while self._ended < len(self._units):
             units = self._units[self._ended]
