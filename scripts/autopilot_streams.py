@@ -8,6 +8,9 @@ cheaper models the recorded prompts, races plans over their answers (`vinelm.pro
 (they know the recorded score), and raises what is proven (`vinelm.autopilot.raising`). The race and the levels are those of the
 product; how calls are made is not part of the study (`proof_parts/streams.py`).
 
+Of agents' runs and of code tasks (`--tables swe,livecodebench`) the answers are not kept: two that solve a task are the same,
+others differ, and no plan can know whether two agree.
+
 - *plain*: nothing changes. Savings are over those of the best plan that loses nothing and differs in at most 6 % of the
   requests (9 % where there is none).
 - *swap*: at request 10,000 the provider puts the weakest model of the table in the place of the one that the serving plan
@@ -29,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from proof_parts.plans import Plans, load_sources
+from proof_parts.plans import RECORDS, Plans, load_sources
 from proof_parts.streams import Pilot, Source, figures
 from studies import Options, each, study, table
 
@@ -126,7 +129,8 @@ def rivals(plans: Plans, seed: int) -> dict[str, Any]:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    sources = {name: Source(*found) for name, found in load_sources(options.data).items()}
+    tables = tuple(options.tables.split(","))
+    sources = {name: Source(*found) for name, found in load_sources(options.data, tables).items()}
     parts = [("plain", FEW), ("plain", MANY), ("swap", MANY), ("rivals", FEW)]
     cells = [
         Cell(name, part, labels, first)
@@ -270,9 +274,10 @@ def main() -> int:
     options = {
         "--streams": (100, "streams of each table"),
         "--jobs": (1, "processes"),
+        "--tables": (",".join(RECORDS), "tables or records, separated by commas", {"metavar": "NAMES"}),
         "--kept": (Path, "file of the blocks so far: the same line takes up a run that ended early", {"metavar": "FILE"}),
     }
-    about = "folder with outcomes/, mixed/ and nl2sql/; files that it lacks are left out"
+    about = "folder with outcomes/, mixed/, nl2sql/ and agents/; files that it lacks are left out"
     return study(__doc__, options, measure, lines, page=plain, data=about)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.outcome_table import NO_ANSWER
 
 RECORDS = ("exams", "spider", "classeval", "routerbench")
+AGENTS = ("swe", "livecodebench")
+"""Tables whose answers are not kept: only whether each has solved its task."""
 CHEAP = 5
 DEAR = 0.25
 """Today's model is the strongest of those that cost at least this share of the dearest."""
@@ -84,10 +86,20 @@ def load_plans(data: Path) -> dict[str, Plans]:
 
 def load_sources(data: Path, only: tuple[str, ...] = RECORDS) -> dict[str, tuple[OutcomeTable, NDArray[np.int64]]]:
     """Recorded answers and their classes, equal ones of which have equal scores, by the table's name."""
-    return {
-        name: (loaded.table, whole_behaviour(data, loaded.table) if name == "classeval" else loaded.table.answer_class)
-        for name, loaded in load_tables(data, None, only).items()
-    }
+    found = {}
+    for name, loaded in load_tables(data, None, only).items():
+        table, equal = loaded.table, loaded.table.answer_class
+        if name == "classeval":
+            equal = whole_behaviour(data, table)
+        elif name in AGENTS:
+            equal, table = solved(table), replace(table, answer_class=np.tile(np.arange(len(table.systems)), (len(table), 1)))
+        found[name] = table, equal
+    return found
+
+
+def solved(table: OutcomeTable) -> NDArray[np.int64]:
+    """Classes of answers of which only the score is kept: two that are right are the same, and a wrong one is like no other."""
+    return np.where(table.success, 0, 1 + np.arange(len(table.systems)))
 
 
 def whole_behaviour(data: Path, table: OutcomeTable) -> NDArray[np.int64]:

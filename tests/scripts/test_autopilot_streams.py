@@ -1,8 +1,11 @@
 """The study of streams under an autopilot: what it serves, pays and asks on a small table."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from autopilot_streams import MAX_LOSS, best_of, plain, quantile, rivals
+from proof_parts.plans import plans_of, solved
 from proof_parts.streams import Pilot, Source, figures
 
 from vinelm.evaluation import OutcomeTable
@@ -35,6 +38,15 @@ def test_nothing_is_served_before_its_proof_and_all_is_paid(source):
     assert most == 0.06
     assert found["proven"]
     assert found["fee"] == pytest.approx(flight.usd[: first + 1, 1].sum())
+
+
+def test_answers_that_are_not_kept_are_the_same_where_both_are_right(source):
+    classes = solved(source.table)
+    right = source.table.success
+    assert (classes == classes[:, [2]])[:, :2].tolist() == (right & right[:, [2]])[:, :2].tolist()
+    plans = plans_of(replace(source.table, answer_class=np.tile(np.arange(3), (400, 1))), classes)
+    agree = plans.names.index("weak and good agree")
+    assert plans.escalates[:, agree].all()
 
 
 def test_a_swap_to_the_weakest_changes_only_that_model(source):
