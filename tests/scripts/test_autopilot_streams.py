@@ -45,7 +45,7 @@ def test_answers_that_are_not_kept_are_the_same_where_both_are_right(source):
     right = source.table.success
     assert (classes == classes[:, [2]])[:, :2].tolist() == (right & right[:, [2]])[:, :2].tolist()
     plans = plans_of(replace(source.table, answer_class=np.tile(np.arange(3), (400, 1))), classes)
-    agree = plans.names.index("weak and good agree")
+    agree = plans.names.index("good and weak agree")
     assert plans.escalates[:, agree].all()
 
 
