@@ -78,18 +78,16 @@ def with_batches(models: Collection[str], catalog: Catalog, backends: Mapping[st
     Raises:
         ConfigError: there is no such model, or a model runs on a self-hosted engine.
     """
-    found = []
-    for name in models:
-        model, backend = catalog[name], backends.get(catalog[name].provider)
-        if isinstance(backend, RemoteBackend) and backend.has_batches(model):
-            found.append(name)
-        elif model.provider in _HAVE_BATCHES:
+    found = having_batches(models, catalog, backends)
+    for model in (catalog[name] for name in models if name not in found):
+        name = model.name
+        if model.provider in _HAVE_BATCHES:
             raise ConfigError(
                 f"model {name!r} runs on an engine of your own ({model.api_base or 'replicas'}), which has no batch prices: "
                 f"leave it out, or set {BATCHES_KEY} = true in [backend.{model.provider}] if that server has the provider's",
                 code=CODE,
             )
-        elif model.provider == "sglang":
+        if model.provider == "sglang":
             raise ConfigError(
                 f"model {name!r} runs on an engine of your own, which has no batch prices: leave it out", code=CODE
             )
@@ -97,7 +95,13 @@ def with_batches(models: Collection[str], catalog: Catalog, backends: Mapping[st
         raise ConfigError(
             f"no model has batch prices: the providers {', '.join(_HAVE_BATCHES)} have them: add models of theirs", code=CODE
         )
-    return tuple(found)
+    return found
+
+
+def having_batches(models: Collection[str], catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[str, ...]:
+    """Return which of the models can be called in batches; empty without any."""
+    by_name = ((name, backends.get(catalog[name].provider)) for name in models)
+    return tuple(name for name, one in by_name if isinstance(one, RemoteBackend) and one.has_batches(catalog[name]))
 
 
 def gate_of(models: tuple[str, ...], catalog: Catalog, backends: Mapping[str, Backend], prices: BatchPrices) -> BatchGate:

@@ -145,6 +145,13 @@ class BatchRecords:
             here = and_(_IS_ABANDONED, _ENTRIES.c.request_id == cell[0], _ENTRIES.c.prefix == encode_prefix(cell[1]))
             connection.execute(update(_ENTRIES).where(here).values(settled_usd=0.0, is_abandoned=False))
 
+    def release_unsent(self) -> None:
+        """Stop counting abandoned entries of cells without a recorded call: a call is recorded before it is sent."""
+        with self._database.transaction():
+            for cell in self.abandoned():
+                if not self.digests(cell):
+                    self.replace(cell)
+
     def leave(self, entry: int) -> None:
         """Let an entry that the budget ended midway count until the next entry of its cell, which fetches its purchases."""
         with self._database.transaction() as connection:

@@ -21,8 +21,10 @@ from vinelm.autopilot.pilot import Pilot, today_utc
 from vinelm.autopilot.settings import PilotSettings
 from vinelm.autopilot.state import Part, StepState
 from vinelm.autopilot.watched_models import WatchedModels
+from vinelm.backends.remote.batches import BatchTimes
 from vinelm.backends.resolver import ModelResolver
 from vinelm.errors import ConfigError, StoreError, VineLMError
+from vinelm.profiler.execution.batching import having_batches
 from vinelm.replay.bill import dollars_of
 from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.own import MARK, calls_of
@@ -114,6 +116,8 @@ class Autopilot:
             if it is right, and never decides; see :func:`~vinelm.replay.replay`. None: no judge.
         pause_s: Seconds without a call after which a conversation is over, and may be used for a proof as a whole; 0: each call
             stands for itself. Conversations are those of :func:`~vinelm.replay.replay`; ``thread_id`` names one.
+        batch_prices: Ask recorded prompts in the providers' batches, for half the price, where there are some. Each wave may
+            take a day; requests and other models do not wait for it. In Python also how long to wait.
         draw_secret: What only you know, at least 16 characters: requests are drawn by a hash that begins with it. None: that
             of ``VINELM_DRAW_SECRET``, else one in a file next to the store.
         every_s: Seconds between two looks at the store.
@@ -140,6 +144,7 @@ class Autopilot:
         max_slowdown: float | None = None,
         judge: str | None = None,
         pause_s: float = PAUSE_S,
+        batch_prices: bool | BatchTimes = False,
         draw_secret: str | None = None,
         every_s: float = EVERY_S,
     ) -> None:
@@ -148,6 +153,7 @@ class Autopilot:
             labels=labels, models=tuple(models), same=same, check=None if check is None else named_function(check, "check"),
             database=database, ignore=tuple(ignore), audit=audit, workers=workers, max_slowdown=max_slowdown,
             judge=judge, pause_s=pause_s,
+            batches=BatchTimes() if batch_prices is True else batch_prices or None,
         )  # fmt: skip
         if not every_s > 0.0:
             raise ConfigError(f"every_s is {every_s}: give seconds > 0")
@@ -186,6 +192,8 @@ class Autopilot:
         named = (*self.settings.models, *([] if self.settings.judge is None else [self.settings.judge]))
         if unknown := [name for name in named if name not in models.catalog]:
             raise ConfigError(f"autopilot: unknown model {unknown[0]!r}: the catalog has {', '.join(models.catalog)}")
+        if self.settings.batches is not None and not having_batches(tuple(models.catalog), models.catalog, models.backends):
+            raise ConfigError("autopilot: no model has batch prices: leave batch_prices out")
         address = self.settings.store
         if isinstance(address, Path) and not address.exists():
             if not address.parent.is_dir():

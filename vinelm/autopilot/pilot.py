@@ -15,6 +15,7 @@ from typing import Any
 from vinelm.autopilot.raising import HOLDOUT, Raising, Took
 from vinelm.autopilot.settings import PilotSettings
 from vinelm.autopilot.state import StepState, plain
+from vinelm.backends.remote.batches import BatchTimes
 from vinelm.catalog import Catalog
 from vinelm.plans.assignment import place_of
 from vinelm.proof import Ended
@@ -29,6 +30,7 @@ from vinelm.requests.protocols import Backend
 from vinelm.traces import ObservationStore
 from vinelm.traces.served import piloted
 from vinelm.traces.served.piloted import ServedRows
+from vinelm.traces.store.batches import BatchRecords
 
 MOST_UNITS = 4000
 """How many recorded calls of an attempt may be used for a proof."""
@@ -39,6 +41,8 @@ LABELS_KEPT = 0.5
 AGAIN_AFTER = 2000
 """How many calls are recorded after a failed attempt before the next attempt."""
 SEED = 0
+RETRY_S = 60.0
+"""Seconds after which batches are waited for again if that has failed."""
 BEAT_S = 20.0
 """Seconds after which the pilot notes in the store that it is alive, even without new records."""
 _LOG = logging.getLogger("vinelm")
@@ -86,7 +90,7 @@ class Pilot:
         serving = [state.served_since for state in self.steps.values() if state.plan is not None]
         self._read_to = min(serving, default=self.served.last_id())
         self._asker: Asker | None = None
-        self._asker_day = -1
+        self._asker_day, self._asker_s = -1, 0.0
         self._seen: Any = None
         entries = {entry.name: entry_digest(entry) for entry in catalog.entries}
         for state in self.steps.values():
@@ -102,10 +106,11 @@ class Pilot:
         """Process new records, and conversations that are over, and store the state; False if there are none."""
         before = max(self.kept.units, default=0)
         self.kept.load_units()
+        ended = 0 if self._asker is None else self._asker.take_in()
         self._beat()
         seen = (
             max(self.kept.units, default=0), self.served.last_id(), len(self.kept.rows.labels()), self._day(),
-            sum(len(found.over(self._now())) for _, found in self._conversations.values()),
+            sum(len(found.over(self._now())) for _, found in self._conversations.values()), ended,
         )  # fmt: skip
         if seen == self._seen:
             return False
@@ -154,16 +159,26 @@ class Pilot:
     def _asking(self) -> Asker:
         """Return what asks models within the day's dollars. Dollars of earlier days stay spent and are not given again."""
         day = max(self._day(), self.notes["day"])  # a clock that is set back must not open a second day
-        if self._asker is None or self._asker_day != day:
+        has_ended = self._asker is not None and self._asker.problem is not None and time.monotonic() > self._asker_s + RETRY_S
+        if self._asker is None or self._asker_day != day or has_ended:
             self.close()
+            records = BatchRecords(self.kept.store)
             if self.notes["day"] < day:
-                self.notes |= {"day": day, "before_usd": self.kept.store.committed_usd()}
+                # A batch that is open now counts on both days: what its price leaves of its bound makes no room today.
+                self.kept.store.abandon_open()
+                held_usd = sum(records.abandoned().values())
+                self.notes |= {"day": day, "before_usd": self.kept.store.committed_usd() - held_usd}
                 self._note()
+            times = self.settings.batches
+            if times is None and records.requests():  # they were in use: what is bought is fetched
+                times = BatchTimes()
             budget = self.notes["before_usd"] + self.settings.shadow_usd_per_day
             self._asker = Asker(
-                self.kept, self.catalog, budget_usd=budget, workers=self.settings.workers, backends=self._backends
-            )
-            self._asker_day = day
+                self.kept, self.catalog, budget_usd=budget, workers=self.settings.workers, backends=self._backends, times=times,
+                is_waiting=False,
+            )  # fmt: skip
+            self._asker_day, self._asker_s = day, time.monotonic()
+            self._asker.fetch(self.settings.judge)
         return self._asker
 
     # -- what is proven ------------------------------------------------------------------------------------------------------
@@ -331,19 +346,22 @@ class Pilot:
         chance = HOLDOUT / max(1.0 - state.share, HOLDOUT)
         done = self.notes.setdefault("compared", {})
         last = max(done.get(key, 0), state.race_since)
-        outcomes = ""
-        for unit in self.kept.of_step(key):
-            if unit.unit_id <= last or unit.model != state.today:
-                continue
-            if place_of(f"compared:{unit.unit_id}") < chance:
-                found = self.follower.follow(plan, unit, self._asking().is_known)
-                while isinstance(found, str):
-                    if not self._asking().ask([(unit, found)]):
-                        break
-                    found = self.follower.follow(plan, unit, self._asking().is_known)
-                if isinstance(found, str):
-                    break  # the day's dollars are spent: it is asked tomorrow
-                outcomes += piloted.SAME if self.follower.is_same(unit, found) else piloted.DIFFERENT
+        new = [unit for unit in self.kept.of_step(key) if unit.unit_id > last and unit.model == state.today]
+        drawn = [unit for unit in new if place_of(f"compared:{unit.unit_id}") < chance]
+        asker, outcomes = self._asking(), ""
+        found = {unit.unit_id: self.follower.follow(plan, unit, asker.is_known) for unit in drawn}
+        while wanted := [(unit, one) for unit in drawn if isinstance(one := found[unit.unit_id], str)]:
+            asker.ask(wanted)
+            later = {unit.unit_id: self.follower.follow(plan, unit, asker.is_known) for unit, _ in wanted}
+            if all(later[unit.unit_id] == one for unit, one in wanted):
+                break  # the day's dollars are spent, or the answers come with a batch
+            found |= later
+        for unit in new:
+            answer = found.get(unit.unit_id)
+            if isinstance(answer, str):
+                break  # answers count in their order
+            if answer is not None:
+                outcomes += piloted.SAME if self.follower.is_same(unit, answer) else piloted.DIFFERENT
             done[key] = unit.unit_id
         if outcomes:
             row = {"step": key, "attempt": state.served_attempt, "day": self._day(), "outcomes": outcomes}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vinelm.backends.remote.batches import BatchTimes
 from vinelm.errors import ConfigError
 from vinelm.replay.same import Message, Sameness
 from vinelm.traces.databases.address import StoreAddress
@@ -33,6 +34,7 @@ class PilotSettings:
     max_slowdown: float | None = None
     judge: str | None = None
     pause_s: float = 1800.0
+    batches: BatchTimes | None = None
 
     def __post_init__(self) -> None:
         require_max_loss(self.max_loss)

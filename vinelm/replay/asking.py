@@ -6,7 +6,10 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Semaphore
 from typing import Any
@@ -26,7 +29,7 @@ from vinelm.catalog.environment import take_variables
 from vinelm.errors import UNSUPPORTED_CALL, CallError, ConfigError, InputError, VineLMError
 from vinelm.profiler.cluster.messages import RequestJob, RequestOutcome
 from vinelm.profiler.cluster.worker import ClusterWorker
-from vinelm.profiler.execution.batching import CODE, PART, BatchPrices, gate_of, through, with_batches
+from vinelm.profiler.execution.batching import CODE, PART, BatchPrices, gate_of, having_batches, through, with_batches
 from vinelm.profiler.execution.job import TopUp, UnitBudget
 from vinelm.replay.judge import ORDERS, comparison, verdict_name
 from vinelm.replay.kept import LIST_USD, Kept, ReplayUnit, key_of
@@ -37,6 +40,7 @@ from vinelm.rows.observation import Usage
 from vinelm.running.crew import Crew
 from vinelm.running.hosted import executed_on
 from vinelm.running.request_ledger import RequestLedger
+from vinelm.threads import beside
 from vinelm.traces.served.answers import Answer
 from vinelm.traces.served.kept_calls import KeptCalls
 from vinelm.traces.store.batches import BatchRecords
@@ -48,6 +52,8 @@ SENT = (
 """Recorded settings that decide the answer, and are sent unchanged. The limit, stops and tools are sent, too."""
 TRANSIENT = ("rate_limit", "server", "timeout")
 """Temporary failures: if they cost nothing they are not stored, so that a later run asks again."""
+ENDING_S = 30.0
+"""The longest that is waited for threads that store what a batch has answered."""
 _BY_SCHEMA = ("anthropic", "amazon_bedrock", "bedrock_converse", "google_genai", "google_vertexai")
 """Providers that accept a schema by ``with_structured_output``, not as OpenAI's ``response_format``."""
 
@@ -242,6 +248,8 @@ class Asker:
         workers: Calls at a time; those in batches do not count.
         backends: By provider; None makes those of the catalog.
         times: How long to wait for the providers' batches, in which calls go; None makes each call directly.
+        is_waiting: Whether :meth:`ask` waits for batches. Otherwise it hands calls in and returns, :meth:`take_in` takes in
+            what has come, and models without batches are asked directly.
         hosts: Makes the calls on the nodes of a cluster; None makes them here.
         on_progress: Called now and then, by the calling thread, with the number of finished calls and of all calls.
 
@@ -258,26 +266,34 @@ class Asker:
         workers: int = 4,
         backends: Mapping[str, Backend] | None = None,
         times: BatchTimes | None = None,
+        is_waiting: bool = True,
         hosts: ClusterWorker | None = None,
         on_progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> None:
         self._kept, self._catalog, self._on_progress, self._hosts = kept, catalog, on_progress, hosts
         self._records, self._gate = BatchRecords(kept.store), None
         backends = create_backends(catalog) if backends is None else backends
-        if times is not None:
-            self._gate = gate_of(with_batches(tuple(catalog), catalog, backends), catalog, backends, BatchPrices(times=times))
+        batched = () if times is None else (with_batches if is_waiting else having_batches)(tuple(catalog), catalog, backends)
+        if batched and times is not None:
+            self._gate = gate_of(batched, catalog, backends, BatchPrices(times=times))
             backends = through(self._gate, backends)
         elif self._records.requests():
             raise ConfigError("calls of this replay are bought in the provider's batches: run it with batch prices", code=CODE)
         self.workers = workers if self._gate is None else BATCH_WORKERS
         self._at_once = Semaphore(workers)  # for calls without batches, which batch threads make, too
         self._models = ModelResolver(catalog, backends)
-        if times is None and hosts is None:  # calls in a batch or on a node cannot share answers
+        if self._gate is None and hosts is None:  # calls in a batch or on a node cannot share answers
             self._models.equal = EqualCalls(KeptCalls(kept.store))
+        if self._gate is not None:
+            kept.store.abandon_open()
+            self._records.release_unsent()
         self._ledger = RequestLedger(kept.store, budget_usd, None if self._gate is None else self._records)
         self._budget_usd = budget_usd
         self._missed: dict[tuple[int, str], str] = {}
         self._calls: dict[tuple[int, str], ReplayedCall] = {}
+        self._handed_in: dict[tuple[int, str], Future[Answer | None]] = {}
+        self._is_waiting = is_waiting
+        self._taken_in = 0
         self.is_exhausted = False
         if self._gate is not None:
             self._gate.start(self._records)
@@ -286,6 +302,15 @@ class Asker:
         """Stop waiting for batches. The next run fetches what is bought."""
         if self._gate is not None:
             self._gate.end()
+            wait(self._handed_in.values(), ENDING_S)  # what was stored meanwhile has to be known, or it is bought again
+            while any(future.done() for future in self._handed_in.values()):
+                with suppress(VineLMError):  # it waits no more: the next one fetches what is bought
+                    self.take_in()
+
+    @property
+    def problem(self) -> str | None:
+        """Why batches are no longer waited for; None as long as they are."""
+        return None if self._gate is None else self._gate.problem
 
     @property
     def is_batched(self) -> bool:
@@ -358,8 +383,13 @@ class Asker:
             VineLMError: A batch has not ended in time (code ``batches-left``).
             KeyboardInterrupt: After the calls in progress have ended, or wait for a batch.
         """
+        self.take_in()
         left = list(dict.fromkeys((unit.unit_id, name) for unit, name in wanted))
         open_ = [(self._kept.units[number], name) for number, name in left if not self._is_there(number, name)]
+        if self._gate is not None and not self._is_waiting:
+            later = [one for one in open_ if self._call_of(*one).model in self._gate.models]
+            open_ = [one for one in open_ if one not in later]
+            self._hand_in(later, self._gate)
         jobs = iter(open_)
 
         def take() -> tuple[ReplayUnit, str] | None:
@@ -376,6 +406,31 @@ class Asker:
             crew = Crew(take, run, size=size, name="vinelm replay", on_cut=leave or (lambda: None))
             crew.work(lambda: self._on_progress(sum(self._is_there(*one) for one in left), len(left)))
         return all(self._is_there(number, name) for number, name in left)
+
+    def _hand_in(self, jobs: Iterable[tuple[ReplayUnit, str]], gate: BatchGate) -> None:
+        """Let a thread wait for each call's batch. Threads only write to the store: what is known here changes by take_in."""
+        for unit, name in jobs:
+            key = unit.unit_id, name
+            if self.is_exhausted or len(self._handed_in) >= self.workers:
+                return
+            if key not in self._handed_in:
+                call = self._call_of(unit, name)
+                self._handed_in[key] = beside(partial(self._bought, call, gate, self._keep), name=f"vinelm batched {name}")
+
+    def take_in(self) -> int:
+        """Take in the answers of batches that have come, and return how many calls have ended so far.
+
+        Raises:
+            ConfigError: A provider has refused the key.
+            VineLMError: Batches are no longer waited for (:attr:`problem`, code ``batches-left``).
+        """
+        for (number, name), future in list(self._handed_in.items()):
+            if future.done():
+                del self._handed_in[number, name]
+                self._calls.pop((number, name), None)
+                self._taken_in += 1
+                self.is_exhausted |= not self._noted(number, name, future.result())
+        return self._taken_in
 
     def _is_there(self, number: int, name: str) -> bool:
         return (number, name) in self._kept.answers or (number, name) in self._missed
@@ -402,23 +457,31 @@ class Asker:
 
     def _served(self, unit: ReplayUnit, name: str) -> bool:
         """Make one call and store its result; False if the budget refused it."""
-        call = self._calls.pop((unit.unit_id, name), None) or self._call(unit, name, name, self._kept.prompt(unit))
-
-        def keep(entry: int, answer: Answer) -> None:
-            if not _is_passing(answer):
-                self._kept.add(entry, answer)
-
+        call = self._call_of(unit, name)
+        self._calls.pop((unit.unit_id, name), None)
         if self._gate is not None and call.model in self._gate.models:
-            answer = self._bought(call, self._gate, keep)
+            answer = self._bought(call, self._gate, self._keep)
         else:
             with self._at_once:
-                answer = self._ledger.serve(f"{unit.request}/{unit.call}", lambda guard: self._made(call, guard), keep)
+                answer = self._ledger.serve(f"{unit.request}/{unit.call}", lambda guard: self._made(call, guard), self._keep)
+        return self._noted(unit.unit_id, name, answer)
+
+    def _call_of(self, unit: ReplayUnit, name: str) -> ReplayedCall:
+        return self._calls.get((unit.unit_id, name)) or self._call(unit, name, name, self._kept.prompt(unit))
+
+    def _keep(self, entry: int, answer: Answer) -> None:
+        if not _is_passing(answer):
+            self._kept.add(entry, answer)
+
+    def _noted(self, number: int, name: str, answer: Answer | None) -> bool:
+        """Note a call's result, which is stored; False if the budget refused the call."""
         if answer is None:
             return False
         if answer.failure == "auth":
-            raise ConfigError(f"{call.model}: the provider refused the key: check its credentials", code="key-refused")
+            (model,) = answer.prefix
+            raise ConfigError(f"{model}: the provider refused the key: check its credentials", code="key-refused")
         if _is_passing(answer):
-            self._missed[unit.unit_id, name] = answer.detail or str(answer.failure)
+            self._missed[number, name] = answer.detail or str(answer.failure)
         else:
             self._kept.note(answer)
         return True

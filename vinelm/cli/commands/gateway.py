@@ -45,6 +45,7 @@ RECORD_FILE = "calls.jsonl"
 @option("--shadow-usd-per-day USD", "With --autopilot: most dollars a day for asking recorded prompts [default: 2].", USD)
 @option("--labels N", "With --autopilot: questions that persons will answer, in all [default: 100].", Count())
 @option("--max-slowdown RATIO", "With --autopilot: a plan's seconds in multiples of today's [default: any].", RATE)
+@flag("--batch-prices", "With --autopilot: ask in the providers' batches, for half the price.")
 @option("--judge MODEL", "With --autopilot: an entry that compares answers that differ, which may save labels.")
 @objective_options
 def command(
@@ -64,6 +65,7 @@ def command(
     shadow_usd_per_day: float | None,
     labels: int | None,
     max_slowdown: float | None,
+    batch_prices: bool,
     judge: str | None,
     **given: Any,
 ) -> None:
@@ -110,7 +112,7 @@ def command(
         book = None
     asked = {
         "max_loss": max_loss, "shadow_usd_per_day": shadow_usd_per_day, "labels": labels, "max_slowdown": max_slowdown,
-        "judge": judge,
+        "judge": judge, "batch_prices": batch_prices or None,
     }  # fmt: skip
     vine = VineLM(
         _models(models), trie=trie, evidence=evidence, allow_unproven=allow_unproven, fallback=trie is not None,
