@@ -23,6 +23,7 @@ from vinelm.gateway.exchange import ClientCall, Exchange
 from vinelm.gateway.forms import CHAT_FORM, RESPONSES_FORM, Form
 from vinelm.gateway.keys import CallerKey, KeyBook
 from vinelm.gateway.open_requests import OpenRequest, OpenRequests
+from vinelm.gateway.wire import Upstream
 from vinelm.money.guard_pair import GuardPair
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import served_objective
@@ -119,7 +120,7 @@ class Gateway:
         self._by_key: dict[str, CallerKey] = {}
         self._theirs = vine.adapter.account_of
         vine.adapter.account_of = self._account_of
-        self._http: Any = None
+        self._http: Upstream | None = None
         for name in vine.catalog:  # a missing key is reported now, not to the first client
             check = getattr(getattr(vine.models.backend_of(name), "provider", None), "check", None)
             if check is not None:
@@ -154,8 +155,8 @@ class Gateway:
         return self._plan
 
     @property
-    def http(self) -> Any:
-        """The HTTP client for the providers, made at the first call, since its connections belong to one event loop."""
+    def http(self) -> Upstream:
+        """What sends requests to the providers, made at the first call, since its connections belong to one event loop."""
         if self._http is None:
             from vinelm.backends.openai.http_library import http_library
             from vinelm.backends.remote.answer_size import bound_answers
@@ -163,9 +164,10 @@ class Gateway:
 
             library = http_library()
             limits = library.Limits(max_connections=None, max_keepalive_connections=1000, keepalive_expiry=5.0)
-            self._http = library.AsyncClient(timeout=None, limits=limits, follow_redirects=False)
-            bound_answers(self._http, is_async=True)
-            probe_cheaply(self._http)
+            client = library.AsyncClient(timeout=None, limits=limits, follow_redirects=False)
+            bound_answers(client, is_async=True)
+            probe_cheaply(client)
+            self._http = Upstream(client)
         return self._http
 
     @asynccontextmanager

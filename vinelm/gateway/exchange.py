@@ -30,6 +30,7 @@ from vinelm.gateway.answer import EventReader
 from vinelm.gateway.forms import RESPONSES_FORM, Form
 from vinelm.gateway.open_requests import OpenRequest
 from vinelm.gateway.wire import (
+    Upstream,
     UpstreamAnswer,
     WireSender,
     address_of,
@@ -85,7 +86,7 @@ class Exchange:
 
     Args:
         vine: decides, and makes the models.
-        http: the HTTP client for the providers' servers.
+        http: what sends requests to the providers' servers.
         record: the file of calls; None: none are written.
         call: the call as its client sent it.
         send: ASGI's ``send``.
@@ -94,7 +95,7 @@ class Exchange:
         usages: the cost of the call, once it is over, for each model that was asked.
     """
 
-    def __init__(self, vine: VineLM, http: Any, record: CallFile | None, call: ClientCall, send: Send) -> None:
+    def __init__(self, vine: VineLM, http: Upstream, record: CallFile | None, call: ClientCall, send: Send) -> None:
         self._vine, self._http, self._file, self._call, self._send = vine, http, record, call, send
         self._has_begun = False
         self._entry = ""

@@ -32,6 +32,8 @@ from vinelm.errors import UNSUPPORTED_CALL, ConfigError
 from vinelm.gateway.answer import AnswerPiece, EventReader
 from vinelm.gateway.forms import Form
 
+MOST_ADDRESSES = 100
+"""How many addresses, each with its key, are remembered."""
 _ACCOUNT = re.compile(r"\b(org|proj)[-_][\w-]{6,}")
 
 
@@ -158,11 +160,51 @@ class UpstreamAnswer(NamedTuple):
     content: bytes
 
 
+class Upstream:
+    """Sends requests to the providers' servers.
+
+    What all requests to an address have in common is built once: it takes twice the time of the rest.
+
+    Args:
+        client: The HTTP client.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._commons: dict[tuple[Any, ...], Any] = {}
+
+    async def post(self, address: ChatAddress, content: bytes) -> Any:
+        """Send a body, and return the response, which is not read yet."""
+        key = address.url, *address.headers.items()
+        common = self._commons.get(key)
+        if common is None:
+            if len(self._commons) >= MOST_ADDRESSES:  # keys may change while the gateway runs
+                self._commons.clear()
+            common = self._commons[key] = self._client.build_request(
+                "POST", address.url, headers={**address.headers, "content-type": "application/json"}
+            )
+            for name in ("content-length", "cookie"):
+                common.headers.pop(name, None)
+        asking = type(common)(
+            "POST",
+            common.url,
+            headers=common.headers,
+            content=content,
+            cookies=self._client.cookies,
+            extensions=common.extensions,
+        )
+        return await self._client.send(asking, stream=True)
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._client.aclose()
+
+
 class WireSender:
     """Makes the attempt of one call; a :class:`~vinelm.backends.remote.provider.Sends`.
 
     Args:
-        http: the client.
+        http: sends its request.
         provider: says where a replica of a group is.
         binding: the entry's chat model, which records what is learnt about it, and the entry's place.
         form: the form of the call.
@@ -174,7 +216,7 @@ class WireSender:
     """
 
     def __init__(
-        self, http: Any, provider: Provider, binding: tuple[InnerChat, ChatAddress], form: Form, *, hides_usage: bool
+        self, http: Upstream, provider: Provider, binding: tuple[InnerChat, ChatAddress], form: Form, *, hides_usage: bool
     ) -> None:
         self._http, self._provider, self._form = http, provider, form
         self._inner, self._address = binding
@@ -221,10 +263,8 @@ class WireSender:
             content = text.encode()
         except UnicodeEncodeError:  # an unpaired surrogate, which JSON can write in ASCII
             content = json.dumps(json.loads(text)).encode()
-        headers = {**address.headers, "content-type": "application/json"}
         self.upstream = None
-        asking = self._http.build_request("POST", address.url, content=content, headers=headers)
-        response = await self._http.send(asking, stream=True)
+        response = await self._http.post(address, content)
         try:
             is_stream = "event-stream" in response.headers.get("content-type", "")
             if response.status_code != 200 or not is_stream:
