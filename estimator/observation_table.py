@@ -15,6 +15,7 @@ from vinelm.estimator.row_nodes import below_a_stop, cells_above, rows_with_node
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import StopRule, Template
 from vinelm.template.kinds import StageKinds
+from vinelm.template.stop_rules import ENDED_BY
 from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray, FloatArray
 
@@ -178,9 +179,8 @@ class ObservationTable:
 
 
 def _check_labels(row: Observation, rule: StopRule) -> None:
-    needed = row.success if rule == "oracle" else row.stopped
-    if needed is None and row.failure is None:
-        name = "success" if rule == "oracle" else "stopped"
+    name = ENDED_BY[rule]
+    if getattr(row, name) is None and row.failure is None:
         raise InputError(
             f"{where_of(row)}: {name} is unknown, but the {rule} stop needs it: score the rows, or use the other stop rule"
         )

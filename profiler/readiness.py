@@ -360,7 +360,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
     try:
         while (stage := _following(units.template, rows)) is not None:
             prefix = (*(rows[-1].prefix if rows else ()), stage.default_model)
-            is_past_end = bool(rows) and rows[-1].stopped is True and units.template.stop != "oracle"
+            is_past_end = any(row.stopped is True for row in units.template.rule.by_itself(rows[-1:]))
             if is_past_end and (isinstance(units, ReplayRunner) or not units.knows(stage.name)):
                 break
             outcome = units.run(request, prefix, checkpoint, stages=_stages(units.template, rows, stage))

@@ -217,7 +217,7 @@ def _require_reference(workflow: Workflow, template: Template) -> None:
     reference = workflow.score
     if not isinstance(reference, AsToday) or all(reference.is_labelled(request) for request in workflow.requests):
         return
-    template.require_workflow_stop(
+    template.rule.require_served(
         WorkflowError("the oracle stop ends where the answer is right, which only a label can tell: use stop='workflow'")
     )
     if template.today is None:

@@ -18,6 +18,7 @@ from vinelm.estimator.latent.arm_model import ArmModel, ChoiceProbabilities
 from vinelm.estimator.latent.features import FeatureMatrix
 from vinelm.estimator.latent.logistic_regression import ANSWER, VERDICT, Regression
 from vinelm.estimator.observation_table import ObservationTable
+from vinelm.template.stop_rules import STOP_RULES
 from vinelm.trie.arrays import FloatArray
 
 Ints = npt.NDArray[np.int64]
@@ -121,11 +122,11 @@ class _ExpectationMaximization:
         features = FeatureMatrix.of(cells.trie, cells.kinds)
         # Selected once, since that takes longer than a step on them.
         self._features = replace(features, design=features.design[self.rows], slope=features.slope[self.rows])
-        is_oracle = cells.rule == "oracle"
+        if_right, if_wrong = STOP_RULES[cells.rule].open_stops(bool(cells.failed.any()))
         self.regressions = (
             Regression.start(features, grid, ANSWER),
-            None if is_oracle else Regression.start(features, grid, VERDICT),
-            None if is_oracle and not cells.failed.any() else Regression.start(features, grid, VERDICT),
+            Regression.start(features, grid, VERDICT) if if_right else None,
+            Regression.start(features, grid, VERDICT) if if_wrong else None,
         )
 
     def probabilities(self, *, of_all: bool = True) -> OutcomeProbabilities:

@@ -32,7 +32,7 @@ def why_without_signals(rows: Sequence[Observation], template: Template) -> str 
         return "the rows hold no signal and no answer: declare signal, agree or answer, and profile again (rows are kept)"
     if not any(row.answer_class is not None for row in rows):
         return 'the rows hold signals and no answers: name the keys of the answer, as in answer=("sql", "rows")'
-    if template.stop == "oracle":
+    if template.rule.why_not_served:
         return "under the oracle stop the right answer is known: signals add nothing"
     if any(template.base.stage(name).answerable for name in template.base.flow.joined):
         return "signals are planned where one stage alone writes an answer at a time: here stages that run side by side do"

@@ -26,7 +26,7 @@ from vinelm.estimator.registry import make_estimator
 from vinelm.estimator.signals.optimism import FitMasses, gaps
 from vinelm.plans.promise import Z90, PlanFigures, Promise, SelectionOptimism, single_model_paths
 from vinelm.plans.static_plans import StaticPlans
-from vinelm.template import Stage, Template
+from vinelm.template import Template
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
 
@@ -297,7 +297,7 @@ def validate_estimate(
         optimism=optimism,
         selection=selection,
         disagreements=disagreements,
-        warnings=(*_warnings(cells, depths), *_optimism_warnings(promise), *shape_warnings(template)),
+        warnings=(*_warnings(cells, depths), *_optimism_warnings(promise), *template.rule.warnings(template)),
     )
 
 
@@ -416,26 +416,3 @@ def _optimism_warnings(promise: Promise) -> tuple[str, ...]:
         f" {100 * promise.accuracy:.0f} % is promised instead of {100 * promise.estimate:.0f} %;"
         " four times as many rows would halve the difference",
     )
-
-
-def shape_warnings(template: Template) -> tuple[str, ...]:
-    """Return a warning if the oracle stop is used with a workflow that is not a retry or repair loop.
-
-    The oracle stop treats each further invocation as another attempt at the same answer. In a chain of different tasks (a
-    planner, then a solver) accuracy is not prefix-closed, because the intermediate stages do not produce an answer.
-    """
-    if template.stop != "oracle":
-        return ()
-    silent = [stage.name for stage in template.stages if not stage.answerable]
-    if silent:
-        return (
-            f"stage {silent[0]!r} produces no answer, so this is no retry or repair workflow: accuracy under the oracle stop"
-            " is not prefix-closed: use the stop rule 'workflow'",
-        )
-    chain = [step.name for step in template.steps if isinstance(step, Stage)]
-    if len(chain) > 1:
-        return (
-            f"stages {' -> '.join(chain)} form a chain, not a retry or repair loop: the oracle stop would end a request before"
-            f" {chain[1]!r} has run: use the stop rule 'workflow', or declare {chain[0]!r} as not answerable",
-        )
-    return ()

@@ -181,7 +181,7 @@ def make_judging(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Ba
     if not isinstance(judge, LLMJudge):
         return None
     if workflow.has_template:
-        workflow.template.require_workflow_stop(
+        workflow.template.rule.require_served(
             WorkflowError("the oracle stop ends where the answer is right, which a judge does not know: use stop='workflow'")
         )
     own = judge_catalog(judge, catalog)

@@ -22,6 +22,7 @@ from vinelm.signals import Signals
 from vinelm.signals.declaration import STATUS, digest_of_text
 from vinelm.template import Stage, Template
 from vinelm.template.bounds import exceeded_words
+from vinelm.template.stop_rules import WorkflowStop
 
 
 def with_place(detail: str, error: BaseException) -> str:
@@ -30,19 +31,19 @@ def with_place(detail: str, error: BaseException) -> str:
     return detail if place is None else f"{detail} at {PurePath(place[0]).name}:{place[1]}"  # without the folder
 
 
-def checked_score(verdict: object, *, is_oracle: bool) -> tuple[bool | float, str | None]:
+def checked_score(verdict: object, rule: WorkflowStop) -> tuple[bool | float, str | None]:
     """Return the success of a row, a bool or a number in [0, 1], and what is wrong with it, if anything.
 
     Args:
         verdict: what ``score(request, state)`` returned.
-        is_oracle: the template stops by the oracle, which needs a bool: it stops if the answer is right.
+        rule: the template's stop rule; the oracle's needs a bool.
     """
     if isinstance(verdict, (bool, np.bool_)):
         return bool(verdict), None
     if not isinstance(verdict, (int, float, np.integer, np.floating)):
         return False, f"score returned {type(verdict).__name__}, not a bool or a number in [0, 1]"
-    if is_oracle:
-        return False, f"score returned {type(verdict).__name__}: the oracle stop needs a bool"
+    if rule.needs_bool:
+        return False, f"score returned {type(verdict).__name__}: {rule.needs_bool}"
     score = float(verdict)
     if not 0.0 <= score <= 1.0:  # nor NaN
         return False, f"score returned {score:g}, which is outside of [0, 1]"
@@ -99,7 +100,7 @@ def scored(workflow: Workflow, request: Request, values: dict[str, Any] | None, 
         if not is_of_code(error):
             raise
         return Scored(False, with_place(f"{called} raised {type(error).__name__}", error))
-    return Scored(*checked_score(verdict, is_oracle=workflow.template.stop == "oracle"))
+    return Scored(*checked_score(verdict, workflow.template.rule))
 
 
 def with_shown(
@@ -197,8 +198,8 @@ def cut_off(template: Template, stages: Sequence[str], reached: Iterable[str]) -
         stages: the stages that have run, the unit's own last.
         reached: the stages that the graph is about to run; none if it has ended.
     """
-    names = list(dict.fromkeys(reached))
-    if not names or template.stop == "oracle" or template.arms_after(stages):
+    names = template.rule.by_itself(list(dict.fromkeys(reached)))
+    if not names or template.arms_after(stages):
         return None
     more = exceeded_words(template, stages, names[0]) or f"the graph goes to {names[0]!r}, and the template ends"
     return f"after {' > '.join(stages)} {more}"

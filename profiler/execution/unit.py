@@ -222,7 +222,7 @@ class UnitRunner:
     def _refuse_oracle(self) -> None:
         """Refuse to continue past the end of a graph if it is unknown which stage would have come."""
         if not self.template.knows_past_ends:
-            self.template.require_workflow_stop(
+            self.template.rule.require_served(
                 WorkflowError(
                     f"workflow {self.workflow.name!r}: its template branches, and the oracle stop goes on past the workflow's "
                     "own end, where no edge says which stage comes: use stop='workflow'"
@@ -279,8 +279,7 @@ class UnitRunner:
         # A request that continues after a passed check resumes from the state before the nodes after the loop.
         if policy.before_ending is not None and not waiting:
             return UnitOutcome(observation, _PASSED + policy.before_ending)
-        is_extended = self.template.stage_after(depth) is not None and self.template.stop == "oracle"
-        ended = _ENDED if ending is None or is_extended else _FINAL
+        ended = _ENDED if ending is None or self.template.rule.goes_through(self.template, depth) else _FINAL
         return UnitOutcome(observation, (_WAITS if waiting else ended) + self.saver.dump(thread_id))
 
     def score(

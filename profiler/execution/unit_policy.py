@@ -9,7 +9,7 @@ from langgraph.types import Command, Interrupt
 
 from vinelm.clock import Clock
 from vinelm.errors import FailureKind, VineLMError, WorkflowError
-from vinelm.policies import ForcedMode, ForcedPolicy
+from vinelm.policies import ForcedPolicy
 from vinelm.policies.policy import observed_row
 from vinelm.requests.protocols import Invocation
 from vinelm.requests.workflow import Request, Workflow
@@ -23,8 +23,7 @@ class UnitPolicy(ForcedPolicy):
     def __init__(
         self, template: Template, prefix: tuple[str, ...], clock: Clock, request: Request, stages: Sequence[str] = ()
     ) -> None:
-        mode: ForcedMode = "through" if template.stop == "oracle" else "stop"
-        super().__init__(template, {len(prefix) - 1: prefix[-1]}, mode=mode, clock=clock, request=request)
+        super().__init__(template, {len(prefix) - 1: prefix[-1]}, mode=template.rule.mode, clock=clock, request=request)
         self.prefix = prefix
         self.request_id = request.id
         self.stages = tuple(stages[: len(prefix) - 1])

@@ -6,7 +6,7 @@ import pytest
 
 from vinelm.errors import EvidenceError
 from vinelm.estimator import ObservationTable, make_estimator
-from vinelm.estimator.validation.checks import ValidationReport, _held_out_error, shape_warnings, validate_estimate
+from vinelm.estimator.validation.checks import ValidationReport, _held_out_error, validate_estimate
 from vinelm.template import Loop, Stage, Template
 
 
@@ -127,7 +127,7 @@ def test_one_request_alone_has_no_other_half(made: Any) -> None:
     ],
 )
 def test_an_oracle_stop_over_a_chain_of_tasks_is_warned_of(steps: Any, stop: Any, words: str | None) -> None:
-    found = shape_warnings(Template(steps, stop))
+    found = Template(steps, stop).rule.warnings(Template(steps, stop))
     assert [words in warning for warning in found] == ([True] if words else []) if words else found == ()
 
 

@@ -11,6 +11,7 @@ from vinelm.catalog import Price
 from vinelm.catalog.prices import is_same_amount
 from vinelm.rows.observation import Cell
 from vinelm.template import StopRule
+from vinelm.template.stop_rules import ENDED_BY
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.growth.conditions import RowConditions
 
@@ -109,7 +110,7 @@ class StoredRow:
 
     def ended(self, rule: StopRule) -> bool:
         """Return whether the request ends at this row."""
-        return self.failure is not None or bool(self.success if rule == "oracle" else self.stopped)
+        return self.failure is not None or bool(getattr(self, ENDED_BY[rule]))
 
 
 class RowStatus(NamedTuple):

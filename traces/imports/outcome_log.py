@@ -28,6 +28,7 @@ from vinelm.rows.observation import Cell, Observation
 from vinelm.signals.classes import answer_classes
 from vinelm.signals.declaration import Signals, digest_of_text
 from vinelm.template import Loop, Stage, StopRule, Template
+from vinelm.template.stop_rules import ENDED_BY
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.imports.export_import import file_digest
 from vinelm.traces.imports.log_columns import LogColumns, RecordedAnswer, read_log
@@ -146,7 +147,8 @@ def _require_price(settings: LogImport) -> None:
 
 def _require_stop(settings: LogImport) -> None:
     columns = settings.columns
-    if columns.run is None and not columns.stopped_if and settings.stop != "oracle" and (settings.depth or 2) > 1:
+    known = {"success", *(["stopped"] if columns.stopped_if or columns.run is not None else [])}
+    if ENDED_BY[settings.stop or "workflow"] not in known and (settings.depth or 2) > 1:
         raise ConfigError(
             "it is unknown when a request ends: give the condition of the application's own check, or the oracle stop rule",
             code="log-no-stop",
@@ -239,7 +241,7 @@ def _reached(
         if answer is None:
             continue
         yield prefix, answer
-        has_ended = answer.failure is not None or bool(answer.success if stop == "oracle" else answer.stopped)
+        has_ended = answer.failure is not None or bool(getattr(answer, ENDED_BY[stop]))
         if not has_ended and len(prefix) < depth:
             waiting.extend((*prefix, model) for model in reversed(models))
 
@@ -344,17 +346,22 @@ def _without_a_row(answers: Sequence[RecordedAnswer], cells: Cells) -> list[dict
     return [ledger_entry(one.request_id, (one.model,), one.cost_usd or 0.0) for one in answers if one.line not in used]
 
 
+_NOTES: Mapping[StopRule, tuple[str, ...]] = {
+    "workflow": (),
+    "oracle": (
+        "a request ends when its answer is right (oracle stop), which no service can see: figures are a bound, and no "
+        "trie of this store can be served. The condition of the application's own check gives what serving reaches",
+    ),
+}
+
+
 def _notes(columns: LogColumns, depth: int, n_untimed: int, stop: StopRule) -> tuple[str, ...]:
     notes = []
     if columns.latency_s is None:
         notes.append("latency is unknown: plan without latency bounds")
     elif n_untimed:
         notes.append(f"latency is unknown of {n_untimed:,} recorded calls")
-    if stop == "oracle":
-        notes.append(
-            "a request ends when its answer is right (oracle stop), which no service can see: figures are a bound, and no "
-            "trie of this store can be served. The condition of the application's own check gives what serving reaches"
-        )
+    notes.extend(_NOTES[stop])
     if columns.run is None and depth > 1:
         repeats = "gives its answer of the next round" if columns.round else "repeats its answer"
         notes.append(

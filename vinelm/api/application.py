@@ -301,7 +301,7 @@ class VineLM(VineInterface, LongRunning):
                 "the workflow's own check (stop='workflow'); an evaluation of labelled requests passes labelled=True",
                 code="oracle-trie",
             )
-            annotated.template.require_workflow_stop(cannot_serve)
+            annotated.template.rule.require_served(cannot_serve)
         rates = self._rates_for(annotated)
         planners = ServedPlanners(with_hits(annotated, rates), self.adapter, self.catalog)
         if self._share is not None:

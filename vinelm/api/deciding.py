@@ -33,7 +33,7 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
         template: Bound.
         catalog: The models.
     """
-    if template.stop == "oracle":
+    if template.rule.why_not_served:
         return None
 
     def plans(rows: Sequence[Observation]) -> Sequence[Run]:

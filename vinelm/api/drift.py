@@ -102,7 +102,7 @@ def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | P
 def require_servable(annotated: AnnotatedTrie, where: str) -> None:
     """Raise :class:`ConfigError` for a trie with the oracle stop, which served requests cannot show."""
     unseen = "it stops by the oracle, whose stops no served request shows: give a trie that stops by the workflow's own check"
-    annotated.template.require_workflow_stop(ConfigError(f"{where}: {unseen}", code="oracle-trie"))
+    annotated.template.rule.require_served(ConfigError(f"{where}: {unseen}", code="oracle-trie"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,6 @@ from threading import Lock
 from typing import Any, Literal, SupportsFloat
 
 from vinelm.clock import Clock, WallClock
-from vinelm.errors import ConfigError
 from vinelm.one_process import OneProcess
 from vinelm.plans.assignment import ALL, Assigned
 from vinelm.requests.protocols import CallGuard, Invocation
@@ -208,9 +207,6 @@ class Policy(OneProcess, ABC):
         self.spent_usd += invocation.cost_usd
 
 
-_NO_JUDGE = "the template stops by oracle, which knows the right answers: pass judge=, or serve with stop='workflow'"
-
-
 class StopRulePolicy(Policy):
     """Base class of policies that serve requests: it applies the template's stop rule.
 
@@ -234,11 +230,10 @@ class StopRulePolicy(Policy):
         judge: Judge | None = None,
         started_at: float | None = None,
     ) -> None:
-        if judge is None:
-            template.require_workflow_stop(ConfigError(_NO_JUDGE))
+        ends = template.rule.judge(judge)
         super().__init__(template, clock=clock, request=request, started_at=started_at)
-        self._judge = judge if template.stop == "oracle" else None
-        self.has_judge = self._judge is not None
+        self._judge = ends
+        self.has_judge = ends is not None
 
     def has_ended(self, finished: bool, state: Any) -> bool:
         """Return the stop rule's verdict: that of the workflow's own check, or the judge's."""

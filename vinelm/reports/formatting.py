@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from math import floor, isfinite, log10
 from typing import TYPE_CHECKING
@@ -88,19 +88,25 @@ def prompt_cache_words(rate: float | None) -> str | None:
     return f"Prompt caches: between requests {how}."
 
 
+_BY_STOP: Mapping[str, tuple[str, str]] = {
+    "workflow": ("", ""),
+    "oracle": (
+        ", oracle stop",
+        "Oracle stop: a request ends when its answer is right, which no service can see. These figures are a bound, not what "
+        "serving reaches.",
+    ),
+}
+"""For each stop rule, the addition to a table's title, and the note below its figures."""
+
+
 def oracle_words(stop: str) -> str:
     """Return the note for figures under the oracle stop; "" under the workflow's own stop."""
-    if stop != "oracle":
-        return ""
-    return (
-        "Oracle stop: a request ends when its answer is right, which no service can see. These figures are a bound, not what "
-        "serving reaches."
-    )
+    return _BY_STOP[stop][1]
 
 
 def under_oracle(stop: str) -> str:
     """Return the addition to a table's title under the oracle stop; "" under the workflow's own."""
-    return ", oracle stop" if stop == "oracle" else ""
+    return _BY_STOP[stop][0]
 
 
 def objective_words(objective: Objective) -> str:

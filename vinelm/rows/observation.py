@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from vinelm.catalog.secrets import redacted
 from vinelm.errors import FailureKind, VineLMError
 from vinelm.template import StopRule
+from vinelm.template.stop_rules import ENDED_BY
 
 Cell = tuple[str, tuple[str, ...]]
 """(request id, prefix): the position of one row."""
@@ -195,7 +196,7 @@ class Observation:
 
     def ended(self, rule: StopRule) -> bool:
         """Return whether the request ends here under that stop rule. A failed invocation always ends it."""
-        return self.failure is not None or bool(self.success if rule == "oracle" else self.stopped)
+        return self.failure is not None or bool(getattr(self, ENDED_BY[rule]))
 
     def next_stage(self, followers: Sequence[str]) -> str | None:
         """Return the stage that came after a row; None if the row leaves several possible."""

@@ -4,5 +4,5 @@ from .steps import Branch as Branch
 from .steps import Loop as Loop
 from .steps import Parallel as Parallel
 from .steps import Stage as Stage
-from .template import StopRule as StopRule
+from .stop_rules import StopRule as StopRule
 from .template import Template as Template

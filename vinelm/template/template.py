@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping, 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
-from vinelm.errors import TemplateError, VineLMError
+from vinelm.errors import TemplateError
 from vinelm.meant import did_you_mean
 from vinelm.template.flow import Flow
 from vinelm.template.steps import (
@@ -27,13 +27,11 @@ from vinelm.template.steps import (
     walk,
     words_of,
 )
+from vinelm.template.stop_rules import STOP_RULES, StopRule, WorkflowStop
 
 OTHER = "other"
 """The kind that stands for requests whose own kind is not learnt."""
 Told = TypeVar("Told")
-StopRule = Literal["oracle", "workflow"]
-"""When a request leaves the workflow: ``oracle`` exactly when its answer is correct (labelled replay only), ``workflow`` when
-the application's own check ends it. See docs/mathematics.md."""
 
 
 _Known = TypeVar("_Known", str, str | None)
@@ -121,10 +119,10 @@ class Template:
         """The kinds that requests count as: only ``""`` if kinds are not distinguished."""
         return self.kinds or ("",)
 
-    def require_workflow_stop(self, error: VineLMError) -> None:
-        """Raise ``error`` if requests stop by the oracle, which needs ground truth for every request."""
-        if self.stop == "oracle":
-            raise error
+    @property
+    def rule(self) -> WorkflowStop:
+        """What depends on the stop rule."""
+        return STOP_RULES[self.stop]
 
     @cached_property
     def kinds_of_stages(self) -> tuple[str, ...]:

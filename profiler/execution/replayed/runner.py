@@ -44,7 +44,7 @@ class ReplayRunner:
         workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
         self.workflow, self.catalog, self.backends, self.reason = workflow, catalog, backends, reason
         self.template = workflow.template.bind(tuple(catalog))
-        self.template.require_workflow_stop(
+        self.template.rule.require_served(
             WorkflowError(
                 f"workflow {workflow.name!r} is replayed ({reason}) and stops by the oracle: a replay ends where the "
                 "application does, so use stop='workflow'"

@@ -56,7 +56,6 @@ MOST_NEEDED = 1e6
 """A number of needed requests above this counts as infinite."""
 USUAL_TOKENS = (1000, 250)
 """Prompt and completion tokens of the call by which list prices are compared."""
-_ORACLE = "the oracle stop ends a request when its answer is right, as no service can: estimate for the workflow's own stop"
 _POLICIES: tuple[tuple[PolicyName, str], ...] = (("signals", "signals"), ("paths", "paths"), ("static", "fixed"))
 """The policies of a comparison with what they depend on, most dependent first."""
 
@@ -163,9 +162,8 @@ class Judge:
             models=today or {},
             by_today=self._by_today,
         )
-        # With the oracle a request stops as soon as its answer is right, which no service can know.
-        if self.template.stop == "oracle":
-            return replace(found, why_not=_ORACLE)
+        if why_not := self.template.rule.why_not_served:
+            return replace(found, why_not=why_not)
         # Rows that prove nothing are an answer as well, with the reason: readers print it instead of a traceback.
         try:
             require_judgeable(self.requests, self.rows, self.template)

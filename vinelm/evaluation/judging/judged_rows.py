@@ -151,7 +151,7 @@ class JudgedRows(ScoredRows):
 
     def require_stop(self, template: Template) -> None:
         """See :meth:`ScoredRows.require_stop`."""
-        template.require_workflow_stop(ConfigError(_ORACLE))
+        template.rule.require_served(ConfigError(_ORACLE))
 
     def referred(self, store: ObservationStore) -> None:
         """See :meth:`ScoredRows.referred`: the judge's verdicts replace it."""

@@ -10,6 +10,7 @@ from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 from vinelm.objective import Objective
 from vinelm.template import StopRule
+from vinelm.template.stop_rules import STOP_RULES
 from vinelm.trie.verdict import Verdict
 
 
@@ -72,7 +73,7 @@ class Evaluation:
 
     def not_identified(self) -> tuple[JudgedPolicy, ...]:
         """Return VineLM's policies that the rows cannot judge, and that serving requests could."""
-        names = () if self.is_served or self.stop == "oracle" else ("signals", "paths")
+        names = () if self.is_served or STOP_RULES[self.stop].why_not_served else ("signals", "paths")
         return tuple(one for name in names if (one := self.policy(name)) is not None and not self._is_judged(one))
 
     @staticmethod

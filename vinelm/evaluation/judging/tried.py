@@ -108,7 +108,7 @@ def as_known(
         None if the current setup is unknown, requests have kinds, or no plan takes only tried steps.
     """
     template = annotated.template
-    if template.today is None or template.stop == "oracle" or template.kinds or annotated.accuracy_se is None:
+    if template.today is None or template.rule.why_not_served or template.kinds or annotated.accuracy_se is None:
         return None
     found = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
     found = only_tried(found, by_request(rows), n_requests, firsts)

@@ -123,10 +123,8 @@ def place_of(template: Template, seen: Seen) -> Place | None:
         return None
     if last.arm is not None:  # the sampler saw which stage comes next: requests with another next stage are not exchangeable
         return last.prefix, last.arm
-    if not template.knows_past_ends:
-        return None
-    if template.stop == "oracle":
-        return None if last.ended("oracle") else (last.prefix, "open")
+    if not template.goes_on_past_ends:
+        return None if last.ended(template.stop) else (last.prefix, "open")
     return last.prefix, "passed" if last.stopped or last.is_continued else "open"
 
 

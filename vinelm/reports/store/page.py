@@ -281,10 +281,6 @@ class _StorePage:
 
     # -- the head --------------------------------------------------------------------------------------------------
 
-    @property
-    def _is_oracle(self) -> bool:
-        return self.annotated.template.stop == "oracle"
-
     @cached_property
     def verdict(self) -> Verdict:
         """The verdict of the page: from the rows, else from the trie's file, else why there is none."""
@@ -326,7 +322,7 @@ class _StorePage:
             lines.append("Every observation was free: there are no dollars to weigh, and accuracy alone is compared.")
         if self.has_judge:
             lines.append(_VERDICTS_ONLY)
-        if not self._is_oracle:  # such a plan cannot be served
+        if not self.annotated.template.rule.why_not_served:
             lines.append(
                 "Nothing was served for this page: serve requests that were not profiled before you switch (vinelm verify)."
             )

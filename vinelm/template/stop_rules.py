@@ -1,0 +1,115 @@
+"""The rules by which a request leaves a workflow, each with what depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+
+from vinelm.errors import ConfigError, VineLMError
+from vinelm.template.steps import Stage
+
+if TYPE_CHECKING:
+    from vinelm.template.template import Template
+
+StopRule = Literal["oracle", "workflow"]
+"""When a request leaves the workflow: ``oracle`` exactly when its answer is correct (labelled replay only), ``workflow`` when
+the application's own check ends it. See docs/mathematics.md."""
+ENDED_BY: Mapping[StopRule, Literal["success", "stopped"]] = {"oracle": "success", "workflow": "stopped"}
+"""The field of a row that says whether the request ends there."""
+_Any = TypeVar("_Any")
+
+
+class WorkflowStop:
+    """The application's own check ends a request."""
+
+    mode: ClassVar[Literal["stop", "through"]] = "stop"
+    """How a profile forces a request to its next invocation; see :class:`~vinelm.policies.ForcedPolicy`."""
+    why_not_served: ClassVar[str] = ""
+    """Why no plan can be served, in one line; empty if plans can."""
+    needs_bool: ClassVar[str] = ""
+    """Why a score must be a bool, in a few words; empty if it may be a number."""
+
+    def require_served(self, error: VineLMError) -> None:
+        """Do nothing; the oracle raises ``error``."""
+
+    def judge(self, judge: _Any | None) -> _Any | None:
+        """Return what decides whether a served request has ended, in place of the workflow's own check; None: nothing does."""
+        return None
+
+    def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
+        """Return ``found``, what the graph did after its check; nothing if the profile led it through the check."""
+        return found
+
+    def goes_through(self, template: Template, length: int) -> bool:
+        """Return whether requests are led past the end of the graph to another invocation after this many."""
+        return False
+
+    def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
+        """Return whether it is unknown if a right answer ends a request, and if a wrong one does.
+
+        Args:
+            has_failures: Whether some invocation failed, which ends a request too.
+        """
+        return True, True
+
+    def warnings(self, template: Template) -> tuple[str, ...]:
+        """Return why the rule does not fit the template; at most one line."""
+        return ()
+
+
+class OracleStop(WorkflowStop):
+    """A right answer ends a request, as only labels can tell."""
+
+    mode = "through"
+    why_not_served = (
+        "the oracle stop ends a request when its answer is right, as no service can: estimate for the workflow's own stop"
+    )
+    needs_bool = "the oracle stop needs a bool"
+
+    def require_served(self, error: VineLMError) -> None:
+        """Raise ``error``: a service has no labels."""
+        raise error
+
+    def judge(self, judge: _Any | None) -> _Any:
+        """Return the judge; :class:`ConfigError` if there is none."""
+        if judge is None:
+            raise ConfigError(
+                "the template stops by oracle, which knows the right answers: pass judge=, or serve with stop='workflow'"
+            )
+        return judge
+
+    def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
+        """Return nothing."""
+        return ()
+
+    def goes_through(self, template: Template, length: int) -> bool:
+        """Return whether the template has another invocation."""
+        return template.stage_after(length) is not None
+
+    def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
+        """Return False for a right answer; a wrong one ends a request only if the invocation failed."""
+        return False, has_failures
+
+    def warnings(self, template: Template) -> tuple[str, ...]:
+        """Return a warning if the workflow is no retry or repair loop.
+
+        Each further invocation counts as another attempt at the same answer. In a chain of different tasks (a planner, then a
+        solver) accuracy is not prefix-closed, because the intermediate stages do not produce an answer.
+        """
+        silent = [stage.name for stage in template.stages if not stage.answerable]
+        if silent:
+            return (
+                f"stage {silent[0]!r} produces no answer, so this is no retry or repair workflow: accuracy under the oracle"
+                " stop is not prefix-closed: use the stop rule 'workflow'",
+            )
+        chain = [step.name for step in template.steps if isinstance(step, Stage)]
+        if len(chain) > 1:
+            return (
+                f"stages {' -> '.join(chain)} form a chain, not a retry or repair loop: the oracle stop would end a request"
+                f" before {chain[1]!r} has run: use the stop rule 'workflow', or declare {chain[0]!r} as not answerable",
+            )
+        return ()
+
+
+STOP_RULES: Mapping[StopRule, WorkflowStop] = {"workflow": WorkflowStop(), "oracle": OracleStop()}
+"""What depends on the stop rule, by its name."""
