@@ -92,9 +92,9 @@ def with_kinds_counted(annotated: AnyTrie, counts: Mapping[str, float]) -> AnyTr
         annotated: The trie of a template with kinds. Merged histories keep their shares, which depend on the difficulty.
         counts: Requests of each kind, >= 0, or their weights; kinds that are left out count 0.
     """
-    kinds, trie = annotated.template.kinds, annotated.trie
+    kinds, trie = annotated.template.kind_names, annotated.trie
     arm = annotated.arm
-    if not kinds or arm is None or annotated.difficulty or not sum(counts.values()) > 0.0:
+    if arm is None or annotated.difficulty or not sum(counts.values()) > 0.0:
         return annotated
     weight = np.array([counts.get(kind, 0.0) + UNSEEN for kind in kinds])
     first = np.flatnonzero(trie.source == 0)

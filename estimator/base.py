@@ -75,7 +75,7 @@ class RateEstimator(ABC):
     def _annotate(self, cells: ObservationTable, template: Template, catalog: Catalog) -> AnnotatedTrie:
         cost, latency = cost_and_latency(cells, catalog, SizesByStops(cells))
         rates = self._rates(cells)
-        arms = template.told(lambda: counted_arms(cells, rates))
+        arms = counted_arms(cells, rates)
         return self._assemble(cells, template, catalog, rates=rates, cost=cost, latency=latency, arms=arms)
 
     def _assemble(
@@ -87,7 +87,7 @@ class RateEstimator(ABC):
         rates: Rates,
         cost: MeanEstimate,
         latency: MeanEstimate,
-        arms: ArmRates | None = None,
+        arms: ArmRates,
     ) -> AnnotatedTrie:
         return AnnotatedTrie(
             trie=cells.trie,
@@ -103,8 +103,8 @@ class RateEstimator(ABC):
             cost_size_var=cost.size_var,
             latency_size_var=latency.size_var,
             count=cells.count,
-            arm=None if arms is None else arms.arm,
-            arm_success=None if arms is None else arms.arm_success,
+            arm=arms.arm,
+            arm_success=arms.arm_success,
             meta={
                 "estimator": self.name,
                 "settings": self.settings,
@@ -175,21 +175,15 @@ def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
     if not annotated.has_path_metrics or not keeps.any():
         return annotated
     success, stop_success = annotated.success.copy(), annotated.stop_success.copy()
-    took = None if annotated.arm_success is None else annotated.arm_success.copy()
+    arm, took = annotated.arms
     for edges in trie.edge_levels:
         nodes = np.sort(trie.target[edges][keeps[trie.target[edges]]])
-        up = trie.parent[nodes]
-        if took is None or annotated.arm is None:
-            chance, right = 1.0 - annotated.stop[up], success[up] - stop_success[up]
-        else:
-            chance, right = annotated.arm[nodes], took[nodes]
-        before = success[nodes]
+        chance, right, before = arm[nodes], took[nodes], success[nodes]
         success[nodes] = np.clip(np.divide(right, chance, out=before.copy(), where=chance > 0.0), 0.0, 1.0)
         stop_success[nodes] = _moved(stop_success[nodes], annotated.stop[nodes], before, success[nodes])
-        if took is not None and annotated.arm is not None:
-            below = np.flatnonzero(np.isin(trie.parent, nodes) & (trie.depth > 0))
-            own = np.searchsorted(nodes, trie.parent[below])
-            took[below] = _moved(took[below], annotated.arm[below], before[own], success[nodes][own])
+        below = np.flatnonzero(np.isin(trie.parent, nodes) & (trie.depth > 0))
+        own = np.searchsorted(nodes, trie.parent[below])
+        took[below] = _moved(took[below], arm[below], before[own], success[nodes][own])
     return replace(annotated, success=success, stop_success=stop_success, arm_success=took)
 
 

@@ -258,7 +258,7 @@ def _typical(
     trie, size, node = cells.trie, len(cells.trie), cells.node
     kind = edges[node]
     total, weight = np.bincount(node, values, size), np.bincount(node, sizes * edge_factor[kind], size)
-    pair = pooled_mean(trie, total, weight, prior=float(values.mean()), weight=0.1, kinds=cells.kinds)
+    pair = pooled_mean(trie, total, weight, prior=float(values.mean()), weight=0.1, prior_of=cells.kinds.prior)
     ratio = values / np.maximum(pair[node], TINY)
     edge_factor = shrunk_mean(np.bincount(kind, ratio, 3), np.bincount(kind, sizes, 3), np.ones(3), EDGE_WEIGHT)
     edge_factor[0] = 1.0  # a first invocation has no engine before it

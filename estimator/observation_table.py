@@ -12,9 +12,9 @@ import numpy.typing as npt
 from vinelm.errors import EvidenceError, InputError
 from vinelm.estimator.arms import arms_of
 from vinelm.estimator.row_nodes import below_a_stop, cells_above, rows_with_nodes, told_arms, where_of
+from vinelm.estimator.stage_kinds import ONE_KIND, OneKind, StageKinds
 from vinelm.rows.observation import Cell, Observation
 from vinelm.template import StopRule, Template
-from vinelm.template.kinds import StageKinds
 from vinelm.template.stop_rules import ENDED_BY
 from vinelm.trie import Trie
 from vinelm.trie.arrays import BoolArray, FloatArray
@@ -44,7 +44,7 @@ class ObservationTable:
         in_flight: calls on the same engine at the start.
         arm: the stage that came next, as an index into ``trie.stages``; -1 if the request ended here or the stage is unknown.
         n_beyond_stop: number of rows that were dropped because they lie after a stop.
-        kinds: the kinds of request that the trie's stages stand for; None if kinds are not distinguished.
+        kinds: the kinds of request that the trie's stages stand for.
     """
 
     trie: Trie
@@ -61,7 +61,7 @@ class ObservationTable:
     in_flight: FloatArray
     arm: Ints
     n_beyond_stop: int = 0
-    kinds: StageKinds | None = None
+    kinds: OneKind = ONE_KIND
 
     def __len__(self) -> int:
         return len(self.node)
@@ -123,6 +123,7 @@ class ObservationTable:
         index = {name: i for i, name in enumerate(request_ids)}
         order = sorted(rows, key=lambda cell: (node_of[cell], cell))
         kept = [rows[key] for key in order]
+        numbers: dict[str | None, int] = {name: number for number, name in enumerate(trie.stages)}
         return cls.from_arrays(
             trie=trie,
             rule=template.stop,
@@ -136,11 +137,9 @@ class ObservationTable:
             cost_usd=np.array([row.cost_usd + row.tool_cost_usd for row in kept], np.float64),
             latency_s=np.array([row.latency_s + row.tool_latency_s for row in kept], np.float64),
             in_flight=np.array([row.in_flight for row in kept], np.float64),
-            arm=np.array(
-                [-1 if row.arm is None or row.ended(template.stop) else trie.stages.index(row.arm) for row in kept], np.int64
-            ),
+            arm=np.array([-1 if row.ended(template.stop) else numbers.get(row.arm, -1) for row in kept], np.int64),
             above=cells_above(order),
-            kinds=StageKinds.of(template) if template.kinds else None,
+            kinds=StageKinds.of(template),
         )
 
     @classmethod
@@ -161,7 +160,7 @@ class ObservationTable:
         above: Ints,
         in_flight: FloatArray | None = None,
         arm: Ints | None = None,
-        kinds: StageKinds | None = None,
+        kinds: OneKind = ONE_KIND,
     ) -> ObservationTable:
         """Build the table from validated arrays sorted by (node, request); drops cells that are not reached.
 

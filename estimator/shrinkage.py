@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from vinelm.template.kinds import StageKinds
 from vinelm.trie import Trie
 from vinelm.trie.arrays import FloatArray
 
 Ints = npt.NDArray[np.int64]
 
-KIND_ROWS = 4.0
-"""Pseudo-observations that shrink the amounts of one kind of request towards those of all kinds."""
+Amounts = tuple[npt.NDArray[Any], npt.NDArray[Any]]
+"""The sum of the values of each node, and their number; shape (n + 1,) each."""
+Prior = Callable[[Trie, Amounts, FloatArray, float], tuple[FloatArray, float]]
+"""What a model's mean is shrunk towards, shape (n + 1,), with its weight: from the overall mean and the weight of a level."""
+
+
+def of_all(trie: Trie, amounts: Amounts, overall: FloatArray, weight: float) -> tuple[FloatArray, float]:
+    """Return the overall mean and its weight."""
+    return overall, weight
 
 
 def pooled_mean(
@@ -24,7 +31,7 @@ def pooled_mean(
     *,
     prior: float,
     weight: float = 1.0,
-    kinds: StageKinds | None = None,
+    prior_of: Prior = of_all,
 ) -> FloatArray:
     """Return the shrunk mean of each node's depth x model pair, shape (n + 1,), finite everywhere.
 
@@ -37,18 +44,14 @@ def pooled_mean(
         count: number of values of each node, shape (n + 1,).
         prior: the mean without any observation.
         weight: pseudo-count of each level.
-        kinds: the kinds of request that the trie's stages stand for. A model at a kind's stage is then shrunk towards the model
-            at this stage for all kinds, times the factor of the kind, with the weight of :data:`KIND_ROWS` rows.
+        prior_of: what a model's mean is shrunk towards.
     """
     model, n_models = trie.kinds
     pair = trie.depth.astype(np.int64) * n_models + model
     overall = (total.sum() + weight * prior) / (count.sum() + weight)
-    towards, strength = np.full(len(trie), overall), weight
-    if kinds is not None:
-        towards = _over_kinds(trie, kinds, (total, count), towards, weight)
-        strength = KIND_ROWS * _per_row(count)
-    of_model = _shrunk_group_mean(model, n_models, total=total, count=count, towards=towards, weight=strength)
-    return _shrunk_group_mean(pair, (trie.max_depth + 1) * n_models, total=total, count=count, towards=of_model, weight=weight)
+    towards, strength = prior_of(trie, (total, count), np.full(len(trie), overall), weight)
+    of_model = shrunk_group_mean(model, n_models, total=total, count=count, towards=towards, weight=strength)
+    return shrunk_group_mean(pair, (trie.max_depth + 1) * n_models, total=total, count=count, towards=of_model, weight=weight)
 
 
 def shrunk_mean(total: npt.NDArray[Any], count: npt.NDArray[Any], towards: FloatArray, weight: float) -> FloatArray:
@@ -56,32 +59,10 @@ def shrunk_mean(total: npt.NDArray[Any], count: npt.NDArray[Any], towards: Float
     return np.asarray((total + weight * towards) / (count + weight), dtype=np.float64)
 
 
-def _shrunk_group_mean(
+def shrunk_group_mean(
     group: Ints, n_groups: int, *, total: npt.NDArray[Any], count: npt.NDArray[Any], towards: FloatArray, weight: float
 ) -> FloatArray:
     """Return the mean of each node's group, shrunk towards ``towards`` (constant within a group); shape (n + 1,)."""
     sums = np.bincount(group, total, n_groups)
     sizes = np.bincount(group, count, n_groups)
     return np.asarray((sums[group] + weight * towards) / (sizes[group] + weight), dtype=np.float64)
-
-
-def _per_row(count: npt.NDArray[Any]) -> float:
-    """Return the weight of one row in ``count``, near 1."""
-    used = count[count > 0]
-    return float(min(used.mean(), 1.0)) if len(used) else 1.0
-
-
-def _over_kinds(
-    trie: Trie, kinds: StageKinds, amounts: tuple[npt.NDArray[Any], npt.NDArray[Any]], towards: FloatArray, weight: float
-) -> FloatArray:
-    """Return the mean of each node's model at its stage over all kinds, times the factor of its kind; shape (n + 1,)."""
-    total, count = amounts
-    at = np.maximum(trie.stage, 0)
-    group = kinds.stage[at] * len(trie.models) + np.maximum(trie.model, 0)
-    n_groups = (int(kinds.stage.max()) + 1) * len(trie.models)
-    of_all = _shrunk_group_mean(group, n_groups, total=total, count=count, towards=towards, weight=weight)
-    kind, n_kinds = kinds.kind[at], int(kinds.kind.max()) + 1
-    expected = np.maximum(np.bincount(kind, count * of_all, n_kinds), 1e-300)
-    row = float(of_all.mean()) * KIND_ROWS
-    factor = (np.bincount(kind, total, n_kinds) + row) / (expected + row) if row > 0.0 else np.ones(n_kinds)
-    return np.asarray(of_all * factor[kind], dtype=np.float64)

@@ -147,6 +147,11 @@ class Objective:
         return replace(self, max_cost_usd=cap, min_accuracy=bound, mix=False)
 
     @property
+    def by_means(self) -> Objective:
+        """The objective that counts mean seconds in place of the chances of being late; itself if it does already."""
+        return replace(self, risk="mean", late_weight=None) if self.risk == "dp" else self
+
+    @property
     def _mean_bound(self) -> Literal["max_cost_usd", "min_accuracy"] | None:
         """The bound on a mean that competes with the target."""
         if self.risk == "dp":

@@ -106,8 +106,7 @@ class Session(StopRulePolicy):
         if on_error not in _ON_ERROR:
             raise ConfigError(f"on_error is {on_error!r}: use 'default' or 'raise'")
         self.steps: list[TraceStep] = []
-        if objective.risk == "dp":
-            objective = self._plannable(objective, planner, on_error)
+        objective = self._plannable(objective, planner, on_error)
         super().__init__(
             template or planner.annotated.template.base,
             clock=clock,

@@ -142,16 +142,16 @@ def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
     if_stop = np.divide(annotated.stop_success, old, out=right.copy(), where=old > 0.0)
     if_on = np.divide(right - annotated.stop_success, 1.0 - old, out=right.copy(), where=old < 1.0)
     stop_success = np.where(stop == old, annotated.stop_success, stop * if_stop)
-    found = {
+    arm, arm_success = annotated.arms
+    on = np.ones(trie.n_arm_items)
+    on[trie.arm_items] = np.divide(1.0 - stop, 1.0 - old, out=np.ones_like(old), where=old < 1.0)[trie.source]
+    return {
         "stop": stop,
         "stop_success": stop_success,
         "success": np.where(stop == old, right, stop_success + (1 - stop) * if_on),
+        "arm": arm * on,
+        "arm_success": arm_success * on,
     }
-    if annotated.arm is not None and annotated.arm_success is not None:
-        on = np.ones(trie.n_arm_items)
-        on[trie.arm_items] = np.divide(1.0 - stop, 1.0 - old, out=np.ones_like(old), where=old < 1.0)[trie.source]
-        found |= {"arm": annotated.arm * on, "arm_success": annotated.arm_success * on}
-    return found
 
 
 def _of_signals(signals: SignalTrie, before: AnnotatedTrie, after: AnnotatedTrie) -> SignalTrie:

@@ -62,8 +62,9 @@ class LatentEstimator(RateEstimator):
         fit = self._fit_model(cells)
         predicted = _predicted(cells, fit)
         cost, latency = cost_and_latency(cells, catalog, _sizes_by_outcome(cells, fit, predicted))
-        arms = template.told(lambda: predicted.arm_rates)
-        annotated = self._assemble(cells, template, catalog, rates=predicted.rates, cost=cost, latency=latency, arms=arms)
+        annotated = self._assemble(
+            cells, template, catalog, rates=predicted.rates, cost=cost, latency=latency, arms=predicted.arm_rates
+        )
         if isinstance(predicted, MergedRates):
             errors = predicted.errors(cost, latency)
         else:
@@ -73,7 +74,7 @@ class LatentEstimator(RateEstimator):
             accuracy_se=errors.accuracy,
             cost_se=errors.cost_usd,
             latency_se=errors.latency_s,
-            arm_se=template.told(lambda: errors.arm),
+            arm_se=errors.arm,
             difficulty=predicted.by_difficulty if isinstance(predicted, MergedRates) else None,
             meta={**annotated.meta, "latent": fit.grid.size > 1},
         )

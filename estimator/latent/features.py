@@ -47,7 +47,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from vinelm.estimator.arms import arms_of
-from vinelm.template.kinds import StageKinds
+from vinelm.estimator.stage_kinds import ONE_KIND, OneKind
 from vinelm.trie import Trie
 from vinelm.trie.arrays import FloatArray
 
@@ -82,15 +82,12 @@ class FeatureMatrix:
     slope_group: Ints
 
     @classmethod
-    def of(cls, trie: Trie, kinds: StageKinds | None = None) -> FeatureMatrix:
-        """Build the features of every node of ``trie``; ``kinds`` are the request types of its stages, if any."""
+    def of(cls, trie: Trie, kinds: OneKind = ONE_KIND) -> FeatureMatrix:
+        """Build the features of every node of ``trie``; ``kinds`` are those of its stages."""
         n_models, n_stages, size = len(trie.models), len(trie.stages), len(trie)
         nodes = np.arange(1, size)
         model, stage = trie.model[1:].astype(np.int64), trie.stage[1:].astype(np.int64)
-        of_kinds = []
-        if kinds is not None:
-            kind, stage = kinds.kind[stage], kinds.stage[stage]
-            of_kinds = [coded("kind", nodes, kind), coded("suited", nodes, kind, model)]
+        stage, of_kinds = kinds.labelled(stage, model)
         depth = trie.depth[1:].astype(np.int64) - 1
         above, above_model, times = certain_before(trie, trie.model.astype(np.int64), n_models)
         pair = above_model * n_models + trie.model[above]
@@ -113,7 +110,7 @@ class FeatureMatrix:
         ]
         if arms_of(trie).is_choice.any():
             parts += _arm_parts(trie)
-        parts += of_kinds
+        parts += [coded(name, nodes, *labels) for name, labels in of_kinds]
         design, group = stack(parts, size)
         slopes = [
             Part("all", nodes, 0 * nodes, 1),

@@ -19,9 +19,6 @@ Ints = npt.NDArray[np.int64]
 TINY = 1e-9
 """Pseudo-requests with the predicted rates, so that nodes that no request reaches have finite rates."""
 
-FURTHER_REQUESTS = 100.0
-"""How many further requests of each kind are predicted, in addition to the profile's."""
-
 
 @dataclass(frozen=True, eq=False)
 class PredictedRates:
@@ -70,8 +67,8 @@ def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
         up = arms.source[arm]
         unseen = np.maximum(arriving[up] - seen[up], 0.0)
         arriving[level] = unseen * (on_right[up] * shares.if_right[arm] + on_wrong[up] * shares.if_wrong[arm]) + seen_arm[arm]
-        if cells.kinds is not None and not up.any():
-            arriving[level] += _further(seen_arm[arm], arriving[0])
+        if not up.any():
+            arriving[level] += cells.kinds.further(seen_arm[arm], arriving[0])
     unseen = np.maximum(arriving - seen, 0.0) + TINY * fit.posterior.mean(axis=0)
     rates, reaching = _rates_of(cells, fit, unseen, seen)
     took_right = (unseen * on_right)[arms.source] * shares.if_right
@@ -90,15 +87,6 @@ def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
         on_right=unseen * on_right,
         on_wrong=unseen * on_wrong,
     )
-
-
-def _further(of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
-    """Return further requests of each kind, whose outcomes are predicted; shape (nodes, points).
-
-    Few requests of a kind were observed, and their outcomes alone would favour a model that was lucky on them.
-    """
-    mix = of_kind + of_all / of_all.sum()
-    return np.asarray(FURTHER_REQUESTS * mix / mix.sum(axis=1, keepdims=True))
 
 
 def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen: FloatArray) -> tuple[Rates, FloatArray]:

@@ -108,12 +108,13 @@ class OutcomeModel:
     def row(self, cell: Cell, unit: Unit, stage: str) -> Observation:
         """Return the drawn outcome in the form of an observation for samplers."""
         request_id, prefix = cell
+        has_ended = unit.arm is None
         return Observation(
             request_id=request_id,
             prefix=prefix,
             stage=stage,
-            success=unit.arm is None,
-            stopped=unit.arm is None,
+            success=has_ended,
+            stopped=has_ended,
             cost_usd=unit.cost_usd,
             latency_s=unit.call_s,
             calls=unit.calls,

@@ -109,9 +109,8 @@ class CellKinds:
         if row.ended(self.template.stop):
             return _ENDED
         followers = self.template.flow.stages_at[row.depth - 1][row.stage]
-        if not followers or (row.arm is None and len(followers) > 1):
-            return _UNKNOWN
-        return _WENT_ON + self.stages[followers[0] if row.arm is None else row.arm]
+        after = row.next_stage(followers)
+        return _UNKNOWN if after is None else _WENT_ON + self.stages[after]
 
 
 @dataclass(slots=True)

@@ -56,9 +56,9 @@ def test_survives_plain_json():
 def test_where_the_template_leaves_no_choice_it_tells_what_follows():
     routed = Template((Stage("router"), Branch({"search": (Stage("search"),), "answer": ()}), Stage("write")))
     side_by_side = Template((Parallel((Stage("a"), Stage("b"))), Stage("c")))
-    assert (NL2SQL.places, NL2SQL.own_ends, NL2SQL.told(lambda: "arms")) == (None, {"repair"}, None)
+    assert (NL2SQL.places, NL2SQL.own_ends, NL2SQL.noted("arms")) == (None, {"repair"}, None)
     assert (routed.places, routed.own_ends) == (routed.flow, {"router", "search", "write"})
-    assert (routed.told(lambda: "arms"), routed.certain_stages) == ("arms", ())
+    assert (routed.noted("arms"), routed.certain_stages) == ("arms", ())
     assert (side_by_side.places, side_by_side.own_ends) == (side_by_side.flow, {"c"})  # the number of stages is no place
     assert [stage.name for stage in side_by_side.certain_stages] == ["a", "b", "c"]
 

@@ -48,7 +48,7 @@ def told_apart(
     """
     rows = list(rows)
     found = request_kinds(store)
-    if learn and not template.kinds:
+    if learn:
         template = of_kinds(template, learnt(rows, found, template))
     if any(stage.name == row.stage for row in rows[:1] for stage in template.stages):
         return rows, template  # without kinds, or served rows, which name the stages of their kind

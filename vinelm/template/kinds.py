@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
-import numpy as np
-import numpy.typing as npt
-
-from vinelm.errors import TemplateError
 from vinelm.template.steps import Branch, Stage, mapped
 from vinelm.template.template import OTHER, Template, stage_title
 
@@ -43,39 +39,15 @@ def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = No
 
 
 def of_kinds(template: Template, kinds: tuple[str, ...]) -> Template:
-    """Return the template whose first choice is the request's type; unchanged without types.
+    """Return the template whose first choice is the request's type; unchanged without types, or if it has some already.
 
     Its stages are those of ``template`` once for each kind, named by :func:`stage_title`.
-
-    Raises:
-        TemplateError: ``template`` has kinds already.
     """
-    if not kinds:
+    if template.kinds or not kinds:
         return template
-    if template.kinds:
-        raise TemplateError("the template has kinds already: declare the kind of a request once")
     exits = None if template.exits is None else tuple(stage_title(name, kind) for kind in kinds for name in template.exits)
     arms = {kind: mapped(template.steps, partial(_titled, kind=kind)) for kind in kinds}
     return Template((Branch(arms),), template.stop, exits, kinds)
-
-
-@dataclass(frozen=True, eq=False)
-class StageKinds:
-    """The application's stage and request type of each stage of a template, by index.
-
-    Attributes:
-        stage: The application's stage, as an index into those of the template without kinds; shape (stages,).
-        kind: The kind, as an index into ``Template.kinds``; shape (stages,).
-    """
-
-    stage: npt.NDArray[np.int64]
-    kind: npt.NDArray[np.int64]
-
-    @classmethod
-    def of(cls, template: Template) -> StageKinds:
-        """Return the types of a template; a template without types has one."""
-        stage = np.array(template.base_numbers, np.int64)
-        return cls(stage, np.arange(len(stage)) // (1 + stage.max()))
 
 
 def _titled(stage: Stage, kind: str) -> Stage:

@@ -31,7 +31,6 @@ from vinelm.template.stop_rules import STOP_RULES, StopRule, WorkflowStop
 
 OTHER = "other"
 """The kind that stands for requests whose own kind is not learnt."""
-Told = TypeVar("Told")
 
 
 _Known = TypeVar("_Known", str, str | None)
@@ -251,11 +250,7 @@ class Template:
 
     def noted(self, stage: str | None) -> str | None:
         """Return the ``arm`` of a row: the stage that came next; None if the template allows only one."""
-        return self.told(lambda: stage)
-
-    def told(self, find: Callable[[], Told]) -> Told | None:
-        """Return the result of ``find``, which finds the branches that requests take; it is not called without branches."""
-        return self.form.told(find)
+        return self.form.noted(stage)
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
         """Return the ``stopped`` of a row: the verdict of the workflow's own check, if it has one.
@@ -496,9 +491,9 @@ class Branching:
         """Return the stages after which nothing may come, given that edges lead back to the stages of those names."""
         return self._template.flow.last_stages
 
-    def told(self, find: Callable[[], Told]) -> Told | None:
-        """See :meth:`Template.told`."""
-        return find()
+    def noted(self, stage: str | None) -> str | None:
+        """See :meth:`Template.noted`."""
+        return stage
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
         """See :meth:`Template.has_stopped`."""
@@ -547,8 +542,8 @@ class Chain(Branching):
         is_left_by_edge = isinstance(last, Loop) and any(stage.name in names for stage in stages_of([last]))
         return frozenset(() if is_left_by_edge else (self._template.stages[-1].name,))
 
-    def told(self, find: Callable[[], Told]) -> None:
-        """See :meth:`Template.told`: without branches there is nothing to find."""
+    def noted(self, stage: str | None) -> None:
+        """See :meth:`Template.noted`: without branches there is nothing to note."""
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
         """See :meth:`Template.has_stopped`."""

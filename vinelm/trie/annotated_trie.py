@@ -60,7 +60,7 @@ class AnnotatedTrie:
       of one invocation, including the tools after it, at zero load. At the root: of what runs before the first invocation.
 
     Per node of a trie that branches, about the arm that leads to it, conditional on the request reaching its *parent*; equal
-    for the siblings that run the same stage, and None on a linear trie:
+    for the siblings that run the same stage, and None on a linear trie, whatever is given (see :attr:`arms`):
 
     - ``arm``: P(the node's stage comes next), in [0, 1]. The arms of a parent and its ``stop`` sum to 1. 1 at the root.
     - ``arm_success``: P(the node's stage comes next and the parent's answer is correct), in [0, 1]. 0 at the root.
@@ -118,6 +118,11 @@ class AnnotatedTrie:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not self.branches:  # where one stage follows each node, its chance follows from the stops
+            for name in (*ARM_ARRAYS, "arm_se"):
+                object.__setattr__(self, name, None)
+        elif missing := [name for name in ARM_ARRAYS if getattr(self, name) is None]:
+            raise VineLMError(f"a trie that branches has arm and arm_success: give {' and '.join(missing)}")
         for name in (*NODE_ARRAYS, *OPTIONAL_ARRAYS):
             values = getattr(self, name)
             if values is None:
@@ -130,9 +135,6 @@ class AnnotatedTrie:
                 raise VineLMError(f"annotation {name} is not finite at node {int(np.argmin(np.isfinite(values)))}")
         if self.difficulty is not None and not (self.trie.is_merged and len(self.difficulty.stop) == len(self.trie)):
             raise VineLMError("difficulty holds the rates of the nodes of a merged trie: leave it out elsewhere")
-        given = [name for name in ARM_ARRAYS if getattr(self, name) is not None]
-        if len(given) != (len(ARM_ARRAYS) if self.branches else 0):
-            raise VineLMError("a trie has arm and arm_success exactly where its template branches: give both, or neither")
 
     @property
     def branches(self) -> bool:
@@ -164,6 +166,14 @@ class AnnotatedTrie:
             return _read_only(1.0 - self.stop[source]), _read_only((self.success - self.stop_success)[source])
         items = self.trie.arm_items
         return _read_only(self.arm[items]), _read_only(self.arm_success[items])
+
+    @property
+    def arms(self) -> tuple[FloatArray, FloatArray]:
+        """``arm`` and ``arm_success`` of any trie, as copies of shape (arm items,)."""
+        found = np.ones(self.trie.n_arm_items), np.zeros(self.trie.n_arm_items)
+        for values, of_edges in zip(found, self.arms_by_edge, strict=True):
+            values[self.trie.arm_items] = of_edges
+        return found
 
     def comes_next(self, node: int) -> dict[str, float]:
         """Return P(each stage that may follow the node comes next), given that the node is reached."""

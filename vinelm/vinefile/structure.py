@@ -93,9 +93,8 @@ def _check_continued(annotated: AnnotatedTrie, signals: Outcomes) -> None:
     below = np.flatnonzero(trie.parent > 0)
     arms, first = np.unique(trie.parent[below].astype(np.int64) * n_stages + trie.stage[below], return_index=True)
     _require(np.array_equal(key[order], arms), "the outcomes that go on are not the arms of the trie")
-    if annotated.arm is not None:
-        gap = np.abs(annotated.arm[below[first]] - signals.chance[goes_on][order])
-        _require(bool(np.all(gap <= ROUNDING)), "arm is not outcomes.chance")
+    gap = np.abs(annotated.arms[0][below[first]] - signals.chance[goes_on][order])
+    _require(bool(np.all(gap <= ROUNDING)), "arm is not outcomes.chance")
 
 
 def _check_amounts(annotated: AnnotatedTrie) -> None:

@@ -8,12 +8,11 @@ from functools import cache
 import numpy as np
 
 from vinelm.controller.planning.contingent.grid import GridCap, LeftGrid, least_need
-from vinelm.controller.planning.contingent.grid_problem import GridProblem, late_weight, log_sigma, too_large
+from vinelm.controller.planning.contingent.grid_problem import GridProblem, late_weight, log_sigma, require_small
 from vinelm.controller.planning.contingent.limits import Admissible
 from vinelm.controller.planning.contingent.values import Induction, PlanGoal
 from vinelm.controller.planning.metric import LATENCY_CAP, Metric
 from vinelm.controller.planning.subtree import SubtreeView
-from vinelm.errors import ConfigError
 from vinelm.trie.arrays import FloatArray
 from vinelm.trie.decision_graph import DecisionGraph, PositionRates
 
@@ -30,9 +29,7 @@ def end_in_time(graph: DecisionGraph, view: SubtreeView) -> int:
     Raises:
         ConfigError: The subtree has more than ``MOST_IN_TIME`` nodes.
     """
-    why = too_large(view.span.stop - view.span.start)
-    if why is not None:
-        raise ConfigError(why, code="dp-too-large")
+    require_small(view.span.stop - view.span.start)
     if not graph.groups_at(int(graph.position[view.root])):
         return view.root
     problem = _problem(graph, view)

@@ -208,7 +208,7 @@ class GridProblem(Problem):
 
 
 class GridProblems(Problems):
-    """Makes the problems of a graph with merged histories, and with ``risk="dp"`` of any graph."""
+    """Makes the problems of a graph with merged histories."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -235,23 +235,25 @@ class GridProblems(Problems):
         limits: dict[str, GridCap] = {}
         if caps:
             limits[LATENCY_CAP] = self._seconds(objective, min(caps), load_s, request.elapsed_s)
-        is_chance = objective.risk == "dp"
-        if is_chance:
-            limits[LATENCY_CAP] = replace(limits[LATENCY_CAP], sigma=self._sigma)
         if objective.cost_budget == "per_request" and objective.max_cost_usd is not None:
             limits[COST_CAP] = self._dollars(objective, objective.max_cost_usd, request.spent_usd)
         self._check(limits, objective)
         admission = Admissible(self.graph, {}, self.metrics.servable, without)
         loaded = None if load_s is None or not caps else load_s.tobytes()
-        graph = self.graph
-        if is_chance and objective.target == "latency":
-            graph = replace(graph, cost_usd=limits[LATENCY_CAP].use)  # what is paid for is seconds
+        graph = self._paying(objective, limits)
         return GridProblem(
             graph, start, groups, admission, request.may_stop, is_joint, limits=limits,
             induced=(lambda goal: self._induced(graph, goal, limits, loaded)) if limits else None,
-            quick=self._seconds(objective, 0.0, load_s, 0.0) if minimizes_time(objective) and not is_chance else None,
-            late=late_weight(objective) if is_chance else None,
+            **self._times_of(objective, load_s),
         )  # fmt: skip
+
+    def _paying(self, objective: Objective, limits: Mapping[str, GridCap]) -> DecisionGraph:
+        """Return the graph whose ``cost_usd`` is what a plan pays for."""
+        return self.graph
+
+    def _times_of(self, objective: Objective, load_s: FloatArray | None) -> dict[str, Any]:
+        """Return how a problem counts seconds: ``quick`` or ``late`` of :class:`GridProblem`."""
+        return {"quick": self._seconds(objective, 0.0, load_s, 0.0)} if minimizes_time(objective) else {}
 
     def times(self, objective: Objective) -> FloatArray:
         """Return limits on seconds from the root to try for bounds on averages, rising; the last admits all plans."""
@@ -262,21 +264,6 @@ class GridProblems(Problems):
         most = most if objective.max_latency_s is None else min(most, objective.max_latency_s)
         least = root_s + float(seconds.need[0])
         return least + (most - least) * np.arange(1, LATENCY_STEPS + 1) / LATENCY_STEPS
-
-    def goal(self, objective: Objective) -> PlanGoal:
-        """Return the goal with ``risk="dp"``, without bounds on averages.
-
-        What is minimized counts as a share of the deadline, or of the most expensive history; a late answer counts 1.
-        """
-        if objective.target == "accuracy":
-            return PlanGoal("accuracy")
-        if objective.target == "latency":
-            return PlanGoal("cost", 1.0 / (objective.max_latency_s or 1.0))
-        graph, most = self.graph, np.zeros(len(self.graph.nodes))
-        for low, high in reversed(list(pairwise(graph.first_edge[graph.first_group[at]] for at in graph.levels))):
-            through = graph.cost_usd[low:high] + most[graph.target[low:high]]
-            np.maximum.at(most, graph.source[graph.group_of_edge[low:high]], through)
-        return PlanGoal("cost", 1.0 / (float(most[0]) or 1.0))
 
     def _induced(
         self, graph: DecisionGraph, goal: PlanGoal, limits: Mapping[str, GridCap], loaded: bytes | None
@@ -303,11 +290,6 @@ class GridProblems(Problems):
         found = self._cap(seconds, graph.latency_s, z, None if load_s is None else load_s.tobytes())
         return replace(found, whole=whole, used=used)
 
-    @cached_property
-    def _sigma(self) -> FloatArray:
-        """Standard deviation of the logarithm of each edge's seconds. Load scales it with the mean."""
-        return log_sigma(self.metrics.annotated)[self.graph.nodes[self.graph.target]]
-
     def _dollars(self, objective: Objective, whole: float, used: float) -> GridCap:
         annotated, z = self.metrics.annotated, objective.z
         dollars = annotated.most_usd if z is None else annotated.cost_usd + z * np.sqrt(annotated.cost_var)
@@ -326,14 +308,50 @@ class GridProblems(Problems):
 
     def _check(self, limits: Mapping[str, GridCap], objective: Objective) -> None:
         trie = self.metrics.trie
-        why = too_large(len(trie)) if objective.risk == "dp" else None
-        if why is not None:
-            raise ConfigError(why, code="dp-too-large")
         if (limits or objective.target == "latency") and len(trie) > MOST_WITH_CAPS:
             raise ConfigError(
                 f"bounds on each request's time or dollars are planned over at most {MOST_WITH_CAPS:,} merged nodes, this trie"
                 f" has {trie.n_nodes:,}: give the loop a smaller memory"
             )
+
+
+class ChanceProblems(GridProblems):
+    """Makes the problems of any graph with ``risk="dp"``: seconds are random, and a late answer counts against a plan."""
+
+    def goal(self, objective: Objective) -> PlanGoal | None:
+        """See :meth:`Problems.goal`. What is minimized counts as a share of the deadline, or of the most expensive history.
+
+        A late answer counts 1.
+        """
+        if objective.target == "accuracy" or objective.min_accuracy is not None:
+            return None
+        if objective.target == "latency":
+            return PlanGoal("cost", 1.0 / (objective.max_latency_s or 1.0))
+        graph, most = self.graph, np.zeros(len(self.graph.nodes))
+        for low, high in reversed(list(pairwise(graph.first_edge[graph.first_group[at]] for at in graph.levels))):
+            through = graph.cost_usd[low:high] + most[graph.target[low:high]]
+            np.maximum.at(most, graph.source[graph.group_of_edge[low:high]], through)
+        return PlanGoal("cost", 1.0 / (float(most[0]) or 1.0))
+
+    def _paying(self, objective: Objective, limits: Mapping[str, GridCap]) -> DecisionGraph:
+        if objective.target != "latency":
+            return self.graph
+        return replace(self.graph, cost_usd=limits[LATENCY_CAP].use)  # what is paid for is seconds
+
+    def _times_of(self, objective: Objective, load_s: FloatArray | None) -> dict[str, Any]:
+        return {"late": late_weight(objective)}
+
+    def _seconds(self, objective: Objective, whole: float, load_s: FloatArray | None, used: float) -> GridCap:
+        return replace(super()._seconds(objective, whole, load_s, used), sigma=self._sigma)
+
+    @cached_property
+    def _sigma(self) -> FloatArray:
+        """Standard deviation of the logarithm of each edge's seconds. Load scales it with the mean."""
+        return log_sigma(self.metrics.annotated)[self.graph.nodes[self.graph.target]]
+
+    def _check(self, limits: Mapping[str, GridCap], objective: Objective) -> None:
+        require_small(len(self.metrics.trie))
+        super()._check(limits, objective)
 
 
 def late_weight(objective: Objective) -> float:
@@ -345,6 +363,13 @@ def log_sigma(annotated: AnnotatedTrie) -> FloatArray:
     """Return the standard deviation of the logarithm of each node's seconds, shape (n + 1,), assuming log-normal times."""
     relative = annotated.latency_var / np.maximum(annotated.latency_s, 1e-12) ** 2
     return np.asarray(np.sqrt(np.log1p(np.maximum(relative, 0.0))))
+
+
+def require_small(size: int) -> None:
+    """Raise :class:`ConfigError` if a trie of this size cannot be planned with ``risk="dp"``."""
+    why = too_large(size)
+    if why is not None:
+        raise ConfigError(why, code="dp-too-large")
 
 
 def too_large(size: int) -> str | None:

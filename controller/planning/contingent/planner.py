@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Self
 
 from vinelm.controller.planning.contingent.decision import ContingentDecision
-from vinelm.controller.planning.contingent.grid_problem import GridProblems
+from vinelm.controller.planning.contingent.grid_problem import ChanceProblems, GridProblems
 from vinelm.controller.planning.contingent.hull import Curve
 from vinelm.controller.planning.contingent.population import Population, RootPlan
 from vinelm.controller.planning.contingent.problem import Problem, Solution
@@ -62,11 +62,11 @@ class ContingentPlanner:
     def plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
         """Return the best plan for a request; the arguments are those of :meth:`Planner.plan`."""
         planner = self if request.candidates is None else self._ending_at(request.candidates)
-        if request.objective.risk != "dp":
+        by_means = request.objective.by_means
+        if by_means is request.objective:
             return planner._plan(request, stage, without)
         check_plannable(request.objective, self.metrics)
-        by_means = request._replace(objective=replace(request.objective, risk="mean", late_weight=None))
-        return planner._in_time(request, planner._plan(by_means, stage, without))
+        return planner._in_time(request, planner._plan(request._replace(objective=by_means), stage, without))
 
     def _ending_at(self, candidates: BoolArray) -> ContingentPlanner:
         """Return the planner for plans that end at these nodes only, shape (n + 1,)."""
@@ -175,15 +175,18 @@ class ContingentPlanner:
         return (Problems if self.graph.is_tree else GridProblems)(self.graph, self.metrics)
 
     @cached_property
-    def chances(self) -> GridProblems:
+    def chances(self) -> ChanceProblems:
         """Makes the problems of the graph with ``risk="dp"``."""
-        return GridProblems(self.graph, self.metrics)
+        return ChanceProblems(self.graph, self.metrics)
+
+    def _problems(self, objective: Objective) -> Problems:
+        return self.chances if objective.risk == "dp" else self.problems
 
     # -- from the root on, at zero load --------------------------------------------------------------------------
 
     def _policy(self, objective: Objective) -> RootPlan:
-        if objective.risk == "dp" and objective.target != "accuracy" and objective.min_accuracy is None:
-            return RootPlan(None, self.chances.goal(objective))
+        if (same := self._problems(objective).goal(objective)) is not None:
+            return RootPlan(None, same)
         if bounds_averages(objective) and objective.target == "latency":
             return self._fastest_on_average(objective)
         if bounds_averages(objective) or objective.confidence is not None:
@@ -197,14 +200,13 @@ class ContingentPlanner:
     def _from_root(self, objective: Objective, within_s: float | None = None) -> Problem:
         annotated = self.metrics.annotated
         root = PlanRequest(objective, 0, float(annotated.latency_s[0]), float(annotated.cost_usd[0]), None, None, False)
-        problems = self.chances if objective.risk == "dp" else self.problems
-        return problems.below(root, 0, self.graph.groups_at(0), within_s=within_s)
+        return self._problems(objective).below(root, 0, self.graph.groups_at(0), within_s=within_s)
 
     def _population(self, objective: Objective, problem: Problem) -> Population:
         """Return the competing plans; objectives that differ only in bounds on averages share them."""
         answers_first = objective.on_infeasible == "raise"
         kinds = sorted((name, cap.kind) for name, cap in problem.caps.items())
-        key = (answers_first, objective.risk == "dp", objective.late_weight, *kinds)
+        key = (answers_first, objective.risk, objective.late_weight, *kinds)
         found = self._curves.get(key)
         if found is None:
             if len(self._curves) >= CURVES:

@@ -9,6 +9,7 @@ import numpy as np
 
 from vinelm.controller.planning.contingent.limits import Admissible, Cap, PathTotals, caps_of
 from vinelm.controller.planning.contingent.problem import WITHIN, Problem
+from vinelm.controller.planning.contingent.values import PlanGoal
 from vinelm.controller.planning.metric import Metric, Remaining, bounds_averages
 from vinelm.controller.planning.path_metrics import PathMetrics
 from vinelm.controller.planning.plan_request import PlanRequest
@@ -65,6 +66,10 @@ class Problems:
     def times(self, objective: Objective) -> FloatArray:
         """Return limits on seconds from the root to try for bounds on averages, rising; the last admits all plans."""
         return np.unique(Cap(self._totals, 0, Remaining(Metric.LATENCY), np.inf).used(1, len(self.graph.nodes)))
+
+    def goal(self, objective: Objective) -> PlanGoal | None:
+        """Return the goal of every request alike; None if it depends on bounds, which the plan from the root decides."""
+        return None
 
     @cached_property
     def _totals(self) -> PathTotals:

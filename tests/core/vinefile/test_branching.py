@@ -66,13 +66,17 @@ def test_reach_is_the_product_of_the_arms():
 
 
 @pytest.mark.parametrize("missing", [("arm",), ("arm_success",), ("arm", "arm_success")])
-def test_arms_are_given_exactly_where_the_template_branches(missing):
+def test_arms_are_given_where_the_template_branches_and_follow_from_the_stops_elsewhere(missing):
     annotated = branching_trie()
-    with pytest.raises(VineLMError, match="exactly where its template branches"):
+    with pytest.raises(VineLMError, match=f"a trie that branches has arm and arm_success: give {' and '.join(missing)}$"):
         replace(annotated, **dict.fromkeys(missing))
     linear = make_trie()
-    with pytest.raises(VineLMError, match="exactly where its template branches"):
-        replace(linear, arm=np.ones(len(linear.trie)), arm_success=np.zeros(len(linear.trie)))
+    other = replace(linear, arm=np.ones(len(linear.trie)), arm_success=np.zeros(len(linear.trie)))
+    assert other.arm is None
+    assert other.arm_success is None
+    arm, arm_success = other.arms
+    np.testing.assert_allclose(arm[1:], 1.0 - linear.stop[linear.trie.parent[1:]])
+    np.testing.assert_allclose(arm_success[1:], (linear.success - linear.stop_success)[linear.trie.parent[1:]])
 
 
 @pytest.mark.parametrize(

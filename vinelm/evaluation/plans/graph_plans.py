@@ -253,8 +253,7 @@ class GraphPlans(Plans[StagePlan]):
         per_request = replace(objective, mix=True, min_accuracy=None, confidence=None, on_infeasible="best_effort")
         if objective.cost_budget == "population":
             per_request = replace(per_request, max_cost_usd=None)
-        if objective.risk == "dp":  # a static plan ignores the time left
-            per_request = replace(per_request, risk="mean", late_weight=None)
+        per_request = per_request.by_means  # a static plan ignores the time left
         found = self._known.get(per_request)
         if found is None:
             decision = self._alone(per_request)

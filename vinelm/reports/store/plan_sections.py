@@ -60,8 +60,7 @@ def chosen_section(plan: ShownPlan, swept: Sequence[SweptPolicy]) -> Section | N
         columns=("bound", "plan of each quarter", "promised", "$ per 1,000"),
         rows=rows, text_columns=(0, 1),
     )  # fmt: skip
-    kinds = kinds_table(plan.decision)
-    parts = (*((kinds,) if kinds else ()), *((plans,) if rows else ()))
+    parts = tuple(one for one in (kinds_table(plan.decision), plans if rows else None) if one is not None)
     return Section(title="Which models answer", parts=parts) if parts else None
 
 

@@ -1,0 +1,91 @@
+"""The kinds of request that the stages of a trie stand for, and what an estimate does for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from vinelm.estimator.shrinkage import Amounts, of_all, shrunk_group_mean
+from vinelm.template import Template
+from vinelm.trie import Trie
+from vinelm.trie.arrays import FloatArray
+
+Ints = npt.NDArray[np.int64]
+Labels = tuple[str, Sequence[npt.NDArray[np.int64]]]
+
+KIND_ROWS = 4.0
+"""Pseudo-observations that shrink the amounts of one kind of request towards those of all kinds."""
+FURTHER_REQUESTS = 100.0
+"""How many further requests of each kind are predicted, in addition to the profile's."""
+
+
+class OneKind:
+    """Stages that stand for all requests."""
+
+    prior = staticmethod(of_all)
+    """The prior of a pooled mean; see :data:`vinelm.estimator.shrinkage.Prior`."""
+
+    def labelled(self, stage: Ints, model: Ints) -> tuple[Ints, list[Labels]]:
+        """Return the application's stage of each node's stage, and labels of nodes that tell kinds apart, by name."""
+        return stage, []
+
+    def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
+        """Return the requests that are added to those observed of each kind; shape (nodes, points)."""
+        return np.zeros_like(of_kind)
+
+
+ONE_KIND = OneKind()
+
+
+@dataclass(frozen=True, eq=False)
+class StageKinds(OneKind):
+    """The application's stage and the kind of each stage of a template, by index.
+
+    Attributes:
+        stage: The application's stage, as an index into those of the template without kinds; shape (stages,).
+        kind: The kind, as an index into ``Template.kinds``; shape (stages,).
+    """
+
+    stage: Ints
+    kind: Ints
+
+    @staticmethod
+    def of(template: Template) -> OneKind:
+        """Return the kinds of a template's stages."""
+        stage = np.array(template.base_numbers, np.int64)
+        kind = np.arange(len(stage)) // (1 + stage.max())
+        return StageKinds(stage, kind) if kind.any() else ONE_KIND
+
+    def labelled(self, stage: Ints, model: Ints) -> tuple[Ints, list[Labels]]:
+        """See :meth:`OneKind.labelled`: the kind, and the kind with the model that suits it."""
+        kind = self.kind[stage]
+        return self.stage[stage], [("kind", (kind,)), ("suited", (kind, model))]
+
+    def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
+        """Return further requests of each kind, whose outcomes are predicted; shape (nodes, points).
+
+        Few requests of a kind were observed, and their outcomes alone would favour a model that was lucky on them.
+        """
+        mix = of_kind + of_all / of_all.sum()
+        return np.asarray(FURTHER_REQUESTS * mix / mix.sum(axis=1, keepdims=True))
+
+    def prior(self, trie: Trie, amounts: Amounts, overall: FloatArray, weight: float) -> tuple[FloatArray, float]:
+        """Return the mean of each node's model at its stage over all kinds, times the factor of its kind.
+
+        Its weight is that of :data:`KIND_ROWS` rows.
+        """
+        total, count = amounts
+        at = np.maximum(trie.stage, 0)
+        group = self.stage[at] * len(trie.models) + np.maximum(trie.model, 0)
+        n_groups = (int(self.stage.max()) + 1) * len(trie.models)
+        of_all = shrunk_group_mean(group, n_groups, total=total, count=count, towards=overall, weight=weight)
+        kind, n_kinds = self.kind[at], int(self.kind.max()) + 1
+        expected = np.maximum(np.bincount(kind, count * of_all, n_kinds), 1e-300)
+        row = float(of_all.mean()) * KIND_ROWS
+        factor = (np.bincount(kind, total, n_kinds) + row) / (expected + row) if row > 0.0 else np.ones(n_kinds)
+        used = count[count > 0]
+        per_row = float(min(used.mean(), 1.0)) if len(used) else 1.0  # the weight of one row in ``count``
+        return np.asarray(of_all * factor[kind], dtype=np.float64), KIND_ROWS * per_row
