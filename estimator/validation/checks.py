@@ -297,7 +297,7 @@ def validate_estimate(
         optimism=optimism,
         selection=selection,
         disagreements=disagreements,
-        warnings=(*_warnings(cells, depths), *_optimism_warnings(promise), *template.rule.warnings(template)),
+        warnings=(*_warnings(cells, depths), *_optimism_warnings(promise), *template.rule.warnings(template.steps)),
     )
 
 

@@ -279,7 +279,7 @@ class UnitRunner:
         # A request that continues after a passed check resumes from the state before the nodes after the loop.
         if policy.before_ending is not None and not waiting:
             return UnitOutcome(observation, _PASSED + policy.before_ending)
-        ended = _ENDED if ending is None or self.template.rule.goes_through(self.template, depth) else _FINAL
+        ended = _ENDED if ending is None or self.template.rule.goes_through(self.template.stage_after(depth)) else _FINAL
         return UnitOutcome(observation, (_WAITS if waiting else ended) + self.saver.dump(thread_id))
 
     def score(

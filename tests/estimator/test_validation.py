@@ -127,7 +127,7 @@ def test_one_request_alone_has_no_other_half(made: Any) -> None:
     ],
 )
 def test_an_oracle_stop_over_a_chain_of_tasks_is_warned_of(steps: Any, stop: Any, words: str | None) -> None:
-    found = Template(steps, stop).rule.warnings(Template(steps, stop))
+    found = Template(steps, stop).rule.warnings(steps)
     assert [words in warning for warning in found] == ([True] if words else []) if words else found == ()
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from vinelm.errors import ConfigError, VineLMError
-from vinelm.template.steps import Stage
-
-if TYPE_CHECKING:
-    from vinelm.template.template import Template
+from vinelm.template.steps import Stage, Step, stages_of
 
 StopRule = Literal["oracle", "workflow"]
 """When a request leaves the workflow: ``oracle`` exactly when its answer is correct (labelled replay only), ``workflow`` when
@@ -40,8 +37,8 @@ class WorkflowStop:
         """Return ``found``, what the graph did after its check; nothing if the profile led it through the check."""
         return found
 
-    def goes_through(self, template: Template, length: int) -> bool:
-        """Return whether requests are led past the end of the graph to another invocation after this many."""
+    def goes_through(self, follower: Stage | None) -> bool:
+        """Return whether requests are led past the end of the graph to ``follower``, the template's next stage."""
         return False
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
@@ -52,8 +49,8 @@ class WorkflowStop:
         """
         return True, True
 
-    def warnings(self, template: Template) -> tuple[str, ...]:
-        """Return why the rule does not fit the template; at most one line."""
+    def warnings(self, steps: Sequence[Step]) -> tuple[str, ...]:
+        """Return why the rule does not fit the steps of a template; at most one line."""
         return ()
 
 
@@ -82,27 +79,27 @@ class OracleStop(WorkflowStop):
         """Return nothing."""
         return ()
 
-    def goes_through(self, template: Template, length: int) -> bool:
-        """Return whether the template has another invocation."""
-        return template.stage_after(length) is not None
+    def goes_through(self, follower: Stage | None) -> bool:
+        """Return whether one follows."""
+        return follower is not None
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
         """Return False for a right answer; a wrong one ends a request only if the invocation failed."""
         return False, has_failures
 
-    def warnings(self, template: Template) -> tuple[str, ...]:
-        """Return a warning if the workflow is no retry or repair loop.
+    def warnings(self, steps: Sequence[Step]) -> tuple[str, ...]:
+        """Return a warning if the workflow is not a retry or repair loop.
 
         Each further invocation counts as another attempt at the same answer. In a chain of different tasks (a planner, then a
         solver) accuracy is not prefix-closed, because the intermediate stages do not produce an answer.
         """
-        silent = [stage.name for stage in template.stages if not stage.answerable]
+        silent = [stage.name for stage in stages_of(steps) if not stage.answerable]
         if silent:
             return (
                 f"stage {silent[0]!r} produces no answer, so this is no retry or repair workflow: accuracy under the oracle"
                 " stop is not prefix-closed: use the stop rule 'workflow'",
             )
-        chain = [step.name for step in template.steps if isinstance(step, Stage)]
+        chain = [step.name for step in steps if isinstance(step, Stage)]
         if len(chain) > 1:
             return (
                 f"stages {' -> '.join(chain)} form a chain, not a retry or repair loop: the oracle stop would end a request"

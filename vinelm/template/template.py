@@ -192,6 +192,17 @@ class Template:
         """The invocations of a linear template; None if it branches or merges histories."""
         return None if self.merges else self.certain_stages or None
 
+    def settings_of(self, models: Mapping[str, str], length: int | None = None) -> dict[str, Any]:
+        """Return the settings with which a :class:`~vinelm.policies.StaticPolicy` runs one model at each stage.
+
+        Args:
+            models: By stage.
+            length: The most invocations; None for all.
+        """
+        if self.listed is None:
+            return {"models": dict(models), "length": length}
+        return {"path": tuple(models[stage.name] for stage in self.listed[:length])}
+
     @property
     def words(self) -> str:
         """The template on one line: its invocations, or with branches its steps."""

@@ -169,7 +169,7 @@ class AnnotatedTrie:
 
     @property
     def arms(self) -> tuple[FloatArray, FloatArray]:
-        """``arm`` and ``arm_success`` of any trie, as copies of shape (arm items,)."""
+        """``arm`` and ``arm_success`` of any trie, as new arrays of shape (arm items,)."""
         found = np.ones(self.trie.n_arm_items), np.zeros(self.trie.n_arm_items)
         for values, of_edges in zip(found, self.arms_by_edge, strict=True):
             values[self.trie.arm_items] = of_edges

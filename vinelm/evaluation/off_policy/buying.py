@@ -68,7 +68,7 @@ class BoughtRows:
         for row in of_requests:
             if (row.request_id, row.prefix) in led:
                 known[row.request_id][row.prefix] = row
-        kinds = {name: kinds[name] for name in requests if name in kinds}
+        kinds = {name: kind for name, kind in (kinds or {}).items() if name in known}
         found = cls(tuple(requests), known, template, Counter(), Counter(), kinds, _apart(known, kinds), unlabelled)
         at, bought = found.at, found.bought
         at.update(place for name in requests if (place := found.place((), name)) is not None)

@@ -150,10 +150,7 @@ class GraphPlans(Plans[StagePlan]):
 
     def settings(self, plan: StagePlan) -> dict[str, Any]:
         """See :meth:`Plans.settings`."""
-        listed = self.annotated.template.base.listed
-        if listed is not None:  # only kinds make the trie branch
-            return {"path": tuple(plan.models[stage.name] for stage in listed[: plan.most_invocations])}
-        return {"models": plan.models, "length": plan.most_invocations}
+        return self.annotated.template.base.settings_of(plan.models, plan.most_invocations)
 
     def having(self, settings: dict[str, Any]) -> StagePlan | None:
         """See :meth:`Plans.having`; None also if the plan may not end there."""

@@ -142,11 +142,7 @@ class Plans(ABC, Generic[Fixed]):
     def today_settings(self) -> dict[str, Any] | None:
         """Return the :meth:`settings` of the current setup; None if unknown."""
         template = self.annotated.template.base
-        if template.today is None:
-            return None
-        if template.listed is None:
-            return {"models": dict(template.today), "length": None}
-        return {"path": tuple(template.today[stage.name] for stage in template.listed)}
+        return None if template.today is None else template.settings_of(template.today)
 
     def today(self) -> Fixed | None:
         """Return the current setup as a plan; None if unknown, or not a plan of this trie."""
