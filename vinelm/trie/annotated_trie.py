@@ -60,7 +60,7 @@ class AnnotatedTrie:
       of one invocation, including the tools after it, at zero load. At the root: of what runs before the first invocation.
 
     Per node of a trie that branches, about the arm that leads to it, conditional on the request reaching its *parent*; equal
-    for the siblings that run the same stage, and None on a linear trie, whatever is given (see :attr:`arms`):
+    for the siblings that run the same stage, and None on a linear trie, whatever is given:
 
     - ``arm``: P(the node's stage comes next), in [0, 1]. The arms of a parent and its ``stop`` sum to 1. 1 at the root.
     - ``arm_success``: P(the node's stage comes next and the parent's answer is correct), in [0, 1]. 0 at the root.
@@ -122,7 +122,7 @@ class AnnotatedTrie:
             for name in (*ARM_ARRAYS, "arm_se"):
                 object.__setattr__(self, name, None)
         elif missing := [name for name in ARM_ARRAYS if getattr(self, name) is None]:
-            raise VineLMError(f"a trie that branches has arm and arm_success: give {' and '.join(missing)}")
+            raise VineLMError(f"the template branches: give {' and '.join(missing)}")
         for name in (*NODE_ARRAYS, *OPTIONAL_ARRAYS):
             values = getattr(self, name)
             if values is None:
@@ -169,7 +169,7 @@ class AnnotatedTrie:
 
     @property
     def arms(self) -> tuple[FloatArray, FloatArray]:
-        """``arm`` and ``arm_success`` of any trie, as new arrays of shape (arm items,)."""
+        """The annotations of branches of any trie, in new arrays."""
         found = np.ones(self.trie.n_arm_items), np.zeros(self.trie.n_arm_items)
         for values, of_edges in zip(found, self.arms_by_edge, strict=True):
             values[self.trie.arm_items] = of_edges

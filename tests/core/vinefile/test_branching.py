@@ -68,7 +68,7 @@ def test_reach_is_the_product_of_the_arms():
 @pytest.mark.parametrize("missing", [("arm",), ("arm_success",), ("arm", "arm_success")])
 def test_arms_are_given_where_the_template_branches_and_follow_from_the_stops_elsewhere(missing):
     annotated = branching_trie()
-    with pytest.raises(VineLMError, match=f"a trie that branches has arm and arm_success: give {' and '.join(missing)}$"):
+    with pytest.raises(VineLMError, match=f"the template branches: give {' and '.join(missing)}$"):
         replace(annotated, **dict.fromkeys(missing))
     linear = make_trie()
     other = replace(linear, arm=np.ones(len(linear.trie)), arm_success=np.zeros(len(linear.trie)))
