@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from vinelm.controller.planning.plan_request import PlanRequest, load_array
 from vinelm.controller.planning.subtree import Choice, SubtreeView
 from vinelm.errors import ConfigError, InfeasibleError
 from vinelm.objective import Objective
+from vinelm.threads import started
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.decision_graph import DecisionGraph
@@ -229,9 +230,7 @@ class Planner:
             if objective_class is None or objective_class in self._prepared:
                 return None
             self._prepared.add(objective_class)
-        thread = threading.Thread(target=self.prepare, args=(objective,), name="vinelm-prepare", daemon=True)
-        thread.start()
-        return thread
+        return started(partial(self.prepare, objective), "vinelm-prepare")
 
     @property
     def index_bytes(self) -> int:

@@ -10,7 +10,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def _started(run: Callable[[], None], name: str) -> Thread:
+def started(run: Callable[[], object], name: str) -> Thread:
+    """Run a function in a separate thread, which ends with the process; return the thread."""
     thread = Thread(target=run, name=name, daemon=True)
     thread.start()
     return thread
@@ -26,7 +27,7 @@ def beside(run: Callable[[], T], *, name: str) -> Future[T]:
         except BaseException as error:
             made.set_exception(error)
 
-    _started(work, name)
+    started(work, name)
     return made
 
 
@@ -43,7 +44,7 @@ class Repeated:
     def __init__(self, run: Callable[[], object], every_s: float, *, name: str, is_at_once: bool = False) -> None:
         self._run, self._every_s, self._is_at_once = run, every_s, is_at_once
         self._ended = Event()
-        self._thread = _started(self._work, name)
+        self._thread = started(self._work, name)
 
     def stop(self, *, waits: bool = True) -> None:
         """Stop calling, after the current call, which is waited for if ``waits``. Idempotent."""

@@ -12,6 +12,7 @@ from vinelm.controller.fleet.neighbours import GONE_AFTER_S, Neighbours, load_su
 from vinelm.controller.fleet.redis_link import SILENT_REDIS, RedisLink
 from vinelm.errors import FleetUnreachable
 from vinelm.foreign_code import answered
+from vinelm.threads import started
 
 EVERY_S = 0.25
 """Seconds between two rounds."""
@@ -116,8 +117,7 @@ class FleetMember:
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = Thread(target=self._run, name="vinelm-fleet", daemon=True)
-        self._thread.start()
+        self._thread = started(self._run, "vinelm-fleet")
 
     def _run_errand(self) -> None:
         """Do the chores between two rounds. If Redis does not answer, the rounds will notice."""

@@ -13,6 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, SupportsFloat
 
@@ -34,6 +35,7 @@ from vinelm.profiler.cluster.messages import (
 )
 from vinelm.profiler.execution.job import Job, UnitSetup
 from vinelm.profiler.isolation.process_worker import ProcessWorker
+from vinelm.threads import started
 from vinelm.version import __version__
 
 _LOOK_S = 0.25  # how often a waiting attempt checks whether its unit still exists
@@ -68,7 +70,7 @@ class UnitHost:
         match message:
             case RunUnit(unit, job):
                 self._answers[unit] = queue.SimpleQueue()
-                threading.Thread(target=self._run, args=(unit, job), daemon=True, name=f"vinelm unit {unit}").start()
+                started(partial(self._run, unit, job), f"vinelm unit {unit}")
             case Granted(unit, is_granted):
                 answers = self._answers.get(unit)
                 if answers is not None:  # otherwise its time ran out while it waited
@@ -209,7 +211,7 @@ def _lasting(make: Callable[[], Any]) -> Any:
         else:
             threading.Event().wait()
 
-    threading.Thread(target=run, daemon=True, name="vinelm host").start()
+    started(run, "vinelm host")
     found = made.get()
     if isinstance(found, BaseException):
         raise found

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -33,6 +34,7 @@ from vinelm.profiler.cluster.messages import (
     ToHost,
 )
 from vinelm.profiler.scheduling.settings import RayCluster
+from vinelm.threads import started
 
 _LOOK_S = 1.0
 _AGAIN_S = 5.0
@@ -96,7 +98,7 @@ class RayHosts:
         tell(Connected(len(_usable_nodes())))
         has_folder = bool(ray.get_runtime_context().runtime_env.get("working_dir"))  # shipped by us, or by `ray job submit`
         self._setup = replace(setup, folder=None) if has_folder else setup
-        threading.Thread(target=self._look, daemon=True, name="vinelm nodes").start()
+        started(self._look, "vinelm nodes")
 
     def send(self, host: int, message: ToHost) -> None:
         """Pass a message on; messages to a lost host are dropped."""
@@ -128,8 +130,8 @@ class RayHosts:
                     if self._busy.get(place, 0) <= time.monotonic():
                         # Before the thread starts, so that a node is never asked for two hosts.
                         self._busy[place] = float("inf")
-                        arguments = (place, str(node.get("NodeName") or node["NodeManagerAddress"]))
-                        threading.Thread(target=self._serve, args=arguments, daemon=True).start()
+                        name = str(node.get("NodeName") or node["NodeManagerAddress"])
+                        started(partial(self._serve, place, name), "vinelm node")
             self._is_closed.wait(_LOOK_S)
 
     def _serve(self, place: str, name: str) -> None:

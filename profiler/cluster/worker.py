@@ -35,6 +35,7 @@ from vinelm.profiler.cluster.messages import (
 )
 from vinelm.profiler.execution.job import Job, TopUp, UnitOutcome
 from vinelm.profiler.isolation.rate_limit_proxy import AdmitsAttempts
+from vinelm.threads import started
 
 LOSSES = 4
 """A unit that is lost this many times ends the run, since it may be what ends its hosts."""
@@ -103,8 +104,7 @@ class ClusterWorker:
         self._refused: InputError | None = None
         self._is_connected = self._has_begun = self._is_closed = False
         self._ended: str | None = None  # why there is no connection any more
-        self._listener = threading.Thread(target=self._listen, daemon=True, name="vinelm hosts")
-        self._listener.start()
+        self._listener = started(self._listen, "vinelm hosts")
         try:
             self._begin()
         except BaseException:
@@ -334,7 +334,7 @@ class Admissions:
         with self._lock:
             # Before it waits: if its host is lost meanwhile, the place has to be found.
             self._under_way[host, attempt.attempt] = held
-        threading.Thread(target=held.pass_through, daemon=True, name="vinelm attempt").start()
+        started(held.pass_through, "vinelm attempt")
 
     def end(self, host: int, left: Left) -> None:
         """Free an attempt's place."""

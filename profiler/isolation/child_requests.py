@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
+
+from vinelm.threads import started
 
 _LONGEST = 8192  # bytes of a request, which may contain a model's name and the shape of a prompt
 
@@ -27,7 +29,7 @@ class ChildRequests:
     def __init__(self, answer: Callable[[socket.socket, Mapping[str, Any]], None], name: str) -> None:
         self._answer, self._name = answer, name
         self._mine, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        threading.Thread(target=self._serve, daemon=True, name=f"vinelm {name}s").start()
+        started(self._serve, f"vinelm {name}s")
 
     def close(self) -> None:
         """Accept no further requests."""
@@ -44,8 +46,8 @@ class ChildRequests:
                 return
             if not data:
                 return
-            given = (socket.socket(fileno=descriptors[0]), json.loads(data))
-            threading.Thread(target=self._answer, args=given, daemon=True, name=f"vinelm {self._name}").start()
+            asked = partial(self._answer, socket.socket(fileno=descriptors[0]), json.loads(data))
+            started(asked, f"vinelm {self._name}")
 
 
 def requested(theirs: socket.socket, request: Mapping[str, Any]) -> socket.socket:

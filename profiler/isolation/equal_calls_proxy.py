@@ -7,7 +7,6 @@ same socket; if it dies meanwhile, the next child makes the call.
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
@@ -16,6 +15,7 @@ from typing import Any
 from vinelm.backends.remote.equal_calls import EqualCalls, NothingKept
 from vinelm.profiler.isolation.child_requests import ChildRequests, requested
 from vinelm.profiler.isolation.framing import receive, send
+from vinelm.threads import started
 
 
 class EqualCallsProxy(ChildRequests):
@@ -87,7 +87,7 @@ class ProxiedEqualCalls(EqualCalls):
             if not future.cancelled():
                 future.set_result(said)
 
-        threading.Thread(target=wait, daemon=True, name="vinelm equal call").start()
+        started(wait, "vinelm equal call")
         return future
 
     def end(self, digest: str, said: str | None) -> None:

@@ -30,6 +30,7 @@ from vinelm.profiler.isolation.equal_calls_proxy import EqualCallsProxy
 from vinelm.profiler.isolation.framing import receive, send
 from vinelm.profiler.isolation.rate_limit_proxy import AdmitsAttempts, RateLimitProxy
 from vinelm.rows.observation import Observation
+from vinelm.threads import started
 
 _GRACE_S = 2.0
 _ATTEMPTS = 2
@@ -85,8 +86,7 @@ class ProcessWorker:
         except BaseException:
             self.close()
             raise
-        self._reader = threading.Thread(target=self._read_exits, daemon=True, name="vinelm children")
-        self._reader.start()
+        self._reader = started(self._read_exits, "vinelm children")
 
     def _load(self, source: WorkflowSource, fingerprint: Mapping[str, str]) -> None:
         path = [entry or os.getcwd() for entry in sys.path]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from vinelm.profiler.execution.job import Job, TopUp, UnitFinished, Worker, run_job
 from vinelm.rows.observation import Cell
+from vinelm.threads import started
 
 
 @dataclass(slots=True)
@@ -46,7 +47,7 @@ class Threads:
         if self._busy > self._threads:
             self._threads += 1
             # A daemon, so that an abandoned run does not wait for the calls in flight.
-            threading.Thread(target=self._work, daemon=True, name=f"vinelm unit {self._threads}").start()
+            started(self._work, f"vinelm unit {self._threads}")
         self._jobs.put(job)
 
     def release(self) -> None:

@@ -21,6 +21,7 @@ from weakref import WeakSet
 from vinelm.errors import StoreError, VineLMError
 from vinelm.foreign_code import answered
 from vinelm.rows.observation import Observation
+from vinelm.threads import started
 from vinelm.traces.databases.identity import StoreIdentity
 from vinelm.traces.served.served_store import ServedStore
 from vinelm.traces.store.store import ObservationStore
@@ -117,8 +118,7 @@ class StoreWriter(Generic[Item, Kept]):
         with self._ready:
             if self._thread is None and not self._is_over:
                 self._closes_by = None
-                self._thread = Thread(target=self._run, name="vinelm-evidence", daemon=True)
-                self._thread.start()
+                self._thread = started(self._run, "vinelm-evidence")
 
     def put(self, item: Item) -> None:
         """Queue an item."""

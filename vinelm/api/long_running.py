@@ -7,7 +7,7 @@ import os
 import signal as signals
 from collections.abc import Callable
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from vinelm.errors import ConfigError, VineLMError
 from vinelm.requests.names import scoped
 from vinelm.requests.protocols import BesideService
 from vinelm.telemetry import ObserverGroup
-from vinelm.threads import Repeated
+from vinelm.threads import Repeated, started
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class TrieReload:
         """
 
         def handler(_number: int, _frame: Any) -> None:
-            Thread(target=self.try_reload, name="vinelm-reload", daemon=True).start()
+            started(self.try_reload, "vinelm-reload")
 
         try:
             signals.signal(number, handler)

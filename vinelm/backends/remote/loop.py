@@ -18,7 +18,7 @@ from functools import partial
 from typing import TypeVar
 
 from vinelm.backends.remote.retry import AttemptFailed
-from vinelm.threads import beside
+from vinelm.threads import beside, started
 
 T = TypeVar("T")
 _LOCK = threading.Lock()
@@ -31,7 +31,7 @@ def _loop() -> asyncio.AbstractEventLoop:
     with _LOCK:
         if _LOOP is None:
             _LOOP = asyncio.new_event_loop()
-            threading.Thread(target=_LOOP.run_forever, name="vinelm model calls", daemon=True).start()
+            started(_LOOP.run_forever, "vinelm model calls")
         return _LOOP
 
 
