@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from vinelm.errors import VineLMError
-
 T = TypeVar("T")
 
 
 @contextmanager
 def explained(
-    say: Callable[[Exception], VineLMError], *, passes: tuple[type[Exception], ...] = (), hides: bool = False
+    say: Callable[[Exception], Exception], *, passes: tuple[type[Exception], ...] = (), hides: bool = False
 ) -> Iterator[None]:
     """Turn what the block raises into one line that says what to mend.
 

@@ -11,6 +11,7 @@ from threading import Event, Lock
 
 from vinelm.clock import Clock, WallClock
 from vinelm.errors import VineLMError
+from vinelm.foreign_code import answered
 from vinelm.requests.protocols import EngineDelay, LoadMonitor
 from vinelm.threads import beside
 
@@ -110,7 +111,4 @@ class _Reading:
 
 def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
     while (job := jobs.get()) is not None:
-        try:
-            job()
-        except Exception:  # a monitor that fails must not end the thread
-            continue
+        answered(job, None)  # a monitor that fails must not end the thread

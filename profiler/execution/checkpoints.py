@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
 from langgraph.checkpoint.serde.types import RESUME
 
-from vinelm.foreign_code import answered
+from vinelm.foreign_code import answered, explained
 from vinelm.profiler.execution.state_types import StateSerializer
 
 UNIT_KEY = "__vinelm_unit"
@@ -174,10 +174,8 @@ class UnitSaver(BaseCheckpointSaver[int]):
 
     def _dumped(self, whole: Any, values: dict[str, Any]) -> tuple[str, bytes]:
         """Return the bytes of a checkpoint; :class:`StateError` if one of its values cannot be serialized."""
-        try:
+        with explained(lambda error: self._culprit(values) or error):
             return self.serde.dumps_typed(whole)
-        except Exception as error:
-            raise self._culprit(values) or error from error
 
     def _culprit(self, values: dict[str, Any]) -> StateError | None:
         for key, value in values.items():

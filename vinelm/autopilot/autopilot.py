@@ -9,8 +9,8 @@ import math
 import os
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -329,9 +329,15 @@ class Autopilot:
     def _look(self) -> None:
         """Write what was recorded, and read what has changed. What fails is tried again at the next look."""
         self._looks += 1
-        try:
+        with self._surviving():
             self._write_waiting()
             self._read()
+
+    @contextmanager
+    def _surviving(self) -> Iterator[None]:
+        """Say what the block raises: a file, a store or the owner's comparison may fail, and the thread goes on."""
+        try:
+            yield
         except VineLMError as error:
             self._said(error)
         except Exception as error:  # its text may hold a prompt
@@ -426,18 +432,15 @@ class Autopilot:
 
     def _go_on(self) -> None:
         """Run one round of the pilot, unless another process is the pilot."""
-        try:
-            with self._turn:
-                if self._pilot is not None or self._hold():
-                    assert self._pilot is not None
-                    self._pilot.round()
-        except StoreError as error:  # the lock may be lost, perhaps to another process: start again from the stored state
-            self._let_go()
-            self._said(error)
-        except VineLMError as error:
-            self._said(error)
-        except Exception as error:
-            self._said(ConfigError(f"unexpected {type(error).__name__}"))
+        with self._surviving():
+            try:
+                with self._turn:
+                    if self._pilot is not None or self._hold():
+                        assert self._pilot is not None
+                        self._pilot.round()
+            except StoreError:  # the lock may be lost, perhaps to another process: start again from the stored state
+                self._let_go()
+                raise
 
     def _hold(self) -> bool:
         """Become the pilot; False while another process is."""

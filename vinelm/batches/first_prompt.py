@@ -28,7 +28,7 @@ LEAST_CHARS = 3
 
 
 class _FirstCall(BaseException):
-    """Ends a run at its first call; not caught by the application's ``except Exception``."""
+    """Ends a run at its first call; passes the handlers of the application."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,5 +113,4 @@ class OpenRequests:
             self._end(oldest)
 
     def _end(self, request: OpenRequest) -> None:
-        with suppress(Exception):
-            self._vine.adapter.finder.runs.forget(request.context)
+        self._vine.adapter.finder.runs.forget(request.context)

@@ -28,7 +28,7 @@ def import_limited(what: str, place: Callable[[], str] = str) -> Iterator[None]:
     """
     limit_s = _limit_s()
 
-    class TooLongError(BaseException):  # a BaseException, to pass the application's own ``except Exception``
+    class TooLongError(BaseException):  # a BaseException, to pass the handlers of the application
         def __init__(self) -> None:
             super().__init__(place())
 

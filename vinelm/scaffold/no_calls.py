@@ -44,7 +44,7 @@ def no_model_calls(what: str) -> Iterator[None]:
 
 
 class _ModelCalledError(BaseException):
-    """Not caught by ``except Exception`` in the application, or in LangChain, which would only log it."""
+    """Passes the handlers of the application, and of LangChain, which would only log it."""
 
 
 class _Refusing(BaseCallbackHandler):

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from vinelm.catalog import Catalog
 from vinelm.errors import TrieFileError
+from vinelm.foreign_code import explained
 from vinelm.io.atomic import atomic_path
 from vinelm.io.file_kinds import instead_of, near
 from vinelm.io.reading import open_regular
@@ -137,10 +138,8 @@ def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> Annot
         raise TrieFileError(
             f"{path}: not a trie file, or damaged ({_one_line(error)}): write it again with `vinelm estimate`"
         ) from error
-    try:
-        check_annotated(annotated)
-    except Exception as error:  # for example a label that is not text, or a template without models
-        raise TrieFileError(f"{path}: not a valid trie: {_one_line(error)}: write it again with `vinelm estimate`") from error
+    with explained(lambda e: TrieFileError(f"{path}: not a valid trie: {_one_line(e)}: write it again with `vinelm estimate`")):
+        check_annotated(annotated)  # may raise anything: for a label that is not text, or a template without models
     return annotated
 
 

@@ -30,11 +30,8 @@ class CallStanding:
         self._session, self._tenant, self._stage = session, tenant, stage
 
     def __float__(self) -> float:
-        try:
-            total = self._priority + self._orders.current.priority(self._session, self._tenant, self._stage)
-        except Exception:  # read in the line of an engine, where other requests wait, too
-            return self._priority
-        return min(max(total, -MOST_PRIORITY), MOST_PRIORITY)
+        more = self._orders.current.priority(self._session, self._tenant, self._stage)
+        return min(max(self._priority + more, -MOST_PRIORITY), MOST_PRIORITY)
 
     @property
     def engine(self) -> str | None:

@@ -269,8 +269,8 @@ class _Calls(OneProcess):
         read = self._taken(memory, tool, key, blocks=True)
         if read is not None:
             if wait([read.shadow.result], memory.join_s).not_done:
-                self._ours(partial(memory.left, read), None)
-            elif self._ours(partial(memory.used, read), False):
+                self._box.ours(partial(memory.left, read), None)
+            elif self._box.ours(partial(memory.used, read), False):
                 return read.shadow.result.result()
         call = _Call(self, memory, tool, key, plain)
         try:
@@ -296,8 +296,8 @@ class _Calls(OneProcess):
                 read.shadow.cancel()
                 raise
             if not has_ended:
-                self._ours(partial(memory.left, read), None)
-            elif self._ours(partial(memory.used, read), False):
+                self._box.ours(partial(memory.left, read), None)
+            elif self._box.ours(partial(memory.used, read), False):
                 return read.shadow.result.result()
         call = _Call(self, memory, tool, key, plain)
         try:
@@ -321,7 +321,7 @@ class _Calls(OneProcess):
 
     def memory(self) -> ReadAhead | None:
         """Return the memory of the run around; None outside of a run."""
-        return self._ours(self._find, None)
+        return self._box.ours(self._find, None)
 
     def _key(self, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return the key and the arguments; no key if the arguments have no JSON form: then the call is an ordinary one."""
@@ -331,18 +331,10 @@ class _Calls(OneProcess):
     def _taken(self, memory: ReadAhead, tool: BaseTool, key: str, *, blocks: bool) -> Read | None:
         if tool is not self.declared.tool():  # a copy, which may belong to another user
             return None
-        self._ours(lambda: memory.has_called(self.declared), None)
+        self._box.ours(lambda: memory.has_called(self.declared), None)
         if not key or self.says.writes is not None:
             return None
-        return self._ours(lambda: memory.take(self.declared, key, blocks=blocks), None)
-
-    def _ours(self, part: Callable[[], T], otherwise: T) -> T:
-        try:
-            return part()
-        except Exception:
-            if self._box.on_error == "raise":
-                raise
-            return otherwise
+        return self._box.ours(lambda: memory.take(self.declared, key, blocks=blocks), None)
 
 
 class _Call:
@@ -354,16 +346,16 @@ class _Call:
         self._calls, self._memory = calls, memory
         self.is_ok, self.result = False, None
         says, scope = calls.says, calls.says.writes
-        self._write = None if scope is None else calls._ours(lambda: memory.begin_write(scope), None)
-        now_s = calls._ours(memory.now, 0.0)
+        self._write = None if scope is None else calls._box.ours(lambda: memory.begin_write(scope), None)
+        now_s = calls._box.ours(memory.now, 0.0)
         self._read = Read(says.name, key, "authoritative", plain, says.cost_usd, None, now_s, of=tool)
 
     def end(self, left: Read | None) -> None:
         """Record that the call has ended, successfully or not. It stopped waiting for the read ``left``, which may continue."""
         memory, calls, scope, token = self._memory, self._calls, self._calls.says.writes, self._write
         if token is not None and scope is not None:
-            calls._ours(lambda: memory.end_write(scope, token), None)
+            calls._box.ours(lambda: memory.end_write(scope, token), None)
         if left is not None and self.is_ok:
-            calls._ours(partial(memory.overtaken, left), None)
+            calls._box.ours(partial(memory.overtaken, left), None)
         if self._read.key:
-            calls._ours(lambda: memory.ended(self._read, self.result, is_ok=self.is_ok), None)
+            calls._box.ours(lambda: memory.ended(self._read, self.result, is_ok=self.is_ok), None)

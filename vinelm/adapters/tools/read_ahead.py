@@ -484,11 +484,7 @@ class Ahead:
 
     def asked_early(self, tool: str, arguments: Mapping[str, Any]) -> None:
         """Start a call that a model has just written while its answer is still incomplete. Never raises."""
-        try:
-            self._start(tool, arguments)
-        except Exception:
-            if self.reads.box.on_error == "raise":
-                raise
+        self.reads.box.ours(lambda: self._start(tool, arguments), None)
 
     def hearing(self, begin: Callable[[], CallsInText]) -> Callable[[str], None]:
         """Return a listener that gets an answer's text piece by piece, and starts complete calls in it.
@@ -498,16 +494,16 @@ class Ahead:
         """
         found: list[CallsInText] = []
 
+        def heard(piece: str) -> bool:
+            if not found:
+                found.append(begin())
+            for tool, arguments in found[0](piece):
+                self._start(tool, arguments)
+            return True
+
         def hear(piece: str) -> None:
-            try:
-                if not found:
-                    found.append(begin())
-                for tool, arguments in found[0](piece):
-                    self._start(tool, arguments)
-            except Exception:
+            if not self.reads.box.ours(lambda: heard(piece), False):
                 found[:] = [lambda piece: ()]
-                if self.reads.box.on_error == "raise":
-                    raise
 
         return hear
 

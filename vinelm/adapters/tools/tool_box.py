@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from threading import RLock
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from langchain_core.runnables import RunnableConfig
@@ -95,6 +95,9 @@ class DeclaredName(NamedTuple):
     before: tuple[str, ...]
 
 
+T = TypeVar("T")
+
+
 class ToolBox:
     """The adapter's knowledge of tools. Thread-safe.
 
@@ -131,6 +134,13 @@ class ToolBox:
         self.writing: set[object] = set()
         self.counts: Counter[str] = Counter()
         self._lock = RLock()  # where the garbage collector runs, the memory of a run that is over may end, in this thread
+
+    def ours(self, part: Callable[[], T], otherwise: T) -> T:
+        """Return what a part of ours returns, or ``otherwise`` if it raises, whatever that is: tools have to go on.
+
+        If failures are to be raised, it is.
+        """
+        return part() if self.on_error == "raise" else answered(part, otherwise)
 
     def add(self, tool: DeclaredTool) -> None:
         """Add a tool; :class:`ConfigError` if another tool of that name is declared.

@@ -8,9 +8,9 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from langchain_core.caches import BaseCache, InMemoryCache
@@ -82,24 +82,26 @@ class CallCache:
         """Return the answer to a call; None if none is kept, it is too old, or the cache fails."""
         if time.monotonic() < self._alone_until_s:
             return None
-        try:
+        said: str | None = None
+        with self._surviving():
             found = self._place.lookup(digest, _KIND)
             told = json.loads(found[0].text) if found else None
-            if told is None or not time.time() - self._age_s <= told["kept_s"]:
-                return None
-            said: str = told["said"]
-            return said
-        except Exception as error:
-            self._fails(error)
-            return None
+            if told is not None and time.time() - self._age_s <= told["kept_s"]:
+                said = told["said"]
+        return said
 
     def keep(self, digest: str, said: str) -> None:
         """Keep the answer to a call; a cache that fails keeps nothing."""
         if time.monotonic() < self._alone_until_s:
             return
+        with self._surviving(), self._writes:
+            self._place.update(digest, _KIND, [Generation(text=json.dumps({"kept_s": time.time(), "said": said}))])
+
+    @contextmanager
+    def _surviving(self) -> Iterator[None]:
+        """Leave the cache alone for a while if the block fails: the owner's cache, or a text in it, may raise anything."""
         try:
-            with self._writes:
-                self._place.update(digest, _KIND, [Generation(text=json.dumps({"kept_s": time.time(), "said": said}))])
+            yield
         except Exception as error:
             self._fails(error)
 

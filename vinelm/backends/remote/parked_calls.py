@@ -12,7 +12,7 @@ from vinelm.backends.remote.batches import BatchedUnit, BatchGate
 
 
 class CallParked(BaseException):
-    """Ends a run whose call waits for its batch; not caught by the application's ``except Exception``."""
+    """Ends a run whose call waits for its batch; passes the handlers of the application."""
 
 
 def _nothing(usd: float) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import partial
 from threading import RLock
@@ -153,17 +154,21 @@ class RunOutcomes:
     ) -> ShownOutcome:
         shown: ShownOutcome = {"signal": None, "answer_class": None}
         state: Mapping[str, Any] = {}
-        try:
+        with self._surviving("the signal", path):
             state = read()
             verdict = self._verdicts.get(self._stages.get(path, ""))
             shown["signal"] = self.signals.label(state, passed=passed, verdict=verdict, model=path[-1])
-        except Exception as error:
-            self._failed("the signal", error, path)
-        try:
+        with self._surviving("the comparison of answers", path):
             self._classify(path, dict.fromkeys(unwritten) | dict(state), shown)
-        except Exception as error:
-            self._failed("the comparison of answers", error, path)
         return shown
+
+    @contextmanager
+    def _surviving(self, what: str, path: Path) -> Iterator[None]:
+        """Note a failure of ``what``: functions of the application, which may raise anything."""
+        try:
+            yield
+        except Exception as error:
+            self._failed(what, error, path)
 
     def _classify(self, path: Path, state: Mapping[str, Any], shown: ShownOutcome) -> None:
         answer = self.signals.answer_of(state, is_partial=True)  # the profile refused keys that no stage sets

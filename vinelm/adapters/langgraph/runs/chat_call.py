@@ -163,12 +163,7 @@ class ChatCall:
     def _is_in_root_graph(config: RunnableConfig, runtime: Runtime[Any], adapter: ServesCalls) -> bool:
         if runtime.control is None or is_inner(runtime):
             return False
-        try:
-            return adapter.thread_paths.channel(config) is not None
-        except Exception:  # LangGraph's internals: the run then keeps the path in memory
-            if adapter.on_error == "raise":
-                raise
-            return False
+        return adapter.thread_paths.channel(config) is not None
 
     def close(self, error: BaseException | None) -> None:
         """Record how the invocation ended, and write its place in the path if it succeeded."""
