@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from threading import Event, Thread
 
@@ -163,11 +164,19 @@ class FleetMember:
 
     def survived_round(self) -> bool:
         """Do a round that survives any failure: after a defect the process continues alone, as without an answer."""
+        has_answered = False
+        with self._surviving():
+            has_answered = self.round()
+        return has_answered
+
+    @contextmanager
+    def _surviving(self) -> Iterator[None]:
+        """Go alone after a defect of ours, or an answer that is not Redis's: the thread and the requests have to go on."""
         try:
-            return self.round()
+            yield
         except Exception as error:
-            self._survive(error)
-            return False
+            self.is_alone, self.failure = True, type(error).__name__
+            answered(self._go_alone, None)
 
     def _do_chores(self) -> None:
         for chore in self.chores:
@@ -180,11 +189,6 @@ class FleetMember:
         for chore in self.chores:
             chore.go_alone(self._link)
 
-    def _survive(self, error: Exception) -> None:
-        """Go alone after an internal failure, ignoring further ones."""
-        self.is_alone, self.failure = True, type(error).__name__
-        answered(self._go_alone, None)
-
     def _leave(self) -> None:
         """Close the chores, each independently, and delete what was published."""
         for chore in self.chores:
@@ -195,12 +199,13 @@ class FleetMember:
     def _run(self) -> None:
         pause_s = self._every_s
         while not self._is_stopped:
-            try:
+            has_failed = True
+            with self._surviving():
                 # Less and less often while Redis is away, since each attempt may take as long as its timeout.
                 pause_s = self._every_s if self.round() else min(2 * pause_s, LONGEST_PAUSE_S)
                 self._run_errands(time.monotonic() + pause_s)
-            except Exception as error:  # the thread has to continue, and requests with it
-                self._survive(error)
+                has_failed = False
+            if has_failed:
                 time.sleep(self._every_s)
         self._leave()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -176,10 +177,14 @@ def _translated(where: PostgresUrl) -> Iterator[None]:
         raise _plain_error(ConnectionError("the connection was lost"), where, is_lost=True) from error
     except (SQLAlchemyError, UnicodeEncodeError) as error:
         raise StoreError(f"{where}: {type(error).__name__}") from error
-    except Exception as error:
-        if not type(error).__module__.startswith("psycopg"):
-            raise
+    except _driver_errors() as error:
         raise _plain_error(error, where, is_lost=False) from error
+
+
+def _driver_errors() -> tuple[type[Exception], ...]:
+    """Return what the driver raises by itself, outside of SQLAlchemy's calls; it is an extra, and loaded by then."""
+    driver = sys.modules.get("psycopg")
+    return () if driver is None else (driver.Error,)
 
 
 def _store_error(error: DBAPIError, where: PostgresUrl) -> StoreError:

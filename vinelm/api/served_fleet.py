@@ -16,6 +16,7 @@ from vinelm.controller import Planner
 from vinelm.controller.fleet.joined.fleet import Fleet
 from vinelm.controller.fleet.joined.session_rows import SessionRows
 from vinelm.errors import CallRefused, VineLMError
+from vinelm.foreign_code import answered
 from vinelm.objective import Objective
 from vinelm.requests.names import label_of
 from vinelm.requests.protocols import CallGuard
@@ -66,8 +67,7 @@ class ServedFleet:
         Raises:
             CallRefused: in a thread that does not know its request, and so not the tenant.
         """
-        with suppress(Exception):  # concerns rate limits, not money
-            self._share_limits()
+        answered(self._share_limits, None)  # concerns rate limits, not money
         tenant = label_of(self.tenant, context.configurable)
         if not tenant and context.owner.adapter is None and not is_carried():
             raise CallRefused(

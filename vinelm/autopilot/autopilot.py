@@ -12,6 +12,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -24,6 +25,7 @@ from vinelm.autopilot.watched_models import WatchedModels
 from vinelm.backends.remote.batches import BatchTimes
 from vinelm.backends.resolver import ModelResolver
 from vinelm.errors import ConfigError, StoreError, VineLMError
+from vinelm.foreign_code import answered
 from vinelm.profiler.execution.batching import having_batches
 from vinelm.replay.bill import dollars_of
 from vinelm.replay.formats.call import LoggedCall
@@ -301,11 +303,13 @@ class Autopilot:
 
     def write(self, call: Mapping[str, Any]) -> None:
         """Record a call that the gateway has passed on, in the recorder's form."""
-        with suppress(Exception):  # a failure to record must not fail a call that was answered
-            for logged in calls_of({MARK: 1, **call}, ""):
-                self.recorded(logged)
-                usd = dollars_of(logged)
-                self.counted(step_of(logged).key, logged.request, piloted.TODAY, usd or 0.0)
+        answered(partial(self._written, call), None)  # a failure to record must not fail a call that was answered
+
+    def _written(self, call: Mapping[str, Any]) -> None:
+        for logged in calls_of({MARK: 1, **call}, ""):
+            self.recorded(logged)
+            usd = dollars_of(logged)
+            self.counted(step_of(logged).key, logged.request, piloted.TODAY, usd or 0.0)
 
     def feedback(self, run: str, score: float) -> None:
         """Count feedback on the answer of a request, in [0, 1]: 0.5 or more is right. Counts once per request.

@@ -15,6 +15,7 @@ from pydantic import Field
 from vinelm.adapters.calls.delegating_model import Attempt, DelegatingChatModel, achunks, chunks, name_model
 from vinelm.backends.remote.meter import chunk_of
 from vinelm.errors import CallError, InputError
+from vinelm.foreign_code import answered
 from vinelm.replay.formats.chat import answer_of
 from vinelm.replay.plans import AnswerPlan, PlanStep
 from vinelm.replay.same import Message, message_of
@@ -74,11 +75,9 @@ class Deciding:
 
     def next(self) -> PlanStep:
         """Return the plan's next step; if answers cannot be compared, today's model answers."""
-        try:
-            has_answered = {model: result is not None for model, result in self.results.items()}
-            return self._call.plan.step(has_answered, self._agree, self._accepts)
-        except Exception:  # the owner's comparison may raise, and the request must go on
-            return PlanStep("today")
+        has_answered = {model: result is not None for model, result in self.results.items()}
+        # The owner's comparison may raise, and the request must go on.
+        return answered(lambda: self._call.plan.step(has_answered, self._agree, self._accepts), PlanStep("today"))
 
     def _agree(self, one: str, other: str) -> bool:
         return self._call._is_same(self._said(one), self._said(other))

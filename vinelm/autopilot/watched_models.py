@@ -85,10 +85,9 @@ class WatchedModels:
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
         """Return the chat model of an invocation: the plan's, if the request was drawn for it, or today's, watched."""
-        try:
-            found = self._chosen(name, call, limits)
-        except Exception:  # our own fault, which no request may pay for: the application's own model answers
-            found = call
+        # A fault of our own is not paid for by a request: the application's own model answers.
+        todays: CallContext | CascadeModel = call
+        found = answered(lambda: self._chosen(name, call, limits), todays)
         return self._models.chat_model(name, found, limits) if isinstance(found, CallContext) else found
 
     def _chosen(self, name: str, call: CallContext, limits: Mapping[str, Any] | None) -> CallContext | CascadeModel:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -290,7 +291,7 @@ class Gateway:
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         try:
             key = self.keys.find(given.strip()) if kind.lower() == "bearer" and given else None
-        except Exception:
+        except (OSError, sqlite3.Error):
             _LOG.exception("the keys cannot be read")
             raise Refused(503, "keys_unreadable", "the keys cannot be read: try again later") from None
         if key is None:

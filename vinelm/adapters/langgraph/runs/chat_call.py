@@ -98,7 +98,7 @@ class ChatCall:
         except (VineLMError, GraphBubbleUp):  # the caller's, or LangGraph's
             raise
         except Exception as error:
-            with suppress(Exception):  # outside of a graph
+            with suppress(RuntimeError, LookupError, AttributeError):  # outside of a graph, or of its nodes
                 config, runtime = (config, runtime) if runtime else (get_config(), get_runtime())
                 adapter = carried_by(runtime.context).owner.adapter or adapter
             return cls(
@@ -216,12 +216,10 @@ def node_of(config: RunnableConfig | None) -> Iterator[None]:
 
 
 def halted_here() -> BaseException | None:
-    """Return the exception that ended the surrounding run at a chat model's call, if any; never raises."""
-    with suppress(Exception):
-        _, runtime = _node()
-        host = carried_by(None if runtime is None else runtime.context).chat_host
-        return None if host is None else host.halted
-    return None
+    """Return the exception that ended the surrounding run at a chat model's call, if any."""
+    _, runtime = _node()
+    host = carried_by(None if runtime is None else runtime.context).chat_host
+    return None if host is None else host.halted
 
 
 def _node_of(config: RunnableConfig) -> str:

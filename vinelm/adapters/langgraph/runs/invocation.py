@@ -297,18 +297,15 @@ class InvocationScope(OneProcess):
         )
 
     def _record(self, failure: FailureKind | None, detail: str | None) -> None:
-        try:
+        recorded: list[Invocation] = []
+        with self._run.noting("record", self.path[:-1], self.stage):
             invocation = self._ended(failure, detail)
             self._run.record(invocation)
-        except Exception as error:
-            if self._run.on_error == "raise":
-                raise
-            self._run.note_failure("record", error, self.path[:-1], self.stage)
-            self._tell_end(None)
+            recorded.append(invocation)
+        self._tell_end(recorded[0] if recorded else None)
+        if not recorded:
             with self._run.noting("record", self.path[:-1], self.stage, may_raise=False):
                 self._run.interrupted(self.path)  # whatever cannot be recorded is under way no longer
-        else:
-            self._tell_end(invocation)
 
     def _tell_end(self, invocation: Invocation | None) -> None:
         if self._tokens:
