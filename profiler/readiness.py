@@ -371,7 +371,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
             if row.failure is not None:
                 break
             backend.seen.end(request.id, units.values_after(checkpoint))
-    except Exception as error:
+    except Exception as error:  # the application runs here
         if not (is_past_end and getattr(error, "code", "") == "stage-not-run"):  # after its end the graph need not continue
             yield CheckItem("dry run", False, _line(error, "raised"))
             return

@@ -76,7 +76,7 @@ class SteadyClock:
             try:
                 self._last_s = clock.now()
                 return self._last_s
-            except Exception:
+            except Exception:  # the clock may be the application's
                 self._clock, self._lost_at_s = None, time.monotonic()
         return self._last_s + time.monotonic() - self._lost_at_s
 
@@ -85,7 +85,7 @@ class SteadyClock:
         try:
             if self._clock is not None:
                 return self._clock.sleep(seconds)
-        except Exception:
+        except Exception:  # the same
             self._clock, self._lost_at_s = None, time.monotonic()
         return time.sleep(seconds)
 

@@ -146,5 +146,5 @@ def _noted(failures: list[str], is_raised: type[Exception] | tuple[()] = ()) -> 
         yield
     except is_raised:
         raise
-    except Exception as error:
+    except Exception as error:  # the server and the client package may raise anything
         failures.append(str(error) if isinstance(error, VineLMError) else type(error).__name__)

@@ -44,7 +44,7 @@ class SessionLoad:
                     stale.append(engine)
             note = f"old load report of {', '.join(sorted(stale))}" if stale else ""
             return (load_array(extra_s, self._engines) if extra_s else None), note
-        except Exception as error:
+        except Exception as error:  # a monitor may be the application's
             why = str(error) if isinstance(error, VineLMError) else type(error).__name__
             return None, f"no load known ({why}): planned without"
 

@@ -366,7 +366,7 @@ class Session(StopRulePolicy):
             try:
                 if follower is not None:
                     tell(follower)
-            except Exception as error:
+            except Exception as error:  # a follower may be of the fleet, the canary or the evidence
                 self._note_untold(error, event, path)
                 if event == "ended":  # so that no call stays in flight
                     self._tell("interrupted", path, lambda follower: follower.interrupted(path), (follower,))

@@ -63,7 +63,7 @@ class NodeHost:
         """Load the workflow; return the problem if that fails."""
         try:
             self._host = UnitHost(setup)
-        except Exception as error:
+        except Exception as error:  # the workflow is built here, which may raise anything
             return NodeProblem.of(error)
         return None
 

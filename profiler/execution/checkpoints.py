@@ -181,7 +181,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
         for key, value in values.items():
             try:
                 self.serde.dumps_typed(value)
-            except Exception as error:
+            except Exception as error:  # a type of the application may raise anything when it is serialized
                 return StateError(f"the state's key {key!r} ({_type_name(value)}) cannot be checkpointed: {_first_line(error)}")
         return None
 

@@ -42,7 +42,7 @@ def main(descriptor: int, limits: int, equal: int | None = None) -> None:
         server = _ForkServer(control, source, socket.socket(fileno=limits), hello["limited"])
         if equal is not None:
             server.share(socket.socket(fileno=equal), has_recorded=hello["has_recorded"])
-    except Exception as error:
+    except Exception as error:  # the workflow is imported and built here
         text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {' '.join(str(error).split())}"
         with contextlib.suppress(OSError):  # the parent may be gone
             send(control, {"error": text})
@@ -218,7 +218,7 @@ class _ForkServer:
                 request, prefix, state, job["upper_usd"], again, is_scoring, stages, passed, job["judged"], prompt_key=key
             )
             outcome = run_unit(self.units, unit, budget)
-        except Exception as error:
+        except Exception as error:  # the parent raises it again
             send(channel, {"error": type(error).__name__, "text": str(error), "code": getattr(error, "code", None)})
             return
         row = None if outcome.observation is None else plain_row(outcome.observation)

@@ -240,7 +240,7 @@ class StoreWriter(Generic[Item, Kept]):
                 self.write(store, batch)
                 self._told = None
                 break
-            except Exception as error:
+            except Exception as error:  # the database, its driver or its disk
                 if store is not None:
                     with suppress(VineLMError):
                         store.close()
@@ -264,7 +264,7 @@ class StoreWriter(Generic[Item, Kept]):
             try:
                 with closing(self.opened()) as store:
                     self.write(store, [item])
-            except Exception as error:
+            except Exception as error:  # the same, or a row that the store refuses
                 if not _is_about_rows(error):
                     return batch[at:]
                 with self._ready:
@@ -346,7 +346,7 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
         if self._on_rows is not None and rows:
             try:
                 self._on_rows(rows)
-            except Exception as error:
+            except Exception as error:  # the caller's hook
                 _LOG.warning("the drift hook raised %s: rows are written all the same", type(error).__name__)
 
     def named(self, item: Observation | Feedback) -> str:

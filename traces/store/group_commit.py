@@ -83,7 +83,7 @@ class GroupCommit:
                             write.result = write.work()
                     except StoreError:
                         raise
-                    except Exception as error:
+                    except Exception as error:  # whoever waits for this write gets it
                         if len(writes) == 1:
                             raise
                         write.error = error

@@ -462,7 +462,7 @@ class VineLM(VineInterface, LongRunning):
         """Return the bound drawn for a request (None if one plan serves all), or the error that prevents the draw."""
         try:
             mixture = planner.mixture(objective)
-        except Exception as error:
+        except Exception as error:  # the planner: the request is then planned without shares
             if self.on_error == "raise":
                 raise
             return None, error

@@ -71,13 +71,14 @@ def price_of(asked: Priced) -> dict[str, Any]:
     if {"input", "output"} <= set(rates.get(0, {})):
         return {"price": _made(asked, rates, per_call)}
     listed = _list_price(asked)
-    if listed is None and (rates or per_call is not None):
-        raise _unknown(asked)  # half a price: the missing half is not $0
+    has_own = bool(rates) or per_call is not None
     if listed is None:
+        if has_own:
+            raise _unknown(asked)  # half a price: the missing half is not $0
         return {"price": _nothing(asked)}
     if tier := beyond_list_prices(asked.options):
         raise ConfigError(f"{asked.label}: service_tier {tier!r} is not billed at the list price: {_add(tier)}")
-    return {**listed, "price": _overlaid(asked, listed["price"], rates, per_call)} if rates or per_call is not None else listed
+    return {**listed, "price": _overlaid(asked, listed["price"], rates, per_call)} if has_own else listed
 
 
 def is_own_server(asked: Priced) -> bool:

@@ -83,7 +83,7 @@ class BoundGuard:
         """Let this account decide from now on if the guard fails. A refusal passes only if a call asks for money."""
         try:
             yield
-        except Exception as error:
+        except Exception as error:  # the guard may be the application's
             if may_refuse and isinstance(error, CallRefused):
                 raise
             self._guard = None

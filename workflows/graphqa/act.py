@@ -188,7 +188,7 @@ class Calls:
             return {"value": fn(*args, **options)}
         except GraphError as error:
             return {"error": str(error)}
-        except Exception as error:
+        except Exception as error:  # the graph's source may raise anything
             self.failure = error
             return {"error": "the graph does not answer"}
 

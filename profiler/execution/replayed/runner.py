@@ -196,7 +196,7 @@ class ReplayRunner:
         row = with_shown(row, self.signals, seen, stage, found.answer)
         try:
             record = policy.record_after(row).to_bytes()
-        except Exception as error:
+        except Exception as error:  # an answer may be of a type that cannot be serialized
             detail = f"an answer of the stage {policy.stage!r} cannot be recorded: {type(error).__name__}"
             return UnitOutcome(policy.observation("state", detail))
         return UnitOutcome(policy.joint_row(row), record)

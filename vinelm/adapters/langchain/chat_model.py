@@ -183,7 +183,7 @@ class VineChatModel(DelegatingChatModel):
                 return await super().agenerate(messages, *args, **kwargs)
             async with await self._abegin(kwargs) as begun:
                 return await super().agenerate(messages, *args, **_with(kwargs, begun))
-        except Exception:
+        except Exception:  # of the provider, or of the application; it is raised again
             halted = halted_here()
             if halted is not None:
                 raise halted from None

@@ -84,7 +84,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
             return adapter, self._how(request), None
         except VineLMError:  # what the application has to mend, such as an unknown model
             raise
-        except Exception as error:
+        except Exception as error:  # the context and the state are the application's
             if adapter.on_error == "raise":
                 raise
             return adapter, plain, error

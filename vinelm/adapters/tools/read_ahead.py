@@ -461,7 +461,7 @@ class ReadAhead:
         recorder = self.box.recorder
         if recorder is None:
             return
-        with suppress(Exception):
+        with suppress(Exception):  # the recorder may be the application's
             if isinstance(event, ToolEvent):  # as the conversation will show it when calls are predicted from it
                 is_ok = event.is_ok and is_answered(None, event.result if isinstance(event.result, str) else "")
                 event = replace(self._shown(event), is_ok=is_ok)

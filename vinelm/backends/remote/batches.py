@@ -352,7 +352,7 @@ class BatchGate:
         failed: AttemptFailed | None = None
         try:
             polled.provider_id = api.submit(model, key, {f"{key}-{call.digest}": call.body for call in calls})
-        except Exception as error:
+        except Exception as error:  # the provider's package may raise anything
             failed = failure_in(error, has_begun=False)
         polled.since_s = time.monotonic()  # an upload may have taken minutes
         if polled.provider_id is not None:
@@ -401,7 +401,7 @@ class BatchGate:
             if polled.provider_id is not None:
                 answers = api.answers(model, polled.provider_id)
             polled.misses = 0
-        except Exception as error:
+        except Exception as error:  # the same
             failed = failure_in(error, has_begun=False)
             polled.misses += failed.is_final and polled.provider_id is not None
             if polled.misses >= _MISSES:

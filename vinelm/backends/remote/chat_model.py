@@ -515,7 +515,7 @@ class _Account:
         try:
             yield entry
             self._complete()
-        except Exception as error:
+        except Exception as error:  # the provider's package may raise anything
             self._last = self._failed(error)
         finally:
             metered.end(self._last)

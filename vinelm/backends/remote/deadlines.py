@@ -135,7 +135,7 @@ class _Answer:
 
     def close(self) -> None:
         if b"[DONE]" in self._last[-32:]:
-            with suppress(Exception), Deadline(END_S):
+            with suppress(Exception), Deadline(END_S):  # whatever client reads the stream
                 for _ in self._pieces:
                     pass
         self._inner.close()

@@ -74,7 +74,7 @@ def _pieces(chat: BaseChatModel, request: ModelRequest, timeout_s: float) -> Gen
                 if chunk is None:
                     return
                 yield chunk
-    except Exception as error:
+    except Exception as error:  # a call that was cut off raises what its client makes of that
         if not deadline.has_struck:
             raise
         sent = was_sent(error)

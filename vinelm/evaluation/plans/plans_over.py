@@ -21,8 +21,8 @@ def plans_over(annotated: AnnotatedTrie) -> Plans[Any]:
 
 def judged_trie(annotated: AnnotatedTrie, found: Verdict) -> AnnotatedTrie:
     """Return the trie from which the verdict's plan was made: the one with signals if the plan uses them."""
-    signals = annotated.signals
-    return signals if found.plan is not None and found.plan.policy == "signals" and signals is not None else annotated
+    policy = annotated.policy if found.plan is None else found.plan.policy
+    return next((one for one in annotated.tries if one.policy == policy), annotated)
 
 
 def judged_plan(annotated: AnnotatedTrie, found: Verdict) -> Any:

@@ -31,7 +31,7 @@ class AccountPermit:
             self._is_open = False
             try:
                 self._account.ended(self._upper_usd, usage.cost_usd)
-            except Exception as error:
+            except Exception as error:  # the application's checkpointer
                 self._account.on_failure("the request's account", error)
 
     def close(self) -> None:

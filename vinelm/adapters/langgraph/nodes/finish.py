@@ -43,7 +43,7 @@ def make_finish(finder: RunFinder) -> Callable[..., Any]:
         try:
             found = finder.path_of(config)
             return {} if found is None else _finished(found.run, found.run.outcomes, found.path, state, config)
-        except Exception as error:
+        except Exception as error:  # the boundary of the finish node
             if finder.settings.on_error == "raise" or isinstance(error, VineLMError):
                 raise
             if found is None:

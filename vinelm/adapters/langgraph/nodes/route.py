@@ -204,7 +204,7 @@ class RouteEdge:
             for place in self.destinations.places:
                 found.run.end_loop(place)
             return end
-        except Exception as error:
+        except Exception as error:  # the boundary of an edge
             if self._finder.settings.on_error == "raise" or isinstance(error, VineLMError):
                 raise
             what = self.destinations.name
@@ -257,7 +257,7 @@ class RouteEdge:
 
         For an edge whose run cannot be found any more; if the path is unknown, too, the loop ends.
         """
-        with suppress(Exception):
+        with suppress(Exception):  # LangGraph's internals
             template, channel = self._finder.settings.template, channel_of(config)
             if template is not None and channel is not None and channel.path:
                 return bool(template.stages_at(len(channel.path) + 1, stage_names(channel.get())))

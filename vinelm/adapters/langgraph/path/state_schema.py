@@ -55,7 +55,7 @@ def own_state(state: Any, on_error: OnError = "raise") -> tuple[Any, PathValue |
     """
     try:
         return _parted(state)
-    except Exception:
+    except Exception:  # a class of the application may refuse to be copied
         if on_error == "raise":
             raise
         return state, None

@@ -97,7 +97,7 @@ class ChatCall:
             return await cls._opened(adapter, stage, config, runtime, options, is_async=is_async)
         except (VineLMError, GraphBubbleUp):  # the caller's, or LangGraph's
             raise
-        except Exception as error:
+        except Exception as error:  # the boundary of a call outside of a stage
             with suppress(RuntimeError, LookupError, AttributeError):  # outside of a graph, or of its nodes
                 config, runtime = (config, runtime) if runtime else (get_config(), get_runtime())
                 adapter = carried_by(runtime.context).owner.adapter or adapter

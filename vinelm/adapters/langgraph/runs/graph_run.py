@@ -197,7 +197,7 @@ class GraphRun:
             try:
                 self._shared_account = account_of()
                 self.guard = self._beside_shared(self.guard)
-            except Exception as error:
+            except Exception as error:  # the fleet's Redis and its journal
                 if default is None or isinstance(error, VineLMError):
                     raise
                 self.note_failure("the account", error)  # a cap wins: where the account is not known, no call is authorized
@@ -350,10 +350,12 @@ class GraphRun:
     def record(self, invocation: Invocation) -> None:
         """Record an invocation of this run in its policy."""
         path, stage = invocation.prefix, invocation.stage
-        try:
+
+        def recorded() -> bool:
             self.policy.record(invocation)
-        except Exception as error:  # the policy's fault, not ours: every call comes through here
-            self._degrade("record", error, path, stage)
+            return True
+
+        if not self._guarded("record", recorded, False, path, stage=stage):
             self.interrupted(path)  # whatever cannot be recorded is no longer in progress
         if self.trail is not None:
             self.trail.ended(invocation)
@@ -497,7 +499,7 @@ class GraphRun:
             model = self.policy.next_model(stage, prefix)
             if self._observers.observers:
                 self._announce("model", stage, prefix, model, started=started)
-        except Exception as error:
+        except Exception as error:  # the policy may be the application's
             return self._default_after(error, stage, prefix)
         self._named = (*prefix, model)
         return model
@@ -562,7 +564,7 @@ class GraphRun:
         self, what: str, error: BaseException, prefix: tuple[str, ...] = (), stage: str | None = None, model: str | None = None
     ) -> None:
         """Record a failure of ``what`` in the policy's trace, with the type of the error; never raises."""
-        with suppress(Exception):
+        with suppress(Exception):  # the same
             self.policy.note_failure(what, error, prefix, stage, model)
 
     @contextmanager
@@ -583,7 +585,7 @@ class GraphRun:
             yield
         except passes:
             raise
-        except Exception as error:
+        except Exception as error:  # ours, an observer's or the application's
             if may_raise and self.on_error == "raise":
                 raise
             self.note_failure(what, error, prefix, stage)
@@ -598,7 +600,10 @@ class GraphRun:
         stage: str | None = None,
         model: str | None = None,
     ) -> T:
-        """Return the policy's answer, or ``otherwise`` if the policy fails; ``name`` is the method to call."""
+        """Return the policy's answer, or ``otherwise`` if the policy, which may be the application's, raises anything.
+
+        ``name`` is the method to call.
+        """
         try:
             return ask()
         except Exception as error:

@@ -61,7 +61,7 @@ class ReadsFinder:
             guard: CallGuard | None = finder.run_here(None if runtime is None else get_config(), runtime, None).guard
         except VineLMError:
             raise
-        except Exception:
+        except Exception:  # the boundary of a tool
             if self._finder.settings.on_error == "raise":
                 raise
             return BoundGuard(None, None, lambda what, error: None) if self._finder.settings.has_caps else None

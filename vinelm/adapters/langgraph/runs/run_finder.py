@@ -319,7 +319,7 @@ class RunFinder:
             return self._scope(run, place)
         except (VineLMError, GraphBubbleUp):  # the caller's, or LangGraph's
             raise
-        except Exception as error:
+        except Exception as error:  # the boundary of a call
             return self._default_scope(place, error)
 
     def _default_scope(self, place: Place, error: Exception) -> InvocationScope:
@@ -576,7 +576,7 @@ class RunFinder:
             return policy
         except InfeasibleError:
             raise
-        except Exception as error:
+        except Exception as error:  # the planner, the fleet, the canary: whatever makes a session
             return self._defaults.stand_in(error, "the session", context.objective)
 
 
