@@ -224,7 +224,11 @@ class Session(StopRulePolicy):
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:
         """Record that the invocation has no result and will run again: its call is no longer in flight."""
-        self._tell("interrupted", prefix, lambda follower: follower.interrupted(prefix))
+        for follower in self._followers:
+            try:  # without _tell, because this runs when _tell has failed
+                follower.interrupted(prefix)
+            except Exception as error:  # a follower may be of the fleet, the canary or the evidence
+                self._note_untold(error, "interrupted", prefix)
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return whether to continue: False if the stop rule or the plan ends the request.

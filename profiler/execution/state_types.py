@@ -25,6 +25,7 @@ import ormsgpack
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from vinelm.errors import StoreError
+from vinelm.foreign_code import answered
 
 _CONSTRUCTORS = range(6)
 """Codes of the extensions that name a type; see ``EXT_CONSTRUCTOR_SINGLE_ARG`` and the following in LangGraph's module."""
@@ -76,6 +77,9 @@ def _look(content: bytes, wrong: list[object]) -> Any:
     return ormsgpack.unpackb(content, ext_hook=inside, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
+_ABSENT: Any = object()
+
+
 def _is_data(module: Any, name: Any) -> bool:
     """Return whether a name is a data type of a package used by this process, or does not exist at all."""
     if (module, name) in _NAMED:
@@ -84,9 +88,8 @@ def _is_data(module: Any, name: Any) -> bool:
         return False
     if module.rpartition(".")[2] == "__main__" and module not in sys.modules:  # a program, which would run on import
         return False
-    try:
-        found = getattr(import_module(module), name)
-    except Exception:  # a local or deleted type: its values are restored without it
+    found = answered(lambda: getattr(import_module(module), name), _ABSENT)
+    if found is _ABSENT:  # a local or deleted type: its values are restored without it
         return True
     if not isclass(found):
         return False
