@@ -171,7 +171,7 @@ class FleetMember:
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
-        """Go alone after a defect of ours, or an answer that is not Redis's: the thread and the requests have to go on."""
+        """Go alone after a defect of ours, or an answer that is not Redis's: neither the thread nor a request may end by it."""
         try:
             yield
         except Exception as error:

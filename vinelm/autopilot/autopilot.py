@@ -339,7 +339,7 @@ class Autopilot:
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
-        """Say what the block raises: a file, a store or the owner's comparison may fail, and the thread goes on."""
+        """Say what the block raises: a file, a store or the owner's comparison may fail, and the thread stays."""
         try:
             yield
         except VineLMError as error:

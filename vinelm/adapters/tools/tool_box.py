@@ -136,7 +136,7 @@ class ToolBox:
         self._lock = RLock()  # where the garbage collector runs, the memory of a run that is over may end, in this thread
 
     def ours(self, part: Callable[[], T], otherwise: T) -> T:
-        """Return what a part of ours returns, or ``otherwise`` if it raises, whatever that is: tools have to go on.
+        """Return what a part of ours returns, or ``otherwise`` if it raises, whatever that is: no tool may fail by it.
 
         If failures are to be raised, it is.
         """
