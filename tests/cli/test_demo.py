@@ -64,7 +64,7 @@ def test_the_commands_read_what_it_wrote(demo, tmp_path, capsys, monkeypatch):
     folder, _ = demo
     store, trie = str(folder / "demo.db"), str(folder / "demo.vine")
     assert main(["store", "info", store]) == 0
-    assert "Steps: router → (lookup up to 2 times | search | go on) → reply" in " ".join(capsys.readouterr().out.split())
+    assert "Steps: router > (lookup up to 2 times | search | go on) > reply" in " ".join(capsys.readouterr().out.split())
     assert main(["report", store, trie, "-o", str(tmp_path), "--quiet"]) == 0
     capsys.readouterr()
     assert "Observations by depth and stage" in (tmp_path / "report.html").read_text()

@@ -56,32 +56,23 @@ def told_apart(
     return [titled(row, template.counts_as(found.get(row.request_id)), base) for row in rows], template
 
 
-def learnt_of_requests(store: ObservationStore, template: Template) -> dict[str, str]:
-    """Return the type that each registered request counts as; empty if the template has none.
+def learnt_of_requests(store: ObservationStore, template: Template) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the type that each registered request counts as, and why an estimate ignores the declared types.
+
+    The types are empty if the template has none; the reason, a sentence, if it has some or none are declared.
 
     Args:
         store: Only read.
         template: The template of an estimate of the store.
     """
-    if not template.kinds:
-        return {}
     found = request_kinds(store)
-    return {name: template.counts_as(found.get(name)) for name in store.request_ids()}
-
-
-def why_not_told(store: ObservationStore, template: Template) -> tuple[str, ...]:
-    """Return a sentence that says why an estimate ignores the declared types; empty if it does not, or none are declared.
-
-    Args:
-        store: Only read.
-        template: The template of the estimate.
-    """
-    if template.kinds or not request_kinds(store):
-        return ()
-    return (
+    if template.kinds:
+        return {name: template.counts_as(found.get(name)) for name in store.request_ids()}, ()
+    why = (
         f"Kinds of request are declared and not told apart: two need at least {LEAST_REQUESTS} profiled requests each, and"
-        f" {LEAST_ANSWERS:g} first answers per model.",
+        f" {LEAST_ANSWERS:g} first answers per model."
     )
+    return {}, (why,) * bool(found)
 
 
 def learnt(rows: Sequence[Observation], kinds: Mapping[str, str], template: Template) -> tuple[str, ...]:

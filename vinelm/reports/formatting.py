@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 from math import floor, isfinite, log10
 from typing import TYPE_CHECKING
 
 from vinelm.objective import Objective
 from vinelm.prompts.shape import CACHE_MINIMUM
-from vinelm.template import END, Branch, Loop, Parallel, Stage, Template
-from vinelm.template.steps import Step
 
 if TYPE_CHECKING:
     from vinelm.evaluation.plans.arms import PlanOfKind
@@ -134,34 +132,3 @@ def kind_cells(found: Iterable[PlanOfKind]) -> list[tuple[str, ...]]:
         return ", ".join(name if len(often) == 1 else f"{name} {percent(share)}" for name, share in often.items())
 
     return [(one.kind, percent(one.share), percent(one.accuracy), thousand(one.cost_usd), models(one)) for one in found]
-
-
-def template_words(template: Template) -> str:
-    """Format a template: its invocations, or with branches its steps: ``router → (search → grade | end) → write``.
-
-    With request types, the application's own template and the number of types.
-    """
-    if template.kinds:
-        return f"{template_words(template.base)}, for each of {len(template.kinds)} kinds"
-    if template.listed is not None:
-        return " → ".join(stage.name for stage in template.listed)
-    return _steps_words(template.steps)
-
-
-def _steps_words(steps: Sequence[Step]) -> str:
-    return " → ".join(map(_step_words, steps)) or "go on"
-
-
-def _step_words(step: Step) -> str:
-    if isinstance(step, Stage):
-        return step.name
-    if isinstance(step, Parallel):
-        return f"({' + '.join(stage.name for stage in step.stages)})"
-    if isinstance(step, Loop):
-        inner = _steps_words(step.stages)
-        body = inner if len(step.stages) == 1 else f"({inner})"
-        return f"{body} up to {step.times} times"
-    if isinstance(step, Branch):
-        return f"({' | '.join(_steps_words(arm) for arm in step.ways.values())})"
-    assert step == END
-    return "end"

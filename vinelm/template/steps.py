@@ -241,18 +241,19 @@ def _inner(step: Step) -> list[Sequence[Step]]:
 
 def words_of(steps: Sequence[Step]) -> str:
     """Return the steps on one line, for people."""
-    return " > ".join(map(_word, steps))
+    return " > ".join(map(_word, steps)) or "go on"
 
 
 def _word(step: Step) -> str:
     if isinstance(step, Stage):
         return step.name
     if isinstance(step, Loop):
-        return f"({words_of(step.stages)}) up to {step.times} times"
+        inner = words_of(step.stages)
+        return f"{inner if len(step.stages) == 1 else f'({inner})'} up to {step.times} times"
     if isinstance(step, Parallel):
-        return " + ".join(stage.name for stage in step.stages)
+        return f"({' + '.join(stage.name for stage in step.stages)})"
     if isinstance(step, Branch):
-        return f"({' | '.join(words_of(arm) or 'on' for arm in step.ways.values())})"
+        return f"({' | '.join(words_of(arm) for arm in step.ways.values())})"
     return "end"
 
 

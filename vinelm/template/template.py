@@ -205,8 +205,13 @@ class Template:
 
     @property
     def words(self) -> str:
-        """The template on one line: its invocations, or with branches its steps."""
-        return " > ".join(stage.name for stage in self.certain_stages) or words_of(self.steps)
+        """The template on one line: its invocations, or with branches its steps: ``router > (search > grade | end) > write``.
+
+        With request types, the application's own template and the number of types.
+        """
+        own = self.base
+        of_kinds = f", for each of {len(self.kinds)} kinds" if self.kinds else ""
+        return (" > ".join(stage.name for stage in own.listed or ()) or words_of(own.steps)) + of_kinds
 
     @cached_property
     def joint_invocations(self) -> frozenset[int]:

@@ -76,7 +76,7 @@ def test_rows_told_apart_come_back_as_they_were(tmp_path) -> None:
         rows, template = told_apart(store, store.observations(), store.identity.bound_template())
         assert template.kinds == ("code", "prose", "other")
         assert untitled(rows, template) == store.observations()
-        assert set(learnt_of_requests(store, template).values()) == {"code", "prose"}
+        assert set(learnt_of_requests(store, template)[0].values()) == {"code", "prose"}
 
 
 def test_a_half_plans_by_kind_and_without(tmp_path) -> None:

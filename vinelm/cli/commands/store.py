@@ -14,7 +14,7 @@ from vinelm.cli.commands.store_import import command as import_command
 from vinelm.cli.console import echo, print_json, say, show_table
 from vinelm.cli.options import SuggestingGroup, flag, json_option, option, store_argument
 from vinelm.reports import percent, usd
-from vinelm.reports.formatting import PROMPT_COLUMNS, PROMPT_TITLE, oracle_words, prompt_row, template_words
+from vinelm.reports.formatting import PROMPT_COLUMNS, PROMPT_TITLE, oracle_words, prompt_row
 
 if TYPE_CHECKING:
     from vinelm.template import Template
@@ -143,7 +143,7 @@ def _shape_words(facts: dict[str, Any]) -> str:
 
     if "invocations" in facts:
         return f"Invocations: {', '.join(facts['invocations'])}"
-    return f"Steps: {template_words(Template.from_dict(facts['template']))}"
+    return f"Steps: {Template.from_dict(facts['template']).words}"
 
 
 def _show_growth(facts: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from vinelm.prompts.shape import Shape
 from vinelm.rows.observation import Cell, Observation, at_ordinary_prices, with_seconds
 from vinelm.template import StopRule, Template
 from vinelm.traces import ObservationStore
-from vinelm.traces.store.kinds import learnt_of_requests, told_apart, why_not_told
+from vinelm.traces.store.kinds import learnt_of_requests, told_apart
 from vinelm.traces.store.prompts import StoredPrompts
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
@@ -99,7 +99,8 @@ class StoreEvidence:
             template = identity.bound_template() if annotated is None else annotated.template
             untold = () if annotated is None else annotated.untold
             rows, template = told_apart(store, rows, template, learn=by_kind and not untold)
-            kinds, untold = learnt_of_requests(store, template), untold or why_not_told(store, template)
+            kinds, why = learnt_of_requests(store, template)
+            untold = untold or why
             prompts = StoredPrompts(store).of_cached(rows)
         if stop is not None:
             template = template.with_stop(cast("StopRule", stop))

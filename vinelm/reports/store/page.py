@@ -27,7 +27,7 @@ from vinelm.reports.document import Card, ExampleAnswer, Examples, Report, Secti
 from vinelm.reports.drawing.html import write_page
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_tables, verdict_table
 from vinelm.reports.examples import RIGHT, examples
-from vinelm.reports.formatting import oracle_words, percent, template_words, thousand, usd
+from vinelm.reports.formatting import oracle_words, percent, thousand, usd
 from vinelm.reports.plan_tree import plan_tree
 from vinelm.reports.plan_words import plan_line
 from vinelm.reports.store.budget_section import BudgetPlans
@@ -216,7 +216,7 @@ class _StorePage:
             title=f"VineLM on {self.identity.workflow}",
             subtitle=f"{len(self.rows):,} observations of {self.annotated.meta.get('requests', '?')} requests; "
             f"{len(self.annotated.catalog)} models, {self.annotated.trie.n_nodes:,} "
-            f"{self.annotated.reading.noun} of {template_words(self.annotated.template)}",
+            f"{self.annotated.reading.noun} of {self.annotated.template.words}",
             headline=self.verdict.sentence,
             is_gain=self.verdict.advice == "switch",
             card=self._card,
