@@ -13,6 +13,7 @@ from typing import Any
 from vinelm.datasets.arrow_records import arrow_records, folder_records, parquet_records
 from vinelm.datasets.text_records import Record, csv_records, json_line_records, json_records
 from vinelm.errors import ConfigError, DatasetError
+from vinelm.io.fields import json_in
 from vinelm.io.file_kinds import unread
 from vinelm.judging import AsToday, LLMJudge
 from vinelm.requests.workflow import Request, Workflow
@@ -46,7 +47,7 @@ def unfolded(row: Mapping[str, Any], where: str) -> Unfolded | None:
     """
     row = _nested(row)
     output = next((name for name in _LANGFUSE_OUTPUTS if name in row), None)
-    if "inputs" in row and isinstance(_value(row["inputs"]), Mapping) and ("outputs" in row or "dataset_id" in row):
+    if "inputs" in row and isinstance(json_in(row["inputs"]), Mapping) and ("outputs" in row or "dataset_id" in row):
         return _parts(row, "inputs", "outputs", where)
     if "input" in row and output is not None:
         return None if row.get("status") == "ARCHIVED" else _parts(row, "input", output, where)
@@ -62,13 +63,13 @@ def _parts(row: Mapping[str, Any], input_: str, output: str, where: str) -> Unfo
                 f"reference={output}.{str(key)[:60]}",
                 code="dataset-collision",
             )
-    if (about := _value(row.get(METADATA))) is not None and METADATA not in inputs:
+    if (about := json_in(row.get(METADATA))) is not None and METADATA not in inputs:
         labels = {METADATA: about, **labels}
     return Unfolded(inputs, labels)
 
 
 def _keys(value: Any, name: str) -> dict[str, Any]:
-    value = _value(value)
+    value = json_in(value)
     if value is None:
         return {}
     return dict(value) if isinstance(value, Mapping) else {name: value}
@@ -89,21 +90,11 @@ def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"outputs": {}, **found}
 
 
-def _value(value: Any) -> Any:
-    """Return the value, with JSON in text cells parsed."""
-    if isinstance(value, str) and value[:1] in ("{", "[", '"'):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
-
-
 def decoded(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return an export's row with its JSON cells parsed, so that paths lead into them."""
     nested = _nested(row)
     parts = ("inputs", "outputs", "input", METADATA, *_LANGFUSE_OUTPUTS)
-    return {name: _value(value) if name in parts else value for name, value in nested.items()}
+    return {name: json_in(value) if name in parts else value for name, value in nested.items()}
 
 
 Pairs = tuple[tuple[str, str], ...]

@@ -6,6 +6,7 @@ of another kind.
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -79,3 +80,13 @@ def as_count(value: Any, column: str, where: str, *, least: int = 0) -> int:
     if not number.is_integer() or number < least:
         raise DatasetError(f"{where}: {column} is {value!r}: it must be a whole number >= {least}")
     return int(number)
+
+
+def json_in(value: Any) -> Any:
+    """Return the value, with text that is JSON (a cell, a span's attribute) parsed; any other as it is."""
+    if isinstance(value, str) and value[:1] in ("{", "[", '"'):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value

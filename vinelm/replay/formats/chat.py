@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from vinelm.replay.formats.values import count, decoded, first, mapping, number, text
+from vinelm.io.fields import json_in
+from vinelm.replay.formats.values import count, first, mapping, number, text
 
 ROLES = {
     "human": "user",
@@ -57,7 +58,7 @@ def is_generic(name: str) -> bool:
 
 def messages_of(value: Any) -> list[dict[str, Any]]:
     """Return the messages of a prompt: a text, a list, or an object with one of the usual keys."""
-    value = decoded(value)
+    value = json_in(value)
     if value is None or value in ("", []):
         return []
     if isinstance(value, str):
@@ -87,7 +88,7 @@ def _as_system(value: Any) -> list[dict[str, Any]]:
 
 def answer_of(value: Any) -> dict[str, Any] | None:
     """Return the assistant's message of an answer in any known form; None if there is none."""
-    value = decoded(value)
+    value = json_in(value)
     while True:
         if isinstance(value, list):
             if value and isinstance(value[0], Mapping) and value[0].get("type") in ("reasoning", "function_call", "message"):
@@ -107,7 +108,7 @@ def answer_of(value: Any) -> dict[str, Any] | None:
         )
         if inner is None:
             break
-        value = decoded(inner)
+        value = json_in(inner)
     if value is None or value == "":
         return None
     if isinstance(value, Mapping) and not {"content", "tool_calls", "kwargs", "parts", "function_call", "data"} & value.keys():
@@ -208,10 +209,10 @@ def _call(value: Mapping[str, Any]) -> dict[str, Any]:
 
 def tools_of(value: Any) -> list[dict[str, Any]]:
     """Convert tool declarations of OpenAI, Anthropic or OpenTelemetry to OpenAI's form; others stay as they are."""
-    value = decoded(value)
+    value = json_in(value)
     if isinstance(value, Mapping):  # Langfuse: name to schema
         value = [
-            one if isinstance(one := decoded(schema), Mapping) and "name" in one else {"name": name, "parameters": one}
+            one if isinstance(one := json_in(schema), Mapping) and "name" in one else {"name": name, "parameters": one}
             for name, schema in value.items()
         ]
     found = []

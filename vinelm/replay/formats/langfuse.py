@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from vinelm.io.fields import json_in
 from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.chat import CallTokens, answer_of, format_of, messages_of, settings_of, step_name, tools_of, usage_of
-from vinelm.replay.formats.values import conversation_of, count, decoded, epoch, first, mapping, number, stands_for, text
+from vinelm.replay.formats.values import conversation_of, count, epoch, first, mapping, number, stands_for, text
 
 _SHOWS = (
     "parentObservationId",
@@ -38,7 +39,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
     if (record.get("type") or "GENERATION") != "GENERATION":
         return
     prompt, metadata, parameters = (
-        decoded(record.get("input")),
+        json_in(record.get("input")),
         mapping(record.get("metadata")),
         of("modelParameters", "model_parameters"),
     )
@@ -80,7 +81,7 @@ def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the request and the inputs of an outermost observation other than a generation."""
     is_outermost = not first(record.get("parentObservationId"), record.get("parent_observation_id"))
     if (record.get("type") or "GENERATION") != "GENERATION" and is_outermost:
-        yield text(first(record.get("traceId"), record.get("trace_id"))), decoded(record.get("input"))
+        yield text(first(record.get("traceId"), record.get("trace_id"))), json_in(record.get("input"))
 
 
 def _usage(record: Mapping[str, Any]) -> CallTokens:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from vinelm.io.fields import json_in
 from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.chat import answer_of, format_of, messages_of, settings_of, step_name, tools_of, usage_of
-from vinelm.replay.formats.values import conversation_of, count, decoded, epoch, first, mapping, number, stands_for, text
+from vinelm.replay.formats.values import conversation_of, count, epoch, first, mapping, number, stands_for, text
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
@@ -22,7 +23,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
     """Yield the call of a model's run; nothing for other runs."""
     if str(record["run_type"]).lower() != "llm":
         return
-    inputs, outputs, extra = decoded(record.get("inputs")), decoded(record.get("outputs")), mapping(record.get("extra"))
+    inputs, outputs, extra = json_in(record.get("inputs")), json_in(record.get("outputs")), mapping(record.get("extra"))
     asked = {**(inputs if isinstance(inputs, Mapping) else {}), **mapping(extra.get("invocation_params"))}
     metadata = {**mapping(record.get("metadata")), **mapping(extra.get("metadata"))}
     answer = answer_of(outputs)
@@ -59,7 +60,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the request and the inputs of an outermost run that is not a model call."""
     if str(record["run_type"]).lower() != "llm" and not record.get("parent_run_id"):
-        yield text(first(record.get("trace_id"), record.get("id"))), decoded(record.get("inputs"))
+        yield text(first(record.get("trace_id"), record.get("id"))), json_in(record.get("inputs"))
 
 
 def _usage(outputs: Any) -> Any:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from vinelm.io.fields import json_in
 from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.chat import answer_of, format_of, messages_of, settings_of, step_name, tools_of, usage_of
-from vinelm.replay.formats.values import conversation_of, count, decoded, epoch, first, mapping, number, stands_for, text
+from vinelm.replay.formats.values import conversation_of, count, epoch, first, mapping, number, stands_for, text
 
 _NAMES = ("langgraph_node", "step", "generation_name", "trace_name")
 """Names of a step that an application may put into a call's ``metadata``, which LiteLLM passes on unchanged."""
@@ -36,7 +37,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
     said = {**metadata, **mapping(metadata.get("spend_logs_metadata")), **mapping(metadata.get("requester_metadata"))}
     tags = of.get("request_tags")
     named = [tag for tag in tags if not str(tag).startswith("User-Agent")] if isinstance(tags, list) else []
-    response = decoded(of.get("response"))
+    response = json_in(of.get("response"))
     usage = usage_of(first(metadata.get("usage_object"), mapping(response).get("usage")))
     began, ended = epoch(of.get("startTime")), epoch(of.get("endTime"))
     prompt = of.get("messages")

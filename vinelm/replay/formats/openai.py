@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from vinelm.io.fields import json_in
 from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.chat import answer_of, format_of, messages_of, settings_of, step_name, tools_of, usage_of
-from vinelm.replay.formats.values import conversation_of, decoded, epoch, first, mapping, number, stands_for, text
+from vinelm.replay.formats.values import conversation_of, epoch, first, mapping, number, stands_for, text
 
 _REQUEST = ("request", "req", "request_body", "body", "kwargs", "input")
 _RESPONSE = ("response", "resp", "response_body", "completion", "output")
@@ -41,7 +42,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
         return
     about = {**mapping(record.get("metadata")), **mapping(asked.get("metadata"))}
     response = mapping(record.get("response"))
-    error = decoded(first(record.get("error"), response.get("error"), mapping(response.get("body")).get("error")))
+    error = json_in(first(record.get("error"), response.get("error"), mapping(response.get("body")).get("error")))
     usage = usage_of(answered.get("usage"))
     times = [record.get(name) for name in ("started_at", "start_time", "startTime", "timestamp", "created_at", "time")]
     began, ended = (

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from vinelm.io.fields import json_in
 from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.chat import SETTINGS, answer_of, format_of, messages_of, settings_of, step_name, tools_of
-from vinelm.replay.formats.values import conversation_of, count, decoded, epoch, first, mapping, number, stands_for, text
+from vinelm.replay.formats.values import conversation_of, count, epoch, first, mapping, number, stands_for, text
 from vinelm.traces.tools.span_log import plain_value
 
 _CALLS = ("chat", "generate_content", "text_completion", "completion", "")
@@ -45,7 +46,7 @@ def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if not parent and attributes.get("openinference.span.kind") != "LLM" and "input.value" in attributes:
             context = mapping(one.get("context"))
             request = text(first(one.get("traceId"), one.get("trace_id"), context.get("trace_id")))
-            yield request, decoded(attributes["input.value"])
+            yield request, json_in(attributes["input.value"])
 
 
 def _spans(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -191,13 +192,13 @@ def _genai(
     attributes: Mapping[str, Any], events: list[tuple[str, dict[str, Any]]]
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """Return prompt and answer by the conventions: attributes, else the span's events, else OpenLLMetry's numbered ones."""
-    above = decoded(attributes.get("gen_ai.system_instructions"))
+    above = json_in(attributes.get("gen_ai.system_instructions"))
     system = messages_of([{"role": "system", "parts": above}] if isinstance(above, list) else None)
     asked, answered = attributes.get("gen_ai.input.messages"), attributes.get("gen_ai.output.messages")
     if asked is None and answered is None:
         spoken: list[Any] = []
         for name, more in events:
-            body = decoded(
+            body = json_in(
                 first(*(more.get(k) for k in ("gen_ai.event.content", "gen_ai.prompt", "gen_ai.completion", "body")), None)
             )
             role = _ROLES.get(name.removeprefix("gen_ai.").removesuffix(".message"))
@@ -208,13 +209,13 @@ def _genai(
                 spoken += messages_of(body)
             elif role:
                 said = {**more, **(body if isinstance(body, Mapping) else {} if body is None else {"content": body})}
-                calls = decoded(said.get("tool_calls"))
+                calls = json_in(said.get("tool_calls"))
                 spoken.append(
                     {"role": role, **said, "tool_calls": calls, "tool_call_id": said.get("id") if role == "tool" else None}
                 )
         asked = spoken or _listed(attributes, "gen_ai.prompt.")
         answered = answered if answered is not None else _listed(attributes, "gen_ai.completion.")
-        if isinstance(answered, Mapping) and isinstance(message := decoded(answered.get("message")), Mapping):
+        if isinstance(answered, Mapping) and isinstance(message := json_in(answered.get("message")), Mapping):
             answered = message
         if isinstance(asked, list):
             asked = [{**one, "tool_calls": _numbered(one)} if isinstance(one, Mapping) else one for one in asked]

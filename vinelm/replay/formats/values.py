@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-
-def decoded(value: Any) -> Any:
-    """Return the value, with text that is JSON (a CSV cell, a span's attribute) parsed."""
-    if isinstance(value, str) and value[:1] in ("{", "[", '"'):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
+from vinelm.io.fields import json_in
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
     """Return a value as an object, parsed if it is JSON text; an empty one for anything else."""
-    value = decoded(value)
+    value = json_in(value)
     return value if isinstance(value, Mapping) else {}
 
 
