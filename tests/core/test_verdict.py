@@ -112,6 +112,33 @@ def test_a_plan_that_may_lose_more_serves_as_many_requests_as_lose_that_together
     assert against(plan(0.2, 0.0, 0.04), plan(0.8, 0.0, 0.09)).advice == "undecided"  # only the first that failed is asked
 
 
+def test_buying_ends_once_no_later_look_would_see_more_of_the_plan():
+    looked = plan(0.5, 0.0, 0.025)
+    assert against(looked).advice == "switch"
+    assert not against(looked).ends_buying  # by luck one of several looks finds it
+    whole = plan(0.5, 0.0, 0.025, answers=100, lost=0)
+    assert against(whole).ends_buying
+
+
+def test_buying_goes_on_while_something_that_saves_clearly_more_may_be_proven():
+    proven = plan(0.7, 0.0, 0.01)
+    assert against(proven).ends_buying
+    for cost_usd, gain, ends in ((0.2, -0.01, False), (0.2, -0.1, True), (0.66, 0.0, True)):
+        assert against(proven, plan(cost_usd, gain, 0.2)).ends_buying == ends
+        alone = plan(cost_usd, gain, 1.0, is_identified=False, is_rung=False, code=(("s", "mini"),))
+        assert against(proven, alone).ends_buying == ends
+    assert against(proven, plan(0.2, -0.01, 0.2, answers=100, lost=3)).ends_buying  # all that there is was bought
+
+
+def test_a_switch_shows_no_larger_loss_than_its_rule_has_excluded():
+    found = against(plan(0.5, 0.0, 0.028, wider=1.4), plan(0.8, 0.0, 0.01))
+    assert (found.advice, found.plan.cost_usd) == ("switch", 0.5)
+    assert found.gain[1] == -0.03
+    assert "at most 3.0 points could be lost" in found.sentence.lower()
+    assert against(plan(0.5, 0.0, 0.032, wider=1.4)).at(0.02).gain[1] == -0.02  # for a share of the requests
+    assert against(plan(0.5, 0.0, 0.07, wider=1.4)).gain[1] == pytest.approx(-0.098)  # open: nothing is excluded
+
+
 # -- four words --------------------------------------------------------------------------------------------------------
 
 
@@ -138,8 +165,11 @@ def test_nothing_is_kept_because_nothing_was_compared():
         assert found.advice == "not enough data"
         assert "too few requests have run mini to the end" in found.sentence
     assert against(same, dearer, plan(0.2, -0.2, 0.05), cheaper=("mini",)).advice == "keep"
-    promising = {"mid": -0.01, "tiny": -0.4}
-    found = against(same, dearer, plan(0.2, -0.2, 0.05), cheaper=("mini", "mid", "tiny"), unseen=promising)
+    unproven = [
+        plan(0.3, gain, 1.0, is_identified=False, is_rung=False, code=(("s", name),))
+        for name, gain in (("mid", -0.01), ("tiny", -0.4))
+    ]
+    found = against(same, dearer, plan(0.2, -0.2, 0.05), *unproven, cheaper=("mini", "mid", "tiny"))
     assert found.advice == "not enough data"
     assert found.sentence.startswith(
         "NOT ENOUGH DATA: mid may do as well for less, but too few requests have run it to the end"
@@ -154,12 +184,17 @@ def test_undecided_names_the_nearest_plan_and_what_would_settle_it():
     assert found.advice == "undecided"
     assert found.settling.requests == 400  # the reach has to shrink from 8 points to 4: four times the requests
     assert found.settling.labels == 300
-    assert found.settling.usd == pytest.approx(15.0)
+    assert found.settling.usd == pytest.approx(300 * 1.5)  # each runs the plan and what runs today
+    few = against(plan(0.5, 0.0, 0.09, followed=30.0, answers=30, lost=0))
+    assert (few.settling.requests, few.settling.labels, few.settling.runs) == (90, 0, 60)  # of those that have a label
+    assert few.settling.usd == pytest.approx(60 * 1.5)
+    assert "0 of 30 answers lost; at most 9.0 points could be lost" in few.sentence
+    assert few.sentence.endswith("Running it on about 60 more of these requests would settle it, about $90.00 of runs.")
     assert found.sentence == (
         "UNDECIDED: plan of 0.5 is the nearest plan. It costs $500.00 instead of $1,000.00 per 1,000 requests (-50 %), with"
         " 91.0 % right instead of 90.0 % (+1.0 points, -7.0 to +9.0). At most 7.0 points could be lost (95 %, as of these"
         " requests), and 3 are allowed (--max-loss). About 400 labelled requests would settle it: 300 more labels, about"
-        " $15.00 of rows."
+        " $450.00 of runs."
     )
     worse = against(plan(0.5, -0.04, 0.05))  # expected to lose more than is allowed
     assert (worse.advice, worse.settling) == ("undecided", None)
@@ -290,7 +325,7 @@ def test_never_a_switch_to_what_may_lose_more_than_is_allowed(cost, gain, reach,
 
 
 def test_it_comes_back_from_its_file_as_it_was():
-    found = against(plan(0.5, 0.01, 0.015, code=(("s", "mini"),)), plan(0.8, 0.0, 0.01), is_judged=True, unseen={"mini": 0.1})
+    found = against(plan(0.5, 0.01, 0.015, code=(("s", "mini"),)), plan(0.8, 0.0, 0.01), is_judged=True)
     assert Verdict.from_dict(json.loads(json.dumps(found.held()))) == found
     assert json.loads(json.dumps(found.to_dict()))["advice"] == "switch"
 

@@ -285,10 +285,14 @@ class Found(NamedTuple):
 
 
 class Plans(NamedTuple):
-    """Those within 70 % of today's dollars, and within all of them."""
+    """Those within 70 % of today's dollars, and within all of them; and single models."""
 
     cheaper: Found
     all_dollars: Found
+    alone: tuple[Found, ...] = ()
+
+    def single_models(self):
+        return ((plan.words, plan) for plan in self.alone)
 
     def decision(self, objective):
         return self.cheaper if objective.max_cost_usd < 0.9 else self.all_dollars
@@ -309,6 +313,15 @@ def test_the_plan_for_less_comes_first_unless_it_loses_what_the_other_does_not()
     for cheaper, dear, first in ((0.8, 0.81, "for less"), (0.7, 0.81, "more"), (0.7, 0.7, "for less"), (0.85, 0.9, "for less")):
         both = Found("for less", cheaper), Found("more", dear)
         assert wanted(0.8, both, both)[0] == first
+
+
+def test_the_cheapest_model_that_seems_as_good_comes_before_all_others():
+    best = Found("for less", 0.8, 0.6), Found("more", 0.81, 0.9)
+    alone = Found("nano", 0.7, 0.05), Found("mini", 0.795, 0.2), Found("small", 0.8, 0.3), Found("big", 0.82, 0.9)
+    found = worth_proving(Found("today", 0.8), Plans(*best, alone), Plans(*best))
+    assert [plan.words for plan in found] == ["mini", "for less", "more"]
+    found = worth_proving(Found("today", 0.8), Plans(*best, (alone[0], alone[3])), Plans(*best))
+    assert [plan.words for plan in found] == ["for less", "more"]
 
 
 def rows_of(names, *plans):

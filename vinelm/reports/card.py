@@ -10,7 +10,7 @@ from shlex import quote
 from vinelm.reports.document import Card, Dot, Measure, Scatter
 from vinelm.reports.plan_words import plan_code
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.trie.verdict import LEADS, ComparedPlan, Verdict, change, dollars, percent, seconds
+from vinelm.trie.verdict import LEADS, ComparedPlan, Verdict, change, counted, dollars, percent, seconds
 
 AFTER = {"switch": "VineLM", "undecided": "nearest plan", "keep": "best other plan", "not enough data": ""}
 """The name of the verdict's plan, by the advice."""
@@ -63,7 +63,10 @@ def _rest(found: Verdict) -> str:
     if found.waiting:
         return f"{found.waiting:,} question{'s' if found.waiting > 1 else ''} may settle it"
     settling = found.settling if found.by_today is None else None
-    return "" if settling is None else f"about {settling.labels:,} more labels would settle it"
+    if settling is None:
+        return ""
+    more = counted(settling.labels, "more label") if settling.labels else counted(settling.runs, "more run")
+    return f"about {more} would settle it"
 
 
 def _basis(found: Verdict) -> str:

@@ -72,8 +72,8 @@ class ComparedPlan:
         best_low, best_high: Ends that hold with 95 % for all compared plans together, so also for the best of them.
         saved_usd: Dollars per request below the baseline's; each of its ends holds with 95 %.
         latency_s: Judged seconds per request; None if unknown.
-        answers: On how many requests both plans ran to the end, if these are all judged requests; else None.
-        lost: How many of these the plan answered wrongly and the baseline rightly; None likewise.
+        answers: How many requests ran both plans to the end; None if none did, or one of the two is a mixture.
+        lost: On how many of these the plan is worse than the baseline; None likewise.
         followed: How many equally weighted requests carry as much information as those whose rows follow the plan and the
             baseline; depends on what was bought, not on the outcomes. None if unknown.
         is_rung: Whether it is one of the plans that the rule goes through; other plans are only shown.
@@ -197,13 +197,15 @@ class Settling:
     """What would settle an open question.
 
     Attributes:
-        requests: How many labelled requests are needed in total, by the spread of the present ones.
-        labels: How many of these still need a label.
-        usd: Dollars of their rows, at the cost of the rows so far.
+        requests: How many labelled requests have to run both the plan and the baseline, by the spread of those that did.
+        labels: How many of these still need a label; 0 if the present requests suffice.
+        runs: How many of them have yet to run both.
+        usd: Dollars of these runs.
     """
 
     requests: int
     labels: int
+    runs: int
     usd: float
 
 
@@ -226,8 +228,6 @@ class Verdict:
         why_not: Why nothing could be compared, in a few words; empty if it could.
         tried_only: Whether only plans were compared whose steps enough requests took. The trie then has no other plans.
         cheaper: Models that some stage may run for less than the baseline's, by list price.
-        unseen: By model: the accuracy that it gains if it runs every stage, by the estimate and the few requests that have run
-            it to the end; only models that save enough, and of which these requests prove nothing.
         is_judged: Whether a model judged which answers are right.
         is_served: Whether the plans were really served; else the figures are estimates from rows.
         by_today: The basis of the verdict if requests have no label; None if all have one.
@@ -249,7 +249,6 @@ class Verdict:
     why_not: str = ""
     tried_only: bool = False
     cheaper: tuple[str, ...] = ()
-    unseen: Mapping[str, float] = field(default_factory=dict)
     is_judged: bool = False
     is_served: bool = False
     by_today: ByToday | None = None
@@ -277,11 +276,10 @@ class Verdict:
         Plans with few rows are left out: they could only stop the ladder above plans with many. Their number depends on what
         was bought, not on the answers.
         """
-        usd = self.cost_usd or 0.0
         found = [
             plan
             for plan in self.plans
-            if plan.is_rung and plan.is_identified and not plan.is_same and plan.cost_usd <= (1.0 - LEAST_SAVED) * usd
+            if plan.is_rung and plan.is_identified and not plan.is_same and plan.cost_usd <= self._worth_usd
         ]
         least = LEAST_FOLLOWED * max((plan.followed or 0.0 for plan in found), default=0.0)
         return sorted((one for one in found if one.followed is None or one.followed >= least), key=lambda one: -one.cost_usd)
@@ -353,7 +351,7 @@ class Verdict:
         distance = plan.gain + (self.max_loss if saves else 0.0 if plan.saved_usd >= 0.0 else -self.max_loss)
         reach = plan.gain - (plan.gain_low if saves else plan.best_low)
         # If no answer differs, the possible loss shrinks with the number of requests itself, not with its root.
-        power = 1 if plan.lost == 0 and plan.gain == 0.0 else 2
+        power = 1 if plan.lost == 0 and abs(plan.gain) < 1e-9 else 2
         return math.inf if distance <= 1e-6 else (reach / distance) ** power
 
     @property
@@ -383,10 +381,17 @@ class Verdict:
 
     @property
     def served(self) -> ComparedPlan | None:
-        """The figures over all requests if :attr:`plan` serves its share of them."""
-        if self.plan is None or not 0.0 < self.share < 1.0:
-            return self.plan
-        return self.plan.serving(self.share)
+        """The figures over all requests if :attr:`plan` serves its share of them.
+
+        The rule that found a plan to switch to has excluded, with 95 % for all its tests together, that it loses more than is
+        allowed: the lower end of the interval is no lower than that.
+        """
+        if self.plan is None:
+            return None
+        plan = self.plan.serving(self.share) if 0.0 < self.share < 1.0 else self.plan
+        if self.advice != "switch" or plan.saved_usd < 0.0:
+            return plan
+        return replace(plan, best_low=max(plan.best_low, -self.max_loss))
 
     @property
     def gain(self) -> tuple[float, float, float] | None:
@@ -415,8 +420,19 @@ class Verdict:
 
     @property
     def promising(self) -> tuple[str, ...]:
-        """The models of :attr:`unseen` that are predicted to lose less than is allowed."""
-        return tuple(name for name, gain in self.unseen.items() if gain > -self.max_loss)
+        """The models that may run every stage for less, by the estimate and the few requests that have run them to the end."""
+        return tuple(plan.code[0][1] for plan in self._unproven_models if plan.cost_usd <= self._worth_usd)
+
+    @property
+    def _unproven_models(self) -> list[ComparedPlan]:
+        """The single models of which the rows prove nothing, but that are predicted to lose less than is allowed."""
+        alone = [plan for plan in self.plans if not plan.is_identified and len({model for _, model in plan.code}) == 1]
+        return [plan for plan in alone if plan.gain > -self.max_loss]
+
+    @property
+    def _worth_usd(self) -> float:
+        """Dollars per request of a plan that saves enough to be worth a change."""
+        return (1.0 - LEAST_SAVED) * (self.cost_usd or 0.0)
 
     @property
     def settling(self) -> Settling | None:
@@ -427,18 +443,30 @@ class Verdict:
         times = self._times(plan)
         if times > MOST_TIMES:
             return None
-        requests = math.ceil(self.requests * max(times, LEAST_TIMES))
-        labels = requests - self.requests
-        return Settling(requests=requests, labels=labels, usd=self.spent_usd * labels / self.requests)
+        known = min(max(plan.followed or self.requests, 1.0), self.requests)
+        requests = math.ceil(known * max(times, LEAST_TIMES))
+        runs, pair_usd = requests - math.floor(known), (self.cost_usd or 0.0) + max(plan.cost_usd, 0.0)
+        return Settling(requests=requests, labels=max(requests - self.requests, 0), runs=runs, usd=pair_usd * runs)
 
     @property
     def ends_buying(self) -> bool:
-        """True if a profile that looks repeatedly may end here: a switch has to hold by the wider intervals, too."""
+        """True if a profile that looks repeatedly may end here.
+
+        A switch has to hold by the wider intervals, too, unless all requests have run the plan: no later look would see more of
+        it. And nothing that saves clearly more may be expected to pass as well.
+        """
         if self.advice != "switch" or self.plan is None:
             return self.advice == "keep" or bool(self.waiting)  # people are asked next
-        early = replace(self, plans=tuple(plan.widened(EARLY) for plan in self.plans))
+        plans = tuple(one if one.answers == self.requests else one.widened(EARLY) for one in self.plans)
+        early = replace(self, plans=plans)
         is_same = early.plan is not None and early.plan.words == self.plan.words
-        return early.advice == "switch" and early.share == 1.0 and is_same
+        return early.advice == "switch" and early.share == 1.0 and is_same and not self._saves_more_elsewhere(self.plan)
+
+    def _saves_more_elsewhere(self, than: ComparedPlan) -> bool:
+        """Return whether more rows may prove a plan that saves clearly more than this one."""
+        open_ = [one for one in self.rungs if one.answers != self.requests and one.gain > -self.max_loss]
+        most_usd = than.cost_usd - LEAST_SAVED * (self.cost_usd or 0.0)
+        return any(one.cost_usd <= most_usd for one in (*open_, *self._unproven_models))
 
     @property
     def max_cost_usd(self) -> float | None:
@@ -508,7 +536,6 @@ class Verdict:
         return own | {
             "models": dict(self.models),
             "cheaper": list(self.cheaper),
-            "unseen": dict(self.unseen),
             "plans": [plan.to_dict() for plan in self.plans],
             "by_today": None if self.by_today is None else asdict(self.by_today),
         }
@@ -771,7 +798,9 @@ def _settles(found: Verdict) -> str:
         return ""
     if settling is None:
         return " More requests like these would hardly settle it."
-    price = f", about {plain_dollars(settling.usd)} of rows" if settling.usd else ""
+    price = f", about {plain_dollars(settling.usd)} of runs" if settling.usd else ""
+    if not settling.labels:
+        return f" Running it on about {settling.runs:,} more of these requests would settle it{price}."
     if found.by_today is not None:
         return f" About {settling.requests:,} requests would settle it{price}."
     return f" About {settling.requests:,} labelled requests would settle it: {settling.labels:,} more labels{price}."

@@ -12,13 +12,16 @@ from vinelm.catalog import Catalog
 from vinelm.evaluation.judging.fit import PARTS, TITLES, ChosenPolicy, Fit, PolicyName, part_of
 from vinelm.evaluation.judging.judged_policy import JudgedPolicy
 from vinelm.evaluation.off_policy.buying import BoughtRows
+from vinelm.evaluation.off_policy.followed import followed_rows
 from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean
+from vinelm.evaluation.off_policy.paired_scores import paired_scores
 from vinelm.evaluation.off_policy.scores import Scores, scored
 from vinelm.evaluation.off_policy.steps import PathSteps, StepPolicy, StepsByStart
 from vinelm.objective import Objective
 from vinelm.rows.kinds import untitled
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
+from vinelm.trie.arrays import FloatArray
 
 BASELINES: tuple[PolicyName, ...] = ("static", "single")
 COMPARED: tuple[PolicyName, ...] = ("signals", "paths", "vote", "two_agree")
@@ -153,6 +156,25 @@ class CrossFit:
     def judge(self, half: int, policy: ChosenPolicy, objective: Objective) -> DirectedJudgement:
         """Judge a policy by the part that did not choose it."""
         return DirectedJudgement(policy, self._scores(policy, half, objective))
+
+    def judge_pair(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> Scores | None:
+        """Judge the difference to a reference by the requests that have the rows of both; None if the reference is a mixture."""
+        if len(reference.parts) != 1:
+            return None
+        (_, other), bought, cap = reference.parts[0], self.bought[half], objective.max_latency_s
+        found = [paired_scores(steps, other, bought, max_latency_s=cap) for _, steps in policy.parts]
+        return Scores.mixed(found, [share for share, _ in policy.parts])
+
+    def differences(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy) -> FloatArray:
+        """Return the differences in success of the requests that ran both to their ends, shape (requests,); neither a mixture."""
+        bought = self.bought[half]
+        found = []
+        for request in bought.requests:
+            ran = [followed_rows(one.parts[0][1], bought, request) for one in (policy, reference)]
+            if None not in ran:
+                own, other = (0.0 if seen[-1].failure is not None else float(row.success or 0.0) for seen, row in ran if seen)
+                found.append(own - other)
+        return np.array(found, np.float64)
 
     def _one_way(self, half: int, objective: Objective, votes: bool) -> dict[PolicyName, DirectedJudgement]:
         """Plan without one part, and test the plans on it."""

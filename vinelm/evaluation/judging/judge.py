@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -50,6 +50,9 @@ AS_GOOD = 0.005
 """A simpler plan is preferred to one whose predicted accuracy is higher by at most this fraction."""
 MORE_FOLLOWED = 1.5
 """Plans of tried steps are compared if this many times as many requests followed them."""
+MUCH_LESS = 0.5
+"""A plan is compared on the requests that ran both it and the baseline if the variance there is at most this multiple of that on
+the requests of each. A choice between nearly equal variances would be a choice by luck."""
 DRAWS = 20_000
 FREE = Objective(maximize="accuracy")
 MOST_NEEDED = 1e6
@@ -261,19 +264,15 @@ class Judge:
         known = {one.chosen.words for one in plans}
         singles = [] if objective is not None else self._single_models(fit, rival)
         alone = [one for one in singles if one.is_identified and one.chosen.words not in known]
-        unseen = {
-            one.models[0]: one.gain.value
-            for one in singles
-            if one.gain is not None and not one.is_identified and one.promised_usd <= (1.0 - LEAST_SAVED) * rival.promised_usd
-        }
         climbed = [*plans, *(one for one in alone if _is_worth_a_rung(one, [*plans, *alone]))]
-        judged = [*climbed, *(one for one in alone if one not in climbed)]
+        # The others are only shown, or named if too few requests have run them to the end.
+        judged = [*climbed, *(one for one in singles if one.chosen.words not in known and one not in climbed)]
         compared = _with_ends(judged, rival, self.seed, self._level, rungs=len(climbed))
         if self.referred is not None:
             lost = [self.referred.hidden(one.answers(fit)) for one in judged]
             compared = [plan.lowered(loss) for plan, loss in zip(compared, lost, strict=True)]
         plans_by_cost = tuple(sorted(compared, key=lambda plan: plan.cost_usd))
-        found = replace(found, plans=plans_by_cost, tried_only=tried_only, unseen=unseen)
+        found = replace(found, plans=plans_by_cost, tried_only=tried_only)
         found = found if all(half.annotated.knows_latency for half in fit.planning) else found.untimed()
         return found, climbed
 
@@ -301,7 +300,7 @@ class Judge:
         hidden = self.referred.hidden(answers, is_hopeful=True)
         n, room = max(len(answers), 1), best.gain + found.max_loss / LEAST_SHARE
         # A possible loss that was never observed shrinks with the number of requests itself, not with its root.
-        power = 1.0 if best.lost == 0 and best.gain == 0.0 else 0.5
+        power = 1.0 if best.lost == 0 and abs(best.gain) < 1e-9 else 0.5
 
         def reach(times: float) -> float:
             open_variance = (BETTER + WORSE) * len(differing) / n / (n * times)
@@ -344,7 +343,7 @@ class Judge:
                 if all(name in one for one in both.by_half)
             }
             judged = {
-                policy: _Candidate(policy, way, rival, partial(_chosen_by, whole, both.objective, policy, way[0]))
+                policy: _Candidate(policy, way, rival, partial(_chosen_by, whole, both.objective, policy, way[0]), fit, both.objective)
                 for policy, way in ways.items()
             }
             known = {policy: one for policy, one in judged.items() if one.is_identified} or judged
@@ -363,7 +362,7 @@ class Judge:
                 continue
             chosen = [half.following(one[name]) for half, one in zip(fit.planning, alone, strict=True)]
             ways = [fit.judge(i, one, FREE) for i, one in enumerate(chosen)]
-            found.append(_Candidate("fixed", ways, rival, partial(self._alone, name, chosen[0])))
+            found.append(_Candidate("fixed", ways, rival, partial(self._alone, name, chosen[0]), fit))
         return [one for one in found if not one.is_same]
 
     def _alone(self, name: str, other: ChosenPolicy) -> ChosenPolicy:
@@ -426,17 +425,25 @@ class _Rival:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A plan as chosen by each part, compared with the baseline; ``by_all`` returns the plan by all rows."""
+    """A plan as chosen by each part, compared with the baseline.
+
+    Attributes:
+        by_all: Returns the plan by all rows.
+        fit: What judges it on the requests that have run both; None if both were served on all requests.
+        objective: What it was planned for.
+    """
 
     policy: str
     ways: list[DirectedJudgement]
     rival: _Rival
     by_all: Callable[[], ChosenPolicy]
+    fit: CrossFit | None = None
+    objective: Objective = FREE
 
     def judged_by(self, fit: CrossFit) -> _Candidate:
         """Return the same plan with other scores of the same rows, compared with the baseline by these scores."""
         ways = [fit.judge(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
-        return replace(self, ways=ways, rival=replace(self.rival, ways=self.rival.judged_by(fit)))
+        return replace(self, ways=ways, rival=replace(self.rival, ways=self.rival.judged_by(fit)), fit=fit)
 
     def answers(self, fit: CrossFit) -> Iterator[Pair]:
         """Yield the plan's answer to each request that followed it to its end."""
@@ -473,7 +480,33 @@ class _Candidate:
 
     @cached_property
     def pairs(self) -> list[HalfScores]:
+        """The scores that are compared by part: of the requests that ran both plans, if they show the difference far better.
+
+        Where two plans mostly agree, they do; otherwise all requests that ran one of the two show more.
+        """
+        one = moments(self._of_each, "accuracy", 1.0)
+        two = None if self._of_both is None else moments(self._of_both, "accuracy", 1.0)
+        if self._of_both is None or one is None or two is None or not two.is_identified:
+            return self._of_each
+        return self._of_both if two.square <= MUCH_LESS * one.square else self._of_each
+
+    @cached_property
+    def _of_each(self) -> list[HalfScores]:
+        """The scores of the plan and of the baseline by part, each of the requests that show it."""
         return [HalfScores(way.scores, other) for way, other in zip(self.ways, self.rival.scores, strict=True)]
+
+    @cached_property
+    def _of_both(self) -> list[HalfScores] | None:
+        """The scores of the difference by part, of the requests that ran both; None if there are no such scores."""
+        if self.fit is None:
+            return None
+        found = []
+        for i, (half, way, other) in enumerate(zip(self._of_each, self.ways, self.rival.ways, strict=True)):
+            scores = None if not half.unlike else self.fit.judge_pair(i, way.chosen, other.chosen, self.objective)
+            if half.unlike and scores is None:
+                return None
+            found.append(half if scores is None else HalfScores(scores))
+        return found
 
     @cached_property
     def gain(self) -> Moments | None:
@@ -502,14 +535,33 @@ class _Candidate:
         return self.by_all()
 
     @cached_property
-    def counted(self) -> tuple[int, int] | None:
-        """(requests, lost answers) if every judged request ran both plans to the end; else None."""
-        for own, other in self.pairs:
-            assert other is not None
-            if not all(np.allclose(one.weight, 1.0) and not one.unsupported.any() for one in (own, other)):
+    def counted(self) -> Counted | None:
+        """How many requests ran both plans to their ends, and differ; None if none did, or one is a mixture."""
+        found = []
+        for i, (way, other) in enumerate(zip(self.ways, self.rival.ways, strict=True)):
+            if self.fit is None:  # all requests were served by both
+                apart = way.scores.success - other.scores.success
+            elif len(way.chosen.parts) == 1 == len(other.chosen.parts):
+                apart = self.fit.differences(i, way.chosen, other.chosen)
+            else:
                 return None
-        lost = sum(int((own.success < other.success - 1e-9).sum()) for own, other in self.pairs if other is not None)
-        return sum(len(own) for own, _ in self.pairs), lost
+            found.append((len(apart), int((apart < -1e-9).sum()), int((abs(apart) > 1e-9).sum())))
+        total = Counted(*np.sum(found, axis=0).tolist())
+        return total if total.requests else None
+
+
+class Counted(NamedTuple):
+    """Requests that ran two plans to their ends.
+
+    Attributes:
+        requests: Their number.
+        lost: On how many the plan is worse than the baseline.
+        differing: On how many it is worse or better.
+    """
+
+    requests: int
+    lost: int
+    differing: int
 
 
 def served_verdict(
@@ -568,12 +620,18 @@ def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
 def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
     """Return whether a single model is predicted to save enough, and no other plan predicts as much at no higher cost.
 
-    Decided by predictions alone, so that no judged answer makes it a rung. A model that another plan beats on both counts could
-    only stop the ladder above that plan.
+    Decided by predictions and by what was bought, so that no judged answer makes it a rung. A model that another plan beats on
+    both counts could only stop the ladder above that plan. Of a plan that far fewer requests have run this is not known: the
+    best prediction of very many is too good, and little would be proven of it.
     """
     if one.promised_usd > (1.0 - LEAST_SAVED) * one.rival.promised_usd:
         return False
-    others = [other for other in among if other is not one and other.is_identified and other.promised_usd <= one.promised_usd]
+    least = LEAST_FOLLOWED * one.followed
+    others = [
+        other
+        for other in among
+        if other is not one and other.is_identified and other.promised_usd <= one.promised_usd and other.followed >= least
+    ]
     return all(other.promised_accuracy < one.promised_accuracy for other in others)
 
 
@@ -634,8 +692,10 @@ def _compared(one: _Candidate, rival: _Rival, best: float, level: float, *, is_r
     low = high = best_low = best_high = 0.0
     if gain is not None:
         (low, high), (best_low, best_high) = ends(gain, 1.0, level), ends(gain, best, level)
-        if counted is not None and not gain.residuals.any() and gain.value == 0.0:
-            low = best_low = -nothing_differs(counted[0], level)
+        if counted is not None and not counted.differing and abs(gain.value) < 1e-9:
+            # Requests that weigh unequally tell less than as many that weigh the same.
+            n = counted.requests if counted.requests == len(gain.residuals) else min(counted.requests, int(gain.effective))
+            low = best_low = -nothing_differs(n, level)
             high = best_high = -low
     if not one.is_identified:  # figures of the model only: the true value may be anything
         low, high, best_low, best_high = -1.0, 1.0, -1.0, 1.0
@@ -658,8 +718,8 @@ def _compared(one: _Candidate, rival: _Rival, best: float, level: float, *, is_r
         saved_low=saved_value - saved_reach,
         saved_high=saved_value + saved_reach,
         latency_s=_seconds(one.ways),
-        answers=None if counted is None else counted[0],
-        lost=None if counted is None else counted[1],
+        answers=None if counted is None else counted.requests,
+        lost=None if counted is None else counted.lost,
         followed=None if gain is None else gain.effective,
         is_rung=is_rung,
         is_same=one.is_same,

@@ -135,7 +135,7 @@ class _Walk:
                 end = seen[step.returned]
                 if end.success is None and seen[-1].failure is None:
                     return (*total, 0.0, weight)  # led to a scored row but is unscored: the result of ending here is unknown
-                after = np.array((_right(seen, step.returned, self.cap), 0.0, 0.0))
+                after = np.array((right_in_time(seen, step.returned, self.cap), 0.0, 0.0))
             else:
                 after = np.array(policy.rest(seen))
             added = (0.0, row.cost_usd + row.tool_cost_usd, row.latency_s + row.tool_latency_s)
@@ -153,7 +153,8 @@ class _Walk:
             self.balance.setdefault((place, model), np.zeros(len(self.bought.requests)))[at] = value
 
 
-def _right(seen: Seen, returned: int, cap: float | None) -> float:
+def right_in_time(seen: Seen, returned: int, cap: float | None) -> float:
+    """Return the score of a returned answer; 0 for a request that failed, or took more seconds than the cap."""
     if seen[-1].failure is not None or (cap is not None and sum(row.latency_s + row.tool_latency_s for row in seen) > cap):
         return 0.0
     return float(seen[returned].success or 0.0)

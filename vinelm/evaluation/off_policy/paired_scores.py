@@ -1,0 +1,116 @@
+"""Doubly robust scores of the difference between two policies, from the requests that have the rows of both.
+
+Scores of two policies on their own requests differ by how hard these requests are, too: if a plan and what runs today agree on
+each of 47 requests that ran both, and today ran on 60, the two means need not be the same. Here a request counts only as far as
+it has the next rows of both:
+
+    q_0 - q'_0 + sum over t of w_t ((x_t + q_t - q_(t-1)) - (x'_t + q'_t - q'_(t-1))),
+
+with the primes for the reference and w_t the product over s <= t of (both rows s are there) / (chance of having both). As in
+:mod:`~vinelm.evaluation.off_policy.scores`, chances are shares of the requests that came to the same pair of places and are
+asked for the same models, and each leaves a column in ``balance``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vinelm.evaluation.off_policy.buying import BoughtRows
+from vinelm.evaluation.off_policy.scores import Scores, right_in_time
+from vinelm.evaluation.off_policy.steps import Seen, Step, StepPolicy, StepsByStart, steps_for
+from vinelm.rows.observation import Observation
+from vinelm.trie.arrays import FloatArray
+
+Policy = StepPolicy | StepsByStart
+
+
+def paired_scores(
+    policy: Policy, reference: Policy, bought: BoughtRows, *, max_latency_s: float | None = None
+) -> Scores:
+    """Return the scores of a policy minus those of a reference; their weights are those of requests that followed both.
+
+    Args:
+        policy: The policy, planned from other requests.
+        reference: What it is compared with.
+        bought: The judged requests and their rows.
+        max_latency_s: A right answer after more than this many seconds counts as wrong; None: no cap.
+    """
+    sides = [
+        (_Side.of(policy, bought, request), _Side.of(reference, bought, request)) for request in bought.requests
+    ]
+    n = len(sides)
+    total = np.array([own.rest - other.rest for own, other in sides]).reshape(n, 3)
+    weight, unsupported = np.ones(n), np.zeros(n)
+    balance = {}
+    going = [i for i in range(n) if any(side.step.model is not None for side in sides[i])]
+    while going:
+        together: dict[Hashable, list[int]] = defaultdict(list)
+        for i in going:
+            together[tuple(side.place(bought, bought.requests[i]) for side in sides[i])].append(i)
+        going = []
+        for place, members in together.items():
+            rows = {i: [side.next_row(bought, bought.requests[i]) for side in sides[i]] for i in members}
+            having = [i for i in members if None not in rows[i]]
+            chance = len(having) / len(members)
+            if not having:
+                unsupported[members], weight[members] = weight[members], 0.0
+                continue
+            if chance < 1.0:
+                column = np.zeros(n)
+                column[members] = -weight[members]
+                column[having] += weight[having] / chance
+                balance[(("pair", place), "")] = column
+                weight[[i for i in members if None in rows[i]]] = 0.0
+            for i in having:
+                weight[i] /= chance
+                added = [side.taken(row, max_latency_s) for side, row in zip(sides[i], rows[i], strict=True)]
+                if added[0] is None or added[1] is None:  # an end that is not scored
+                    unsupported[i], weight[i] = weight[i], 0.0
+                    continue
+                total[i] += weight[i] * (added[0] - added[1])
+                if any(side.step.model is not None for side in sides[i]):
+                    going.append(i)
+    success, cost_usd, latency_s = total.T.copy()
+    return Scores(success, cost_usd, latency_s, weight, unsupported, balance)
+
+
+@dataclass(eq=False)
+class _Side:
+    """How far one of the two policies has come on a request."""
+
+    policy: StepPolicy
+    step: Step
+    rest: FloatArray
+    seen: Seen = ()
+
+    @classmethod
+    def of(cls, policy: Policy, bought: BoughtRows, request: str) -> _Side:
+        found = steps_for(policy, bought.kinds.get(request), bought.first(request))
+        return cls(found, found.step(()), np.array(found.rest(())))
+
+    def place(self, bought: BoughtRows, request: str) -> Hashable:
+        """Return the position, with the model that comes next; whoever has ended stays where it is."""
+        return bought.place(self.seen, request), self.seen[-1].prefix if self.seen else (), self.step.model
+
+    def next_row(self, bought: BoughtRows, request: str) -> Observation | bool | None:
+        """Return the row of the next model; None if it was not bought, False if the policy has ended."""
+        return False if self.step.model is None else bought.row(request, self.seen, self.step.model)
+
+    def taken(self, row: Observation | bool | None, cap: float | None) -> FloatArray | None:
+        """Go one step on; return what it adds beyond what was expected, or None if the request ends without a score."""
+        if not isinstance(row, Observation):
+            return np.zeros(3)
+        self.seen = (*self.seen, row)
+        self.step = self.policy.step(self.seen)
+        if self.step.model is None:
+            if self.seen[self.step.returned].success is None and row.failure is None:
+                return None
+            after = np.array((right_in_time(self.seen, self.step.returned, cap), 0.0, 0.0))
+        else:
+            after = np.array(self.policy.rest(self.seen))
+        before, self.rest = self.rest, after
+        return np.array((0.0, row.cost_usd + row.tool_cost_usd, row.latency_s + row.tool_latency_s)) + after - before
