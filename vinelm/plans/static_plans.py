@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
 from math import comb, prod
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -92,6 +92,14 @@ class StaticPlans:
     def of(cls, annotated: AnnotatedTrie) -> StaticPlans:
         """Return the static plans of a trie: the same, in the same order, for every trie of one template."""
         return cls(DecisionGraph.of(annotated), None)
+
+    @classmethod
+    def unbounded(cls, graph: DecisionGraph, servable: BoolArray | None) -> StaticPlans:
+        """Return the static plans without bounds of each request; one object for each graph, as their values take long."""
+        key = cls, None if servable is None else servable.tobytes()
+        if key not in graph.kept:
+            graph.kept[key] = cls(graph, servable)
+        return cast("StaticPlans", graph.kept[key])
 
     @cached_property
     def models(self) -> Integers:

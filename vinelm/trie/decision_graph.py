@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Self
@@ -90,6 +90,8 @@ class DecisionGraph:
     slot: Integers
     n_slots: int
     checked: BoolArray
+    kept: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
+    """What was computed of this graph and takes long, by what it is."""
 
     @staticmethod
     def of(annotated: AnnotatedTrie, ends: BoolArray | None = None) -> DecisionGraph:

@@ -64,6 +64,8 @@ class GridProblem(Problem):
 
     def static_plans(self) -> StaticPlans:
         """Return the static plans, and which of them are within the caps from the root on."""
+        if self.late is None and not self.limits:
+            return StaticPlans.unbounded(self.graph, self.admission.servable)
         none = None if self.late is None else np.zeros(len(self.graph.nodes), np.bool_)  # their figures know no chances
         limits = [(cap.use, cap.limit) for cap in self.limits.values()]
         return StaticPlans(self.graph, self.admission.servable, none, limits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 from vinelm.controller.planning.contingent.decision import ContingentDecision
 from vinelm.controller.planning.contingent.grid_problem import ChanceProblems, GridProblems
@@ -51,7 +51,7 @@ class ContingentPlanner:
         self.metrics = metrics
         self._ends = ends
         self._policies: dict[Objective, RootPlan] = {}
-        self._curves: dict[tuple[object, ...], tuple[Curve, StaticPlans, Curve | None]] = {}
+        self._curves: dict[tuple[object, ...], tuple[Curve, StaticPlans, Curve | None, dict[int, tuple[object, Any]]]] = {}
         self._others: list[tuple[BoolArray, ContingentPlanner]] = []
 
     @classmethod
@@ -214,10 +214,12 @@ class ContingentPlanner:
             found = self._curves[key] = self._competing(problem, answers_first=answers_first)
         return Population(problem, objective, *found)
 
-    def _competing(self, problem: Problem, *, answers_first: bool) -> tuple[Curve, StaticPlans, Curve | None]:
+    def _competing(
+        self, problem: Problem, *, answers_first: bool
+    ) -> tuple[Curve, StaticPlans, Curve | None, dict[int, tuple[object, Any]]]:
         uncapped = problem.uncapped()
         free = None if uncapped is None else Curve(uncapped, answers_first=answers_first)
-        return Curve(problem, answers_first=answers_first), problem.static_plans(), free
+        return Curve(problem, answers_first=answers_first), problem.static_plans(), free, {}
 
     def _fastest_on_average(self, objective: Objective) -> RootPlan:
         """Return the policy with the shortest longest history among those that meet the bounds on averages, by bisection."""

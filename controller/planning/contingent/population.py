@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +56,8 @@ class Population:
         curve: The problem's hull; shared by objectives that differ in population bounds only.
         fixed: The fixed plans of the problem.
         uncapped: If histories are merged and caps are given, the hull without caps: its plans that fit are exact.
+        errors: Standard errors that were computed, each with the corner or the fixed plans that they are of, by identity;
+            shared as the hull is.
     """
 
     problem: Problem
@@ -62,6 +65,7 @@ class Population:
     curve: Curve
     fixed: StaticPlans
     uncapped: Curve | None = None
+    errors: dict[int, tuple[object, Any]] = field(default_factory=dict, compare=False, repr=False)
 
     def policy(self) -> RootPlan:
         """Return the best plan within the bounds on averages; if none meets them all, the floor is relaxed first."""
@@ -192,6 +196,11 @@ class Population:
         """Return the standard errors; if histories are merged, only for plans that no cheaper plan equals (each is slow)."""
         if self.problem.graph.is_tree:
             return self.fixed.error
+        if id(self.fixed) not in self.errors:
+            self.errors[id(self.fixed)] = self.fixed, self._errors_where_needed()
+        return np.asarray(self.errors[id(self.fixed)][1])
+
+    def _errors_where_needed(self) -> FloatArray:
         found = np.full(len(self.fixed.accuracy), np.nan)
         best = -1.0
         for plan in np.lexsort((-self.fixed.accuracy, self.fixed.cost_usd)).tolist():
@@ -216,7 +225,9 @@ class Population:
         """Return the accuracy of a corner, or the lower bound of the whole plan's."""
         if self.objective.confidence is None:
             return corner.accuracy
-        error = self._error(self._plan(corner))
+        if id(corner) not in self.errors:
+            self.errors[id(corner)] = corner, self._error(self._plan(corner))
+        error = self.errors[id(corner)][1]
         return max(corner.accuracy - self._z * error, 0.0) if not math.isnan(error) else 0.0
 
     def _error(self, plan: Plan) -> float:

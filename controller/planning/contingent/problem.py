@@ -96,8 +96,9 @@ class Problem:
 
     def static_plans(self) -> StaticPlans:
         """Return the static plans, and which of them are within the caps from the root on."""
-        within = within_all(self.caps.values(), len(self.graph.nodes)) if self.caps else None
-        return StaticPlans(self.graph, self.admission.servable, within)
+        if not self.caps:
+            return StaticPlans.unbounded(self.graph, self.admission.servable)
+        return StaticPlans(self.graph, self.admission.servable, within_all(self.caps.values(), len(self.graph.nodes)))
 
     def admits(self, plan: Plan) -> bool:
         """True if every history of a plan is within the caps."""
