@@ -165,6 +165,19 @@ def test_where_no_answer_differs_the_rule_of_three_is_what_is_proven():
     assert found.sentence.startswith("SWITCH, A FIXED PLAN IS ENOUGH: write m0.")
 
 
+def test_a_plan_that_agrees_with_today_on_all_requests_that_ran_both_is_not_judged_by_others():
+    catalog = make_catalog(2)
+    bound = Template((Stage("write"),)).bind(tuple(catalog)).with_defaults({"write": "m1"})
+    names = [f"q{i:03d}" for i in range(120)]
+    today = rows("m1", 60, 0.01, names[:100])  # the last 40 are the wrong ones
+    found = judged(bound, [*today, *(replace(row, prefix=("m0",), cost_usd=0.001) for row in today[:45])], catalog, names)
+    shown = next(plan for plan in found.plans if plan.models == ("m0",))
+    assert (shown.answers, shown.lost, round(shown.gain, 9)) == (45, 0, 0.0)
+    assert shown.gain_low == pytest.approx(-(1 - 0.05 ** (1 / 45)), abs=0.005)
+    assert (found.at(0.05).advice, found.at(0.05).share) == ("switch", 0.77)
+    assert "0 of 45 answers lost; at most 6.4 points could be lost" in found.at(0.07).sentence
+
+
 def test_fewer_than_fifty_rows_are_not_enough():
     catalog = make_catalog(2)
     bound = Template((Stage("write"),)).bind(tuple(catalog)).with_defaults({"write": "m1"})

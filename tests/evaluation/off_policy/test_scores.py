@@ -13,6 +13,7 @@ from science.replay import follow
 
 from vinelm.evaluation.off_policy.answer_steps import TriedSteps
 from vinelm.evaluation.off_policy.buying import BoughtRows
+from vinelm.evaluation.off_policy.paired_scores import paired_scores
 from vinelm.evaluation.off_policy.scores import scored
 from vinelm.evaluation.off_policy.steps import PathSteps, Rest
 from vinelm.evaluation.rivals.votes import TwoAgreePolicy, VotePolicy
@@ -172,3 +173,81 @@ def test_a_row_without_a_score_that_leads_to_one_is_a_step_and_no_end():
     assert (ends.unsupported[~open_] == 0.0).all()
     alone = BoughtRows.of(table.request_ids, [row for row in rows if row.depth == 1], table.template)
     assert not any(row.success is None for of in alone.rows.values() for row in of.values())  # it leads nowhere
+
+
+# -- the difference on requests that ran both -------------------------------------------------------------------------
+
+
+def steps_of(table, *targets):
+    return [PathSteps(table.annotate(), target) for target in targets]
+
+
+def long_ones(table, n=2):
+    """The longest paths that begin with different models."""
+    depth = table.trie.depth
+    deepest = [node for node in range(1, len(table.trie)) if depth[node] == depth.max()]
+    return deepest[0], deepest[-1]
+
+
+@pytest.mark.parametrize("stop", ["workflow", "oracle"])
+def test_where_every_row_is_there_the_scores_are_the_differences(stop):
+    table = without_start(random_table(1, n_requests=40, n_models=2, depth=3, stop=stop))
+    bought = BoughtRows.of(table.request_ids, rows_of(table), table.template)
+    for target in range(1, len(table.trie)):
+        own, other = steps_of(table, target, len(table.trie) - 1)
+        found, one, two = paired_scores(own, other, bought), scored(own, bought), scored(other, bought)
+        for name in ("success", "cost_usd", "latency_s"):
+            assert getattr(found, name) == pytest.approx(getattr(one, name) - getattr(two, name))
+        assert (found.weight == 1.0).all()
+        assert not found.unsupported.any()
+
+
+@pytest.mark.parametrize("says", [None, 0.1, 0.8])
+def test_whole_runs_of_some_requests_give_the_difference_on_average_whatever_is_expected(says):
+    table = without_start(random_table(3, n_requests=200, n_models=2, depth=3))
+    own, other = steps_of(table, *long_ones(table))
+    truth = paired_scores(own, other, BoughtRows.of(table.request_ids, rows_of(table), table.template)).success.mean()
+    told = own if says is None else Wrong(own, says)
+    means = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        # Longer runs follow fewer requests, whatever the earlier rows show; the two plans are not always run together.
+        last = rng.integers(0, 4, (2, len(table.request_ids)))
+
+        def keep(request, node, last=last):
+            first = table.trie.prefix(node)[0] == own.path[0]
+            return table.trie.depth[node] <= last[int(first), request]
+
+        found = paired_scores(told, other, BoughtRows.of(table.request_ids, rows_of(table, keep), table.template))
+        assert found.weight.sum() == pytest.approx(len(table.request_ids), rel=0.6)
+        means.append(found.success.mean())
+    assert np.mean(means) == pytest.approx(truth, abs=4.0 * np.std(means) / len(means) ** 0.5)
+
+
+def test_plans_that_agree_where_both_ran_differ_by_nothing_whatever_else_ran_one_of_them():
+    table = without_start(random_table(5, n_requests=120, n_models=2, depth=2))
+    nodes = [int(table.trie.node((name,))) for name in ("m0", "m1")]
+    own, other = steps_of(table, *nodes)
+    rows = [
+        replace(table.observation(request, node), success=float(request % 3 > 0))
+        for node, until in zip(nodes, (40, 90), strict=True)
+        for request in range(until)
+    ]
+    bought = BoughtRows.of(table.request_ids, rows, table.template)
+    found = paired_scores(own, other, bought)
+    assert found.success.mean() == pytest.approx(0.0, abs=1e-12)
+    assert (found.weight > 0.0).sum() == 40
+    each = scored(own, bought).success - scored(other, bought).success
+    assert abs(each.mean()) > 1e-3  # who ran only one of the two is part of that
+
+
+def test_requests_that_none_ran_on_both_are_unsupported():
+    table = without_start(random_table(7, n_requests=60, n_models=2, depth=2))
+    own, other = steps_of(table, *long_ones(table))
+
+    def keep(request, node):
+        return (table.trie.prefix(node)[0] == own.path[0]) == (request % 2 == 0)
+
+    found = paired_scores(own, other, BoughtRows.of(table.request_ids, rows_of(table, keep), table.template))
+    assert not found.weight.any()
+    assert (found.unsupported == 1.0).all()

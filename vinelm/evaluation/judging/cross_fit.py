@@ -16,7 +16,7 @@ from vinelm.evaluation.off_policy.followed import followed_rows
 from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean
 from vinelm.evaluation.off_policy.paired_scores import paired_scores
 from vinelm.evaluation.off_policy.scores import Scores, scored
-from vinelm.evaluation.off_policy.steps import PathSteps, StepPolicy, StepsByStart
+from vinelm.evaluation.off_policy.steps import PathSteps, Seen, StepPolicy, StepsByStart
 from vinelm.objective import Objective
 from vinelm.rows.kinds import untitled
 from vinelm.rows.observation import Observation
@@ -158,7 +158,7 @@ class CrossFit:
         return DirectedJudgement(policy, self._scores(policy, half, objective))
 
     def judge_pair(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> Scores | None:
-        """Judge the difference to a reference by the requests that have the rows of both; None if the reference is a mixture."""
+        """Judge the difference to a reference by the requests that have the rows of both; None if that is a mixture."""
         if len(reference.parts) != 1:
             return None
         (_, other), bought, cap = reference.parts[0], self.bought[half], objective.max_latency_s
@@ -166,14 +166,16 @@ class CrossFit:
         return Scores.mixed(found, [share for share, _ in policy.parts])
 
     def differences(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy) -> FloatArray:
-        """Return the differences in success of the requests that ran both to their ends, shape (requests,); neither a mixture."""
+        """Return the differences in success of the requests that ran both to their ends, shape (requests,).
+
+        Neither may be a mixture.
+        """
         bought = self.bought[half]
         found = []
         for request in bought.requests:
-            ran = [followed_rows(one.parts[0][1], bought, request) for one in (policy, reference)]
-            if None not in ran:
-                own, other = (0.0 if seen[-1].failure is not None else float(row.success or 0.0) for seen, row in ran if seen)
-                found.append(own - other)
+            own, other = (followed_rows(one.parts[0][1], bought, request) for one in (policy, reference))
+            if own is not None and other is not None:
+                found.append(_right(*own) - _right(*other))
         return np.array(found, np.float64)
 
     def _one_way(self, half: int, objective: Objective, votes: bool) -> dict[PolicyName, DirectedJudgement]:
@@ -193,6 +195,10 @@ class CrossFit:
         if key not in self._known:
             self._known[key] = scored(steps, bought, max_latency_s=cap)
         return self._known[key]
+
+
+def _right(seen: Seen, returned: Observation) -> float:
+    return 0.0 if seen[-1].failure is not None else float(returned.success or 0.0)
 
 
 def judged_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.95) -> list[JudgedPolicy]:

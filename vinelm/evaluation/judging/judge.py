@@ -51,8 +51,8 @@ AS_GOOD = 0.005
 MORE_FOLLOWED = 1.5
 """Plans of tried steps are compared if this many times as many requests followed them."""
 MUCH_LESS = 0.5
-"""A plan is compared on the requests that ran both it and the baseline if the variance there is at most this multiple of that on
-the requests of each. A choice between nearly equal variances would be a choice by luck."""
+"""A plan is compared on the requests that ran both it and the baseline if the variance there is at most this multiple of that
+on the requests of each. A choice between nearly equal variances would be a choice by luck."""
 DRAWS = 20_000
 FREE = Objective(maximize="accuracy")
 MOST_NEEDED = 1e6
@@ -343,7 +343,9 @@ class Judge:
                 if all(name in one for one in both.by_half)
             }
             judged = {
-                policy: _Candidate(policy, way, rival, partial(_chosen_by, whole, both.objective, policy, way[0]), fit, both.objective)
+                policy: _Candidate(
+                    policy, way, rival, partial(_chosen_by, whole, both.objective, policy, way[0]), fit, both.objective
+                )
                 for policy, way in ways.items()
             }
             known = {policy: one for policy, one in judged.items() if one.is_identified} or judged

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from vinelm.controller import Decision
 from vinelm.errors import ConfigError
 from vinelm.evaluation.judging.fit import Fit
 from vinelm.evaluation.plans.plans import Plans
@@ -17,6 +16,7 @@ from vinelm.objective import Objective
 from vinelm.plans.expected import Expected
 from vinelm.rows.observation import Observation
 from vinelm.template import Template
+from vinelm.trie.arrays import FloatArray
 from vinelm.trie.verdict import LEAST_ROWS
 
 SAVED = 0.7
@@ -40,7 +40,15 @@ def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
     )
 
 
-def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list[Expected]:
+class Runnable(Protocol):
+    """A plan of which whole runs can be bought."""
+
+    @property
+    def reached(self) -> FloatArray:
+        """P(a request of the plan runs the invocation of each node), shape (n + 1,)."""
+
+
+def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list[Runnable]:
     """Return the plans that a profile runs: one model for all, then the most accurate within 70 % and 100 % of today's dollars.
 
     The model is the cheapest one that saves at least as much as 70 %, and is not expected to lose more than :data:`HARDLY`: the
@@ -56,7 +64,7 @@ def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list
         tried: The plans that only take steps which requests took. They are preferred to plans that are more accurate by at most
             :data:`HARDLY`.
     """
-    found = []
+    found: list[Decision] = []
     for share in (SAVED, 1.0):
         wanted = replace(within(share * today.path_cost_usd, SURE), mix=False)
         best, known = plans.decision(wanted), tried.decision(wanted)

@@ -14,12 +14,12 @@ asked for the same models, and each leaves a column in ``balance``.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
 
-from vinelm.evaluation.off_policy.buying import BoughtRows
+from vinelm.evaluation.off_policy.buying import BoughtRows, Place
 from vinelm.evaluation.off_policy.scores import Scores, right_in_time
 from vinelm.evaluation.off_policy.steps import Seen, Step, StepPolicy, StepsByStart, steps_for
 from vinelm.rows.observation import Observation
@@ -28,9 +28,7 @@ from vinelm.trie.arrays import FloatArray
 Policy = StepPolicy | StepsByStart
 
 
-def paired_scores(
-    policy: Policy, reference: Policy, bought: BoughtRows, *, max_latency_s: float | None = None
-) -> Scores:
+def paired_scores(policy: Policy, reference: Policy, bought: BoughtRows, *, max_latency_s: float | None = None) -> Scores:
     """Return the scores of a policy minus those of a reference; their weights are those of requests that followed both.
 
     Args:
@@ -39,13 +37,11 @@ def paired_scores(
         bought: The judged requests and their rows.
         max_latency_s: A right answer after more than this many seconds counts as wrong; None: no cap.
     """
-    sides = [
-        (_Side.of(policy, bought, request), _Side.of(reference, bought, request)) for request in bought.requests
-    ]
+    sides = [(_Side.of(policy, bought, request), _Side.of(reference, bought, request)) for request in bought.requests]
     n = len(sides)
     total = np.array([own.rest - other.rest for own, other in sides]).reshape(n, 3)
     weight, unsupported = np.ones(n), np.zeros(n)
-    balance = {}
+    balance: dict[tuple[Place, str], FloatArray] = {}
     going = [i for i in range(n) if any(side.step.model is not None for side in sides[i])]
     while going:
         together: dict[Hashable, list[int]] = defaultdict(list)
@@ -63,7 +59,7 @@ def paired_scores(
                 column = np.zeros(n)
                 column[members] = -weight[members]
                 column[having] += weight[having] / chance
-                balance[(("pair", place), "")] = column
+                balance[((), ("both", place)), ""] = column
                 weight[[i for i in members if None in rows[i]]] = 0.0
             for i in having:
                 weight[i] /= chance
@@ -113,4 +109,5 @@ class _Side:
         else:
             after = np.array(self.policy.rest(self.seen))
         before, self.rest = self.rest, after
-        return np.array((0.0, row.cost_usd + row.tool_cost_usd, row.latency_s + row.tool_latency_s)) + after - before
+        added = np.array((0.0, row.cost_usd + row.tool_cost_usd, row.latency_s + row.tool_latency_s))
+        return np.asarray(added + after - before)
