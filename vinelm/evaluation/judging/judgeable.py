@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from vinelm.controller import Decision
 from vinelm.errors import ConfigError
 from vinelm.evaluation.judging.fit import Fit
 from vinelm.evaluation.plans.plans import Plans
