@@ -31,6 +31,8 @@ WHOLE_SHARE = 0.5
 """If requests take several calls, the share of the dollars after the race for whole runs of the recommended plans."""
 PROVING_SHARE = 0.75
 """The share of those dollars for whole runs of the current setup and of the plans that would replace it, once there are any."""
+CHEAP = 0.5
+"""Plans whose runs cost at most this share of the current setup's run on the same requests as the first plan."""
 SWAPPED_SHARE = 0.5
 """The share of the remaining dollars for runs that differ from the current setup in the first model, or in the later ones."""
 
@@ -158,7 +160,7 @@ class DecidingSampler:
         self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices, round_usd: float, left_usd: float
     ) -> list[_Use]:
         """Return the purposes of a round's dollars."""
-        whole = self._whole_runs(observations, paths)
+        whole = self._whole_runs(observations, paths, prices)
         has_today = self.template.today is not None
         if self._is_one_call:
             decided = self._gradient(observations, paths, prices, round_usd, left_usd)
@@ -202,7 +204,7 @@ class DecidingSampler:
         passed = [bool(row.stopped) for row in observations if row.depth == 1]
         return sum(passed) / len(passed) if passed else 0.0
 
-    def _whole_runs(self, observations: Sequence[Observation], paths: RoundPaths) -> Iterator[RequestPath]:
+    def _whole_runs(self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices) -> Iterator[RequestPath]:
         """Yield missing whole runs of the candidates and of the current setup, on the same requests."""
         today = self.template.today
         if self._candidates is None or (self._is_one_call and today is None):
@@ -210,10 +212,14 @@ class DecidingSampler:
         plans, rows = list(self._candidates(observations)), rows_by_cell(observations)
         if not plans:
             return
-        # With the current setup known, one plan after the other: whole runs prove something once enough requests have both.
         groups: list[Sequence[Run]] = [plans]
         if today is not None:
-            groups = [distinct((whole_path(self.template, today), plans[0])), *([one] for one in plans[1:])]
+            # With the current setup known, one plan after the other: whole runs prove something once enough requests have both.
+            # What costs little beside it does not wait for the others.
+            own = whole_path(self.template, today)
+            most_usd = CHEAP * prices.of_run(own)
+            cheap = [one for one in plans[1:] if prices.of_run(one) <= most_usd]
+            groups = [distinct((own, plans[0], *cheap)), *([one] for one in plans[1:] if one not in cheap)]
         for group in groups:
             for request in self._order:
                 for run in group:

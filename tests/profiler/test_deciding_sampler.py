@@ -111,6 +111,17 @@ def test_candidates_and_today_are_bought_together_for_three_quarters_of_the_doll
     assert plans <= today | {one.request_id for one in rows if one.prefix == ("mid", "mid")}  # on the same requests
 
 
+def test_a_plan_that_costs_little_is_run_beside_the_first():
+    names = [f"q{i}" for i in range(300)]
+    template = bound(LINEAR, plan="mid", answer="mid")
+    plans = (("tiny", "big"), ("big", "tiny"), ("tiny", "tiny"))
+    sampler, rows, round_ = raced(template, names, candidates=lambda rows: plans)
+    deciding = [path for path in sampler.propose(round_, rows) if path.probability is None]
+    bought = {plan: {path.request_id for path in deciding if path.path == plan} for plan in plans}
+    assert len(bought["tiny", "tiny"]) >= len(bought["tiny", "big"]) - 1 > 0
+    assert not bought["big", "tiny"]
+
+
 def test_the_second_plan_comes_when_all_requests_have_the_first():
     names = [f"q{i}" for i in range(20)]
     template = bound(LINEAR, plan="mid", answer="mid")
@@ -315,11 +326,11 @@ def test_the_plan_for_less_comes_first_unless_it_loses_what_the_other_does_not()
         assert wanted(0.8, both, both)[0] == first
 
 
-def test_the_cheapest_model_that_seems_as_good_comes_before_all_others():
+def test_the_cheapest_model_that_seems_as_good_is_run_too():
     best = Found("for less", 0.8, 0.6), Found("more", 0.81, 0.9)
     alone = Found("nano", 0.7, 0.05), Found("mini", 0.795, 0.2), Found("small", 0.8, 0.3), Found("big", 0.82, 0.9)
     found = worth_proving(Found("today", 0.8), Plans(*best, alone), Plans(*best))
-    assert [plan.words for plan in found] == ["mini", "for less", "more"]
+    assert [plan.words for plan in found] == ["for less", "more", "mini"]
     found = worth_proving(Found("today", 0.8), Plans(*best, (alone[0], alone[3])), Plans(*best))
     assert [plan.words for plan in found] == ["for less", "more"]
 

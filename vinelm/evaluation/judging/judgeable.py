@@ -50,14 +50,12 @@ class Runnable(Protocol):
 
 
 def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list[Runnable]:
-    """Return the plans that a profile runs: one model for all, then the most accurate within 70 % and 100 % of today's dollars.
+    """Return the plans that a profile runs: the most accurate within 70 % and 100 % of today's dollars, and one model for all.
 
-    The model is the cheapest one that saves at least as much as 70 %, and is not expected to lose more than :data:`HARDLY`: the
+    The first plan is put second if it is expected to lose more than :data:`HARDLY` against the current setup, and the other is
+    not. The model is the cheapest one within 70 % of today's dollars that is not expected to lose more than :data:`HARDLY`: the
     race has run it on some requests, and the missing runs cost little. Without it, a plan that changes few answers would be
     proven while the large saving, which a person tries first, is not looked at.
-
-    Of the other two, the first is put last if it is expected to lose more than :data:`HARDLY` against the current setup, and
-    the other is not.
 
     Args:
         today: What runs today.
@@ -78,7 +76,7 @@ def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list
         for _, plan in plans.single_models()
         if plan.path_cost_usd <= SAVED * today.path_cost_usd and plan.accuracy >= today.accuracy - HARDLY
     ]
-    return [*sorted(alone, key=lambda plan: plan.path_cost_usd)[:1], *found]
+    return [*found, *sorted(alone, key=lambda plan: plan.path_cost_usd)[:1]]
 
 
 def within(cost_usd: float, confidence: float | None = None) -> Objective:
