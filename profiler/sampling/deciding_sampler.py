@@ -215,7 +215,7 @@ class DecidingSampler:
         groups: list[Sequence[Run]] = [plans]
         if today is not None:
             # With the current setup known, one plan after the other: whole runs prove something once enough requests have both.
-            # What costs little beside it does not wait for the others.
+            # Cheap runs do not wait for the others.
             own = whole_path(self.template, today)
             most_usd = CHEAP * prices.of_run(own)
             cheap = [one for one in plans[1:] if prices.of_run(one) <= most_usd]

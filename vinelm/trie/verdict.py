@@ -384,7 +384,7 @@ class Verdict:
         """The figures over all requests if :attr:`plan` serves its share of them.
 
         The rule that found a plan to switch to has excluded, with 95 % for all its tests together, that it loses more than is
-        allowed: the lower end of the interval is no lower than that.
+        allowed: the interval does not go below that.
         """
         if self.plan is None:
             return None
