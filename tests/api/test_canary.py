@@ -290,10 +290,10 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("named", ["tenant", "caller"])
-@pytest.mark.parametrize("honest", [0, 800])
+@pytest.mark.parametrize("honest", [0, 300])
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_no_caller_stops_a_canary_for_all_or_has_it_say_switch(attack, honest, named, caplog):
-    """Among 800 honest labels, or before anybody else has come."""
+    """Among 300 honest labels, or before anybody else has come."""
     if named == "caller" and attack.startswith("has"):
         return  # the tenant is what tells whose request it is
     rng, canary = np.random.default_rng(1), Canary(0.3, 0.01, TRIE, ObserverGroup())
@@ -303,7 +303,7 @@ def test_no_caller_stops_a_canary_for_all_or_has_it_say_switch(attack, honest, n
     for i in range(400):
         one_request(canary, f"mallory-{i}", **{named: "mallory"}, **ATTACKS[attack])
     assert (canary.decided, canary.share) == (None, 0.3)
-    drawn = [one_request(canary, f"after-{i}", (True, True), tenant=f"u{i}") for i in range(300)]
+    drawn = [one_request(canary, f"after-{i}", (True, True), tenant=f"u{i}") for i in range(150)]
     assert 0.2 < np.mean(drawn) < 0.4
     if attack.endswith("is right"):
         return

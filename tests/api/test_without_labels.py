@@ -31,7 +31,7 @@ from vinelm.traces import ObservationStore
 from vinelm.traces.served.replayed import ReplayRows
 from vinelm.trie.verdict import Verdict
 
-COUNT, SHARE = 150, 0.03
+COUNT, SHARE = 100, 0.03
 MINI, BIG = differing(SHARE, salt=1), differing(SHARE, salt=2)
 """Each is wrong in other requests, so that nothing is lost where mini answers."""
 UNLIKE = {f"r{number}" for number in range(COUNT) if MINI(number) != BIG(number)}

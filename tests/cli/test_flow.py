@@ -30,6 +30,7 @@ def run_json(capsys, *args: str, code: int = 0):
     return json.loads(run(capsys, *args, "--json", code=code).out)
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_the_four_commands_hand_on_to_each_other(shop, capsys):
     profiled = run_json(capsys, *PROFILE, "--coverage", "0.3")
     assert profiled["is_simulated"] is True

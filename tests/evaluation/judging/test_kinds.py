@@ -107,7 +107,7 @@ def test_an_evaluation_says_what_kinds_are_worth(tmp_path, truth, words) -> None
 
 
 def test_rows_prove_plans_by_kind_against_what_runs_today(tmp_path) -> None:
-    path = made_store(tmp_path / "a.db", UNLIKE["code"], PRICES, requests=160, kinds=UNLIKE, depth=2, today="m0")
+    path = made_store(tmp_path / "a.db", UNLIKE["code"], PRICES, requests=100, kinds=UNLIKE, depth=2, today="m0")
     annotated = vinelm.estimate(path)
     found = annotated.verdict
     assert found.why_not == ""
@@ -146,7 +146,7 @@ def test_kinds_that_do_not_pay_leave_what_requests_show(tmp_path, monkeypatch) -
     monkeypatch.setattr("vinelm.evaluation.tries.promises.promised_gain", lambda by_kind, without: -0.01)
     alike = {kind: {"small": 0.5, "mid": 0.7} for kind in ("code", "prose")}
     prices = {"small": 0.001, "mid": 0.001}
-    path = made_store(tmp_path / "a.db", alike["code"], prices, requests=80, kinds=alike, has_answers=True)
+    path = made_store(tmp_path / "a.db", alike["code"], prices, requests=48, kinds=alike, has_answers=True)
     by_kind = vinelm.estimate(path, check=False).signals
     assert by_kind is not None
     assert set(by_kind.stage_kinds) == {"code", "prose", "other"}
