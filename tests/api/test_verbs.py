@@ -63,20 +63,6 @@ def test_without_a_cap_it_stops_at_two_per_cent(tmp_path):
     assert 0.02 <= result.coverage < 0.2
 
 
-@pytest.mark.long
-def test_with_a_max_error_it_ends_where_an_estimate_is_accepted(tmp_path):
-    with pytest.raises(EvidenceError, match="5 points are allowed"):
-        vinelm.estimate("a.db", max_error=0.05)
-    shutil.copy("a.db", tmp_path / "b.db")
-    result = vinelm.profile(APP, "models.toml", tmp_path / "b.db", max_error=0.05)
-    assert result.stopped_by == "certain"
-    assert 0.3 < result.coverage < 1.0
-    assert vinelm.estimate(tmp_path / "b.db", max_error=0.05).meta["evidence"]["best_half_width"] <= 0.05
-    with pytest.raises(ConfigError, match="max_error is 15"):
-        vinelm.profile(APP, "models.toml", tmp_path / "c.db", max_error=15)
-    assert not (tmp_path / "c.db").exists()
-
-
 def test_models_that_cost_money_need_a_budget_and_nothing_is_written(tmp_path):
     price = Price(input=1, output=1, source="a test", as_of=date(2026, 1, 1))
     model = Model(name="m", provider="openai", model_id="m", engine="e", price=price, api_base="http://127.0.0.1:1/v1")
@@ -122,13 +108,6 @@ def test_a_plan_takes_an_objective_or_its_fields():
 
 def test_the_keywords_of_a_plan_are_the_fields_of_an_objective():
     assert list(ObjectiveFields.__annotations__) == [field.name for field in dataclasses.fields(Objective) if field.init]
-
-
-@pytest.mark.long
-def test_a_report_takes_the_trie_itself(tmp_path):
-    page = vinelm.report("a.db", vinelm.load_trie("a.vine"), tmp_path / "out")
-    assert page == tmp_path / "out" / "report.html"
-    assert "a.db" in page.read_text()
 
 
 def test_a_dry_run_of_a_profile_forecasts_and_writes_nothing(tmp_path, monkeypatch):

@@ -3,8 +3,6 @@
 import os
 import shutil
 import stat
-from copy import copy
-from types import SimpleNamespace
 
 import pytest
 from kit.worlds.judges import JudgeChat, good, mixed, today, with_judge
@@ -33,29 +31,6 @@ def serve(tmp_path):
     yield begin
     for one in made:
         one.vine.close()
-
-
-@pytest.fixture(scope="module")
-def history(tmp_path_factory):
-    """A service until its plan serves nearly all requests: its store, and what its states were on the way."""
-    catalog, path = models(nano=equal, big=truth), tmp_path_factory.mktemp("proven") / "pilot.db"
-    service, states = Service(path, catalog), []
-    answers = service.ask(range(200))
-    states.append(copy(service.look()))
-    service.ask(range(200, 420))
-    states.append(copy(service.look()))
-    for start in range(1000, 1800, 200):
-        service.ask(range(start, start + 200))
-        states.append(copy(service.look()))
-    service.vine.close()
-    return SimpleNamespace(path=path, answers=answers, states=states)
-
-
-@pytest.fixture(scope="module")
-def proven_store(history):
-    """The store of a service whose plan serves nearly all requests."""
-    assert history.states[-1].share == 0.95
-    return history.path
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
 """``vinelm autopilot status`` and ``vinelm label`` on the store of a service."""
 
 import json
+import shutil
 
 import pytest
-from kit.worlds.piloted import Service, equal
+from kit.worlds.piloted import Service
 from kit.worlds.replays import answered, differs, models, truth, wrong
 
 from vinelm.autopilot.status import status_of
@@ -11,16 +12,10 @@ from vinelm.cli.main import main
 from vinelm.errors import StoreError
 
 
-def test_the_status_says_what_is_proven_and_saved(tmp_path, capsys):
-    path = tmp_path / "pilot.db"
-    service = Service(path, models(nano=equal, big=truth))
-    service.ask(range(420))
-    service.look()
-    service.look()
-    for start in range(1000, 1800, 200):
-        service.ask(range(start, start + 200))
-        service.look()
-    service.vine.close()
+def test_the_status_says_what_is_proven_and_saved(proven_store, tmp_path, capsys):
+    for file in proven_store.parent.iterdir():
+        shutil.copy(file, tmp_path)
+    path = tmp_path / proven_store.name
     assert main(["autopilot", "status", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     (step,) = found["steps"]

@@ -18,7 +18,7 @@ from vinelm.vinefile import load_trie
 
 PROFILE = ["profile", "nl2sql", "--dataset", "data", "--preset", "paper-2", "--quiet", "--store", "s.db"]
 INLINE = [*PROFILE, "--isolation", "inline"]
-"""Buys the same rows (test_progress.py), without a fork server to start."""
+"""Buys the same rows (tests/profiler/isolation), without a fork server to start."""
 
 
 def run(capsys, *args: str, code: int = 0):
@@ -150,12 +150,6 @@ def test_the_demo_judges_and_writes_a_page(demo):
     assert found["sentence"] in page.split("<main ")[0]
     assert re.search(r"sha256 [0-9a-f]{64}", page)
     assert str(shop) not in page
-
-
-@pytest.mark.long
-def test_the_demo_says_the_same_again(demo, capsys):
-    _, found = demo
-    assert run_json(capsys, *DEMO) == found
 
 
 def test_the_demo_fits_a_screen_and_opens_its_report_where_there_is_a_desktop(again, capsys, monkeypatch):

@@ -87,14 +87,6 @@ def profiled(capsys, *more, code=0):
     return json.loads(capsys.readouterr().out or "null")
 
 
-@pytest.mark.long
-def test_modes_and_workers_buy_the_same_by_the_command_line(folder, capsys):
-    inline = profiled(capsys, "--coverage", "0.5", "--store", "a.db", "--isolation", "inline")
-    process = profiled(capsys, "--coverage", "0.5", "--store", "b.db", "--workers", "3")
-    for name in ("executed", "counts", "coverage", "spent_usd", "stopped_by"):
-        assert process[name] == inline[name]
-
-
 def test_a_dry_run_writes_nothing_and_prices_what_is_left(folder, capsys):
     before = profiled(capsys, "--dry-run")
     assert not list(folder.iterdir())

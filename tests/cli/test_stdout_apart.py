@@ -72,13 +72,6 @@ def test_stdout_has_our_json_only_whatever_the_application_prints(noisy, line):
         assert said in done.stderr
 
 
-@pytest.mark.long  # each of its steps is above
-def test_try_goes_the_whole_way_with_an_application_that_prints(noisy):
-    done = _vinelm(noisy, "try", "workflow.py:build", "--budget-usd", "0.03", "--quiet", "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["verdict"]["advice"] in ("switch", "keep", "undecided", "not enough data")
-
-
 def test_init_keeps_its_object_from_what_the_import_prints(tmp_path):
     (tmp_path / "noisy_app.py").write_text(
         NOISE + "from langgraph.graph import START, MessagesState, StateGraph\n"

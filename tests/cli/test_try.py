@@ -135,14 +135,6 @@ def test_what_runs_today_has_to_be_known_before_a_dollar_is_spent(project, capfd
     assert not (project / "app.db").exists()
 
 
-@pytest.mark.long
-def test_simulated_models_are_compared_with_the_strongest_of_them(project, capfd):
-    text = (project / "workflow.py").read_text(encoding="utf-8").replace(', default="large"', "")
-    (project / "workflow.py").write_text(text, encoding="utf-8")
-    assert main(["try", "workflow.py:build", "--budget-usd", "0.03", "--quiet", "--json"]) == 0
-    assert json.loads(capfd.readouterr().out)["verdict"]["is_today"] is False
-
-
 def test_a_first_run_needs_a_dataset(tmp_path, monkeypatch, capfd):
     (tmp_path / "app_of_a_try.py").write_text(
         "from langgraph.graph import END, START, MessagesState, StateGraph\n"

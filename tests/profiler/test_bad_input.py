@@ -154,9 +154,10 @@ def test_a_changed_workflow_is_refused_with_the_change(tmp_path, monkeypatch, ca
     from vinelm.cli.main import main
 
     monkeypatch.chdir(tmp_path)
-    assert main(["profile", "nl2sql", "--limit", "3", "--isolation", "inline", "--coverage", "0.2", "--quiet"]) == 0
+    few = ["profile", "nl2sql", "--preset", "paper-2", "--isolation", "inline", "--coverage", "0.2"]
+    assert main([*few, "--limit", "3", "--quiet"]) == 0
     capsys.readouterr()
-    line = ["profile", "nl2sql", "--limit", "4", "--isolation", "inline", "--coverage", "0.2"]
+    line = [*few, "--limit", "4"]
     assert main([*line, "--seed", "1"]) == 2
     assert "rows would stay (the workflow changed (setting seed))" in (said := capsys.readouterr().err)
     assert "give another --store, or move this one away" in said

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import vinelm
 from vinelm.cli.main import main
 from vinelm.traces import check_store
 
@@ -40,19 +39,6 @@ def test_the_verdict_comes_first_and_nothing_is_called(profiled, capsys):
     assert "Paired gains" in said
     assert max(map(len, said.splitlines())) <= 80
     assert not Path("s.evaluate.db").exists()
-
-
-@pytest.mark.long
-def test_the_report_says_the_same_of_the_same_store(profiled, capsys):
-    assert main(["estimate", "s.db", "-o", "t.vine", "--no-check", "-q"]) == 0
-    capsys.readouterr()
-    assert main(["evaluate", "s.db", "t.vine", "--json", "-q"]) == 0
-    evaluated = json.loads(capsys.readouterr().out)
-    assert main(["report", "s.db", "t.vine", "-o", "out", "--json", "-q"]) == 0
-    assert json.loads(capsys.readouterr().out)["headline"] == evaluated["sentence"]
-    assert main(["report", "s.db", "t.vine", "-o", "out", "--in-use", "sim-sonnet", "--json", "-q"]) == 0
-    against = vinelm.evaluate("s.db", "t.vine", in_use="sim-sonnet")
-    assert json.loads(capsys.readouterr().out)["headline"] == against.verdict.sentence
 
 
 def test_json_holds_the_sentence_and_the_figures(profiled, capsys):

@@ -265,21 +265,3 @@ def test_an_app_that_does_not_say_its_models_asks_for_them(folder, capsys):
 def test_a_failing_import_says_why(folder, capsys):
     (folder / "broken_app.py").write_text("raise RuntimeError('set the OPENAI_API_KEY environment variable, or api_key')")
     assert "to any text: no model is called" in refused(capsys, "broken_app.py:graph")
-
-
-SHAPES = ("router", "reflection", "react", "sql_agent", "multi_turn", "self_rag", "supervisor")
-"""Well-known graphs whose state says by its keys what goes in and what comes out; the last two call models on edges and in
-subgraphs."""
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("shape", SHAPES)
-def test_graphs_as_their_tutorials_write_them(folder, capsys, shape):
-    workflow = importlib.import_module(f"shapes.{shape}.workflow").shape.workflow
-    rows = [{"id": request.id, **request.data} for request in workflow.requests[:5]]
-    Path("rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
-    line = [f"shapes.{shape}.graph_before:build", "--out", ".", "--dataset", "rows.jsonl", "--models", "simulated"]
-    assert made(capsys, *line, "--label-field", workflow.labels[0], "--loop-times", "2")["has_template"]
-    is_open = shape == "self_rag"  # its answer is called "generation": which key holds it is for the author to say
-    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == (2 if is_open else 0)
-    assert ("look at what `score` reads from the state" in capsys.readouterr().err) == is_open

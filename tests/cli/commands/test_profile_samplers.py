@@ -43,22 +43,6 @@ def test_an_interrupted_profile_is_resumed_alike(shop, capsys):
     assert steps == once
 
 
-@pytest.mark.long
-def test_a_dry_run_plays_the_samplers_own_rounds_up_to_the_coverage(shop, capsys):
-    dry = ["--dry-run", "--coverage", "0.6", "--store", "s.db"]
-    adaptive = profiled(capsys, "s.db", "--sampler", "priced", *dry)
-    uniform = profiled(capsys, "s.db", "--sampler", "cascade", *dry)
-    assert adaptive["rounds"] > 1
-    assert (uniform["rounds"], uniform["held_back_by"]) == (1, "1 worker")
-    assert adaptive["stopped_by"] == "coverage"
-    assert adaptive["coverage"]["middle"] >= 0.6
-    assert not (shop / "s.db").exists()
-    assert main([*(arg for arg in PROFILE if arg != "--json"), "--sampler", "priced", *dry]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert f"An adaptive sampler: each of its {adaptive['rounds']} rounds was proposed once" in out
-    assert "What limits them: 1 worker" in " ".join(out.split())
-
-
 @pytest.mark.parametrize(
     "args",
     [

@@ -1,6 +1,5 @@
 """A prompt cache from the call to the plan: measured, kept, exported, estimated by edge, planned with, worth it when served."""
 
-import csv
 import json
 import sys
 from functools import partial
@@ -12,7 +11,6 @@ from vinelm import Objective, VineLM
 from vinelm.backends import create_backends
 from vinelm.catalog import Catalog
 from vinelm.cli.main import main
-from vinelm.traces import ObservationStore
 from vinelm.vinefile import load_trie
 from vinelm.workflows import load_workflow
 
@@ -113,29 +111,6 @@ def from_json(capsys, *args: object):
 
 def is_kept(prefix):
     return len(prefix) > 1 and prefix[-1] == prefix[-2]
-
-
-@pytest.mark.long
-def test_the_store_has_the_cached_tokens_of_every_row(made):
-    store, _, _ = made[True]
-    with ObservationStore.open(store) as opened:
-        rows = opened.observations()
-    assert {len(row.prefix) for row in rows} == {1, 2, 3}
-    for row in rows:
-        assert row.tokens_cached == (int(0.95 * row.tokens_in) if is_kept(row.prefix) else 0), row.prefix
-    with ObservationStore.open(made[False][0]) as opened:
-        assert {row.tokens_cached for row in opened.observations()} == {None}
-
-
-@pytest.mark.long
-def test_an_export_keeps_them(made, tmp_path):
-    store, _, _ = made[True]
-    assert main(["export", str(store), "-o", str(tmp_path / "x.csv")]) == 0
-    assert main(["store", "import", str(tmp_path / "x.csv"), "-o", str(tmp_path / "again.db")]) == 0
-    with ObservationStore.open(store) as first, ObservationStore.open(tmp_path / "again.db") as again:
-        assert [row.tokens_cached for row in first.observations()] == [row.tokens_cached for row in again.observations()]
-    with (tmp_path / "x.csv").open(newline="") as table:
-        assert any(int(row["tokens_cached"]) > 0 for row in csv.DictReader(table))
 
 
 def test_the_annotations_carry_it_also_where_nothing_was_observed(made):

@@ -1,6 +1,5 @@
 """One verdict: all that can be asked about a store agree to the last digit, over fifty stores."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ import vinelm
 from vinelm.api import VineLM
 from vinelm.backends import simulated_catalog
 from vinelm.plans.recommendation import served_objective
-from vinelm.profiler import ExecutionConfig
 from vinelm.reports.store.page import store_page
 from vinelm.requests.protocols import RequestPath
 from vinelm.template import Loop, Stage, Template
@@ -126,8 +124,6 @@ def test_whoever_is_asked_gives_the_same_verdict(tmp_path, monkeypatch, first):
 
 def test_there_are_fifty_stores():
     assert len(STORES) == 50
-
-
 
 
 def test_a_service_follows_the_verdict_of_its_file(tmp_path):
