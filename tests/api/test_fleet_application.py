@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypedDict
 
 import pytest
-from kit.apps.paying import Backend
+from kit.apps.paying import Backend, Till
 from kit.tables import random_table
 from langgraph.graph import END, START, StateGraph
 
@@ -74,18 +74,6 @@ def serving(fleet, inside=lambda: None, **settings):
     for node in ("generate", "repair"):
         graph.add_conditional_edges(node, vine.route(lambda state: state["turns"] >= 2, again="repair", end=END))
     return vine, graph.compile()
-
-
-class Till:
-    """What the fake models are paid."""
-
-    dies_really = False
-
-    def __init__(self):
-        self.paid = []
-
-    def pay(self, name):
-        self.paid.append(name)
 
 
 FREE = Price(input=0.0, output=0.0, source="made up", as_of="2026-01-01")

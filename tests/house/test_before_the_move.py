@@ -5,35 +5,16 @@ of the old house. The store's tables are those of now.
 """
 
 import json
-import shutil
-import sys
 from pathlib import Path
-
-import pytest
 
 from vinelm import Catalog, Objective, ObservationStore, load_trie
 from vinelm.backends import create_backends
 from vinelm.controller.planner import Planner
 from vinelm.profiler import ProfileSettings, profile
 from vinelm.traces import check_store
-from vinelm.workflows import load_workflow
 
 BEFORE = Path(__file__).parent / "before"
 MODELS = Catalog.from_file(BEFORE / "models.toml")
-
-
-@pytest.fixture
-def workflow(monkeypatch):
-    monkeypatch.syspath_prepend(str(BEFORE))
-    monkeypatch.delitem(sys.modules, "my_app", raising=False)
-    return load_workflow("my_app:workflow")
-
-
-@pytest.fixture
-def store(tmp_path):
-    path = tmp_path / "before.db"
-    shutil.copy(BEFORE / "store.sqlite-fixture", path)
-    return path
 
 
 def test_an_old_store_opens_whole(store):

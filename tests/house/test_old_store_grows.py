@@ -3,7 +3,6 @@
 import json
 import shutil
 import sqlite3
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -19,25 +18,10 @@ from vinelm.requests.workflow import Request
 from vinelm.template import Loop, Stage, Template
 from vinelm.traces import check_store, contents_of
 from vinelm.traces.databases.schema import SCHEMA_VERSION
-from vinelm.workflows import load_workflow
 
 BEFORE = Path(__file__).parent / "before"
 MODELS = Catalog.from_file(BEFORE / "models.toml")
 LARGE = MODELS["large"]
-
-
-@pytest.fixture
-def workflow(monkeypatch):
-    monkeypatch.syspath_prepend(str(BEFORE))
-    monkeypatch.delitem(sys.modules, "my_app", raising=False)
-    return load_workflow("my_app:workflow")
-
-
-@pytest.fixture
-def store(tmp_path):
-    path = tmp_path / "before.db"
-    shutil.copy(BEFORE / "store.sqlite-fixture", path)
-    return path
 
 
 def run(path, workflow, models=MODELS, **settings):

@@ -6,6 +6,7 @@ import os
 import stat
 
 import pytest
+from kit.worlds.judges import today
 from kit.worlds.replays import TODAY_USD, RuleChat, answered, differs, models, recorded, truth, wrong
 from langchain_core.messages import AIMessage
 
@@ -20,11 +21,6 @@ def equal(number):
 
 def worse(share, salt=0):
     return lambda number: wrong(number) if differs(number, share, salt) else truth(number)
-
-
-def today(number):
-    """Today's model, which is wrong in a tenth of the questions."""
-    return wrong(number) if differs(number, 0.1, 9) else truth(number)
 
 
 def mixed(number):

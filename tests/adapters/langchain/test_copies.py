@@ -5,27 +5,16 @@ import pickle
 
 import pytest
 from kit.apps.echo import EchoBackend
-from kit.apps.paying import OBJECTIVE, Backend
+from kit.apps.paying import OBJECTIVE, Till, vine_of
 from kit.catalogs import make_catalog
 from kit.templates import make_template
 from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
-from vinelm import Price, VineLM
+from vinelm import VineLM
 from vinelm.adapters.langchain import VineMiddleware
-from vinelm.catalog import Catalog, Model
 from vinelm.errors import CallRefused, ConfigError
 from vinelm.policies import DefaultPolicy
-
-
-class Till:
-    dies_really = False
-
-    def __init__(self):
-        self.paid = []
-
-    def pay(self, name):
-        self.paid.append(name)
 
 
 @pytest.fixture
@@ -35,9 +24,7 @@ def till():
 
 @pytest.fixture
 def vine(till):
-    price = Price(input=1.0, output=1.0, source="made up", as_of="2026-01-01")
-    catalog = Catalog([Model(name="m", provider="payer", model_id="m", price=price, engine="e", max_tokens=8)])
-    return VineLM(catalog, {"payer": Backend(till)})
+    return vine_of(till)
 
 
 def deep(model):

@@ -7,7 +7,6 @@ from typing import Literal
 import pytest
 from kit.apps.chat import ScriptedBackend, chat_control, follow
 from kit.wire.openai_format import answering
-from kit.wire.server import WireServer, end_connections
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
@@ -102,14 +101,6 @@ def test_a_tool_that_only_its_provider_knows_stays_as_given(model):
 
 
 # -- over the wire -----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def server():
-    found = WireServer()
-    yield found
-    found.stop()
-    end_connections()
 
 
 def openai_vine(server, *, model_id="gpt-4.1-mini", **others):

@@ -8,7 +8,7 @@ import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
-from kit.apps.paying import CAP, COST, OBJECTIVE, Backend
+from kit.apps.paying import CAP, COST, OBJECTIVE, Till, vine_of
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ContextThreadPoolExecutor
 from langgraph.checkpoint.memory import InMemorySaver
@@ -16,8 +16,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
-from vinelm import Objective, Price, VineLM
-from vinelm.catalog import Catalog, Model
+from vinelm import Objective
 from vinelm.errors import CallRefused, ConfigError
 
 CALLS = 12
@@ -27,24 +26,6 @@ MOST = round(CAP / COST)
 
 class State(TypedDict, total=False):
     out: list
-
-
-class Till:
-    """What the fake models are paid."""
-
-    dies_really = False
-
-    def __init__(self):
-        self.paid = []
-
-    def pay(self, name):
-        self.paid.append(name)
-
-
-def vine_of(till, **settings):
-    price = Price(input=1.0, output=1.0, source="made up", as_of="2026-01-01")
-    catalog = Catalog([Model(name="m", provider="payer", model_id="m", price=price, engine="e", max_tokens=8)])
-    return VineLM(catalog, {"payer": Backend(till)}, **settings)
 
 
 @pytest.fixture

@@ -87,6 +87,25 @@ class Backend:
         return Payer(call=call, app=self.app)
 
 
+class Till:
+    """What the fake models are paid."""
+
+    dies_really = False
+
+    def __init__(self):
+        self.paid = []
+
+    def pay(self, name):
+        self.paid.append(name)
+
+
+def vine_of(till, **settings):
+    """A VineLM of one model, which is paid into the till."""
+    price = Price(input=1.0, output=1.0, source="made up", as_of="2026-01-01")
+    catalog = Catalog([Model(name="m", provider="payer", model_id="m", price=price, engine="e", max_tokens=8)])
+    return VineLM(catalog, {"payer": Backend(till)}, **settings)
+
+
 class State(TypedDict, total=False):
     request: str
     answer: str
