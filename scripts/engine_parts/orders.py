@@ -38,7 +38,7 @@ price = {{ input = 0.1, cached = 0.01, output = 0.2, source = "own server", as_o
 options = {{ temperature = 0, extra_body = {body} }}
 
 [backend.openai]
-limits = {{ "{url}/v1" = {{ concurrency = {slots} }} }}
+limits = {{ "{url}/v1" = {{ concurrency = {slots}, names_slots = {names} }} }}
 """
 Message = tuple[str, str]
 
@@ -164,7 +164,7 @@ def by_table(engine: Engine, work: Load, slots: int) -> None:
 def ours(engine: Engine, work: Load, slots: int) -> None:
     """``vinelm.batch``, as it is documented."""
     body = ", ".join(f"{key} = {_toml(one)}" for key, one in engine.options.items())
-    text = ENTRY.format(model=engine.model, url=engine.url, slots=slots, body=f"{{ {body} }}")
+    text = ENTRY.format(model=engine.model, url=engine.url, slots=slots, body=f"{{ {body} }}", names=_toml(engine.names_slots))
     with tempfile.TemporaryDirectory() as folder:
         entries = Path(folder) / "models.toml"
         entries.write_text(text, encoding="utf-8")

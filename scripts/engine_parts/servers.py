@@ -98,6 +98,11 @@ class Engine:
         """What is sent with each call, so that answers are eight letters."""
         return {"structured_outputs": {"regex": "[a-z]{8}"}} if self._is_vllm else {"grammar": "root ::= [a-z]{8}"}
 
+    @property
+    def names_slots(self) -> bool:
+        """Whether a call may say which slot it takes."""
+        return not self._is_vllm
+
     def counts(self) -> tuple[int, int]:
         """Tokens of prompts that it computed, and that it had in a cache."""
         text = self._get("/metrics")

@@ -29,11 +29,14 @@ class FakeBackend:
     """Has limits, and hands the context of a call out in place of a model."""
 
     concurrency: int | None
+    names_slots: bool = False
     is_simulated = is_virtual_time = False
     rate_limiters: dict = field(init=False)
 
     def __post_init__(self):
-        self.rate_limiters = {"local": EngineRateLimiter(RateLimits(concurrency=self.concurrency))}
+        self.rate_limiters = {
+            "local": EngineRateLimiter(RateLimits(concurrency=self.concurrency, names_slots=self.names_slots))
+        }
 
     def chat_model(self, model, call):
         return call
@@ -41,9 +44,9 @@ class FakeBackend:
 
 @pytest.fixture
 def made(tmp_path):
-    def of(requests, concurrency=1, workers=1):
+    def of(requests, concurrency=1, workers=1, **limits):
         (tmp_path / "models.toml").write_text(CATALOG)
-        backend = FakeBackend(concurrency)
+        backend = FakeBackend(concurrency, **limits)
         return OrderedModels(Catalog.of(tmp_path / "models.toml"), {"openai": backend}, requests, workers), backend
 
     return of
@@ -166,6 +169,19 @@ def _trie(template, catalog):
     nodes = Trie.from_template(template)
     zeros, ends = np.zeros(len(nodes)), (nodes.depth > 0) * 1.0
     return vinelm.AnnotatedTrie(nodes, template, catalog, ends / 2, ends, ends / 2, ends * 1e-4, zeros, ends * 0.1, zeros)
+
+
+def test_a_call_knows_its_slot_once_it_has_its_place_and_only_where_the_engine_takes_it(made):
+    models, _ = made(["a", "b"], concurrency=2, workers=2, names_slots=True)
+    calls = [models.chat_model("small", context(name)) for name in ("a", "b")]
+    assert [call.slot() for call in calls] == [None, None]
+    for name, call in zip(("a", "b"), calls, strict=True):
+        call.on_prompt([HumanMessage(f"the prompt of {name}")], ())
+        call.priority.granted()
+        call.on_gate(False)
+    assert sorted(call.slot() for call in calls) == [0, 1]
+    other, _ = made(["a", "b"], concurrency=2, workers=2)
+    assert other.chat_model("small", context("a")).slot is None
 
 
 def test_slots_that_are_free_at_once_get_calls_that_begin_differently(made):

@@ -18,11 +18,14 @@ class Engine:
 
     def __init__(self, slots, *, common=False):
         self.slots, self.common, self.computed, self.seen = [[] for _ in range(slots)], common, 0, set()
-        self.busy = {}
+        self.busy, self.is_contrary = {}, False
 
-    def sends(self, call):
-        free = [at for at in range(len(self.slots)) if at not in self.busy.values()]
-        at = max(free, key=lambda one: (self.shared(self.slots[one], call), -one))
+    def sends(self, call, at=None):
+        free = [one for one in range(len(self.slots)) if one not in self.busy.values()]
+        assert at is None or at in free
+        if at is None:
+            choose = min if self.is_contrary else max
+            at = choose(free, key=lambda one: (self.shared(self.slots[one], call), -one))
         cached = self.shared(self.slots[at], call)
         if self.common:
             cached = max(cached, self.shared(self.seen, call))
@@ -55,9 +58,13 @@ def prompt(stage, document, question):
     return shape_of([ROLES[stage], document, f"Question {question}?{' Proposed: x' * stage}"], b"")
 
 
-def computed(slots, rows, workers, *, order=None, common=False, seed=0):
-    """Tokens that the engine computes for drafts and checks; ``order`` None sends what comes first."""
+def computed(slots, rows, workers, *, order=None, common=False, seed=0, contrary=False, names=False):
+    """Tokens that the engine computes for drafts and checks; ``order`` None sends what comes first.
+
+    A ``contrary`` engine takes the slot that has least of a prompt; with ``names`` each call says which one to take.
+    """
     engine, calls, rng = Engine(slots, common=common), CallOrder(len(rows)), random.Random(seed)
+    engine.is_contrary = contrary
     waiting, running, left, came = [], [], list(reversed(list(enumerate(rows)))), 0
 
     def begins():
@@ -76,7 +83,7 @@ def computed(slots, rows, workers, *, order=None, common=False, seed=0):
             chosen = min(may, key=lambda one: (calls.rank(one[1]), one[0]) if order is not None else one[0])
             waiting.remove(chosen)
             calls.sent(chosen[1])
-            running.append((*chosen, engine.sends(chosen[1])))
+            running.append((*chosen, engine.sends(chosen[1], order.slot_of(chosen[1]) if names else None)))
         assert running, "a call waits for one under way"
         ended = running.pop(rng.randrange(len(running)))
         engine.ends(ended[1])
@@ -102,6 +109,24 @@ def test_it_is_near_the_best_order_and_far_from_arrival(slots):
     least = 2 * len(DOCUMENTS) * longest  # each document once for drafts and once for checks
     assert ours < 1.3 * least
     assert ours < 0.5 * min(arrival, by_hand)
+
+
+def test_a_call_that_names_its_slot_gets_what_the_slot_has():
+    rows, workers = sorted(requests()), 32
+    guessed, named = (
+        computed(4, rows, workers, order=SlotOrder(4, workers), contrary=True, names=names) for names in (False, True)
+    )
+    assert named == computed(4, rows, workers, order=SlotOrder(4, workers))
+    assert guessed > 1.3 * named
+
+
+def test_no_slot_is_named_where_the_order_is_of_no_use():
+    order = SlotOrder(2)
+    call = CallOrder(1).waits(0, 0, prompt(0, *requests()[0]), order)
+    order.sent(call)
+    assert order.slot_of(call) in (0, 1)
+    order.is_used = False
+    assert order.slot_of(call) is None
 
 
 def test_what_shares_nothing_costs_what_it_costs_by_arrival():

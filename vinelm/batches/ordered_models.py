@@ -55,7 +55,8 @@ class OrderedModels(ModelResolver):
         """See :class:`ModelResolver`."""
         position = None if call.request is None else self._positions.get(call.request.id)
         if position is not None and name in self._limiters:
-            call = _Place(self, position, call, self._slots.get(name)).followed
+            names_slots = getattr(self._limiters[name].limits, "names_slots", False)
+            call = _Place(self, position, call, self._slots.get(name), names_slots=names_slots).followed
         return super().chat_model(name, call, limits)
 
     def ended(self, request: str) -> None:
@@ -99,6 +100,11 @@ class OrderedModels(ModelResolver):
             else:
                 self._calls.given_up(waiting)
         self._rank_again()
+
+    def slot(self, waiting: WaitingCall) -> int | None:
+        """Return the slot of a sent call; None if it does not matter."""
+        with self._lock:
+            return None if waiting.slots is None else waiting.slots.slot_of(waiting)
 
     def over(self, waiting: WaitingCall, cached: float | None) -> None:
         """Record that a call has ended, before its slot is reused, and which part of its prompt was cached."""
@@ -160,7 +166,9 @@ def _slots_of(models: Catalog, limiters: Mapping[str, Any], under_way: int) -> d
 class _Place:
     """The calls of one invocation, one at a time, and the priority of the waiting one."""
 
-    def __init__(self, models: OrderedModels, position: int, call: CallContext, slots: SlotOrder | None) -> None:
+    def __init__(
+        self, models: OrderedModels, position: int, call: CallContext, slots: SlotOrder | None, *, names_slots: bool
+    ) -> None:
         self._models, self._position, self._call, self._slots = models, position, call, slots
         self._waiting: WaitingCall | None = None
         self._sent: WaitingCall | None = None
@@ -171,6 +179,7 @@ class _Place:
             on_over=self._on_over,
             on_usage=self._on_usage,
             priority=self,
+            slot=self._slot if names_slots else None,
         )
 
     def __float__(self) -> float:
@@ -191,6 +200,9 @@ class _Place:
         self._waiting = self._models.wait(
             self._position, len(self._call.prefix) - 1, prompt_parts(messages, tools), self._slots
         )
+
+    def _slot(self) -> int | None:
+        return None if self._sent is None else self._models.slot(self._sent)
 
     def _on_over(self, cached: float | None) -> None:
         if self._sent is not None:

@@ -139,6 +139,10 @@ class SlotOrder:
         self._busy.update(slot.points)
         slot.own, slot.other = idle, max(busy - idle, 0)
 
+    def slot_of(self, call: Prompted) -> int | None:
+        """Return the number of the slot that a sent call has taken; None if the engine is not ordered by slots."""
+        return next((number for number, one in enumerate(self._slots) if one.call is call), None) if self.is_used else None
+
     def ended(self, call: Prompted, cached: float | None) -> None:
         """Record that a call has ended, and which part of its prompt was cached, in [0, 1]; None if unknown."""
         slot = next((one for one in self._slots if one.call is call), None)

@@ -110,6 +110,8 @@ class CallContext:
         conversation: the name of the request's conversation among those of all callers; "" if it has none.
         own: the application's own chat model that makes the call; None without one. If it is the entry's model (``entry``), the
             object itself is called, with its own key.
+        slot: returns the number of the engine's slot that the call should take, once it is its turn, or None. None without one.
+            Must not raise.
         equal: answers repeatable calls once (:class:`vinelm.backends.remote.equal_calls.EqualCalls`); None: each call is made.
             Backends whose answers do not follow from the prompt do not use it.
     """
@@ -131,6 +133,7 @@ class CallContext:
     key: str = ""
     conversation: str = ""
     own: Any = None
+    slot: Callable[[], int | None] | None = None
     equal: Any = None
 
 

@@ -178,6 +178,24 @@ def test_the_server_is_told_where_it_is_asked_for(server, way, sent):
     client.close()
 
 
+class Slotted(Client):
+    slot = 3
+
+    def chat(self):
+        call = CallContext(
+            stage="s", prefix=("m",), clock=VirtualClock(), on_usage=self.usages.append, slot=lambda: self.slot
+        )  # fmt: skip
+        return self.backend.chat_model(self.model, call)
+
+
+def test_the_server_is_told_the_slot_beside_what_the_entry_says(server):
+    client = Slotted(server.url, options={"extra_body": {"grammar": "x"}})
+    for client.slot in (3, 0, None):
+        client.ask("invoke")
+    assert [(one.json.get("id_slot"), one.json["grammar"]) for one in server.asked] == [(3, "x"), (0, "x"), (None, "x")]
+    client.close()
+
+
 def test_an_order_that_no_server_has_is_one_line():
     with pytest.raises(ConfigError, match="send_priority is 'first': use 'highest-first' or 'lowest-first'"):
         Client("http://localhost:1/v1", settings={"send_priority": "first"})

@@ -33,6 +33,8 @@ class RateLimits(BaseModel):
         requests_per_min: Calls that may start within a minute, >= 1.
         tokens_per_min: Tokens of calls that start within a minute, >= 1.
         concurrency: Calls in flight at a time, >= 1.
+        names_slots: The engine takes the number of a slot with a call, as llama.cpp's server does (``id_slot``): a batch says
+            which of its slots, 0 to ``concurrency`` - 1, has the beginning of the prompt. No other client may use the engine.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,6 +42,7 @@ class RateLimits(BaseModel):
     requests_per_min: int | None = Field(default=None, ge=1)
     tokens_per_min: int | None = Field(default=None, ge=1)
     concurrency: int | None = Field(default=None, ge=1)
+    names_slots: bool = False
 
 
 class _Waiting(NamedTuple):

@@ -67,6 +67,8 @@ MOST_SETTINGS = 4
 """How many settings in a row a model may refuse within one call."""
 LONGEST_WAIT_S = 900.0
 """Seconds to wait for an equal call in progress before making the call anyway."""
+SLOT = "id_slot"
+"""llama.cpp's name of the slot that a call should take."""
 _NO_CACHE = PromptCall("")
 """For prompts that no cache is asked to keep; nothing in them changes."""
 _NO_TEMPERATURE = re.compile(r"(^|/)(o\d|gpt-5(?!.*chat))")
@@ -415,7 +417,7 @@ class _Account:
                 with (
                     limiter.admit(self._tokens(), sleep, self._priority) as ticket,
                     self._attempt(ticket) as entry,
-                    closing(bound.sender.send(entry, self._marked(prompt))) as pieces,
+                    closing(bound.sender.send(entry, self._placed(prompt))) as pieces,
                 ):
                     for piece in pieces:
                         self._hold(piece)
@@ -442,7 +444,7 @@ class _Account:
                 limiter, prompt = self._admission()
                 async with limiter.aadmit(self._tokens(), sleep, self._priority) as ticket:
                     with self._attempt(ticket) as entry:
-                        async with aclosing(bound.sender.asend(entry, self._marked(prompt))) as pieces:
+                        async with aclosing(bound.sender.asend(entry, self._placed(prompt))) as pieces:
                             async for piece in pieces:
                                 self._hold(piece)
                                 is_token = metered.see(piece)
@@ -484,6 +486,15 @@ class _Account:
             prompt = PromptCall.of(bound.call.stage, shape_of(parts, b""), takes_marks=takes_marks, may_wait=may_wait)
             return bound.prompts.of(prompt), prompt
         return bound.rate_limiter, _NO_CACHE
+
+    def _placed(self, prompt: PromptCall) -> ModelRequest:
+        """Return what is sent: the request with marks for a cache, and the slot that it should take."""
+        request, slot = self._marked(prompt), self._bound.call.slot
+        number = None if slot is None else slot()
+        if number is None:
+            return request
+        body = request.options.get("extra_body") or getattr(self._bound.inner.given, "extra_body", None) or {}
+        return replace(request, options={**request.options, "extra_body": {**body, SLOT: number}})
 
     def _marked(self, prompt: PromptCall) -> ModelRequest:
         provider, request = self._bound.provider, self._request
