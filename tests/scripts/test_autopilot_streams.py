@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from autopilot_streams import MAX_LOSS, best_of, rivals
+from autopilot_streams import MAX_LOSS, best_of, plain, quantile, rivals
 from proof_parts.plans import plans_of, solved
 from proof_parts.streams import Pilot, Source, figures
 
@@ -54,6 +54,12 @@ def test_a_swap_to_the_weakest_changes_only_that_model(source):
     assert after.names == source.plans.names
     assert after.today_usd.tolist() == source.plans.today_usd.tolist()
     assert not np.array_equal(after.same, source.plans.same)
+
+
+def test_what_is_not_finite_is_null_in_the_file():
+    assert plain({"a": [float("nan"), 1.0], "b": float("inf")}) == {"a": [None, 1.0], "b": None}
+    assert quantile([3.0, 1.0, float("inf")], 0.5) == 3.0
+    assert quantile([], 0.5) is None
 
 
 def test_the_rivals_serve_what_they_have_seen(source):

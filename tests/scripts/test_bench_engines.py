@@ -3,6 +3,7 @@
 import bench_engines as script
 import pytest
 from engine_parts.orders import LAYOUTS, Load
+from engine_parts.servers import Setting
 
 
 def test_a_cell_is_compared_with_the_best_of_the_others_and_with_arrival():
@@ -15,6 +16,18 @@ def test_a_cell_is_compared_with_the_best_of_the_others_and_with_arrival():
     assert [*script.lines({"cells": {"a": missed}})][-1] == "1 of 1 cells miss the bar."
 
 
+def test_settings_are_told_in_words():
+    assert [one.name for one in (*script.LLAMA, *script.VLLM)] == [
+        "llama.cpp, 1 slot",
+        "llama.cpp, 1 slot, 8 GiB of RAM cache",
+        "llama.cpp, 4 slots",
+        "llama.cpp, 4 slots, 8 GiB of RAM cache",
+        "vLLM, 4 slots, 3,200 tokens",
+        "vLLM, 4 slots, 16,384 tokens",
+    ]
+    assert Setting("llama.cpp", 2, 0).name == "llama.cpp, 2 slots"
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_both_calls_of_a_question_have_its_table(layout):
     work = Load(layout, [])
@@ -22,3 +35,9 @@ def test_both_calls_of_a_question_have_its_table(layout):
     draft, check = work.draft(row), work.check(row, "seven")
     assert all("a | b" in "".join(text for _, text in prompt) for prompt in (draft, check))
     assert ("Proposed: seven" in check[-1][1], "Proposed" in draft[-1][1]) == (True, False)
+
+
+def test_without_an_engine_it_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["bench_engines.py", "--data", str(tmp_path)])
+    assert script.main() == 2
+    assert "name the interpreter" in capsys.readouterr().err

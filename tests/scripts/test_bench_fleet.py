@@ -65,6 +65,11 @@ def test_load_makes_requests_late_and_knowing_of_it_less_so(serve):
     assert idle.latency_s.mean() < knowing.latency_s.mean() < alone.latency_s.mean()
 
 
+def test_uneven_traffic_is_half_for_the_busy_ones(parts):
+    setting = parts["simulation"].FleetSetting("own", processes=5, busy=2)
+    assert parts["simulation"]._shares(setting).tolist() == pytest.approx([0.25, 0.25, 1 / 6, 1 / 6, 1 / 6])
+
+
 class Stopped:
     """A clock that stands still."""
 
@@ -126,6 +131,12 @@ def test_the_sustained_rate_is_the_first_that_has_too_many_late(parts, monkeypat
     monkeypatch.setattr(study, "run", late)
     found = study.sustained(case, parts["simulation"].FleetSetting("own"))
     assert limit / study.STEP ** (1 / 2**study.HALVINGS) <= found <= limit
+
+
+def test_no_rate_is_no_rate(parts, monkeypatch):
+    study = parts["study"]
+    monkeypatch.setattr(study, "run", lambda case, setting, rate: study.Figures(rate, 0.5, 1.0, 2.0, 1.0, 0.0))
+    assert study.sustained(study.Case(Path(), "azure", 0, 10), parts["simulation"].FleetSetting("own")) == 0.0
 
 
 def test_the_page_compares_case_by_case(parts):

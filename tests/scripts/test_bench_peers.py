@@ -141,6 +141,20 @@ def test_an_edit_is_python_in_which_no_stage_keeps_its_model(adapter, app, monke
     assert 1 <= lines_changed(source(app), made) <= 30
 
 
+def test_an_edit_of_a_line_that_is_not_there_is_an_error():
+    from project import replaced
+
+    with pytest.raises(ValueError, match="does not have 'nothing'"):
+        replaced("source", ("nothing", "more"))
+
+
+def test_lines_that_are_new_or_different_count():
+    from peers_parts.figures import lines_changed
+
+    assert lines_changed("a\nb\nc\n", "a\nB\n\nc\nd\n") == 2
+    assert lines_changed("a\nb\n", "b\n") == 0
+
+
 def test_recorded_answers_are_replayed_at_their_dollars_and_other_steps_are_easy():
     from peers_parts.server import Replies, price
 

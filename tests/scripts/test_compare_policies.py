@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import json
 import random
 import sys
 from argparse import Namespace
@@ -76,3 +77,14 @@ def test_seconds_are_the_record_s_and_means_where_there_are_none(data):
     seconds = script.seconds_of(data, table)
     assert np.unique(seconds[:, table.column["middle"]]).tolist() == [6.0]
     assert seconds.mean(axis=0)[[table.column[name] for name, *_ in MODELS]].tolist() == [1.0, 6.0, 3.0]
+
+
+def test_the_text_fits_eighty_columns_and_bad_input_is_one_line(found, data, monkeypatch, capsys):
+    text = script.of_equal_spend(found)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "accuracy in percent at equal seconds" in text
+    json.dumps(found)
+    for options in (("--depth", "9"), ("--splits", "0"), ("--tables", "none")):
+        monkeypatch.setattr(sys, "argv", ["compare_policies.py", "--data", str(data), *options])
+        assert script.main() == 2
+        assert capsys.readouterr().err.strip().splitlines()[-1].startswith("error: ")

@@ -204,3 +204,20 @@ def test_without_data_every_figure_has_its_simulated_part(case, result, monkeypa
         assert len(found[name]["simulated"]) == 1
         assert "recorded" not in found[name]
     assert found["table2"]["paper"]["MathQA-4"]["naive_usd"] == 15073.67
+
+
+def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    for options in (["-o", str(tmp_path / "file")], ["-o", str(tmp_path / "out"), "--data", str(tmp_path / "none")]):
+        monkeypatch.setattr(sys, "argv", ["reproduce.py", *options])
+        assert script.main() == 2
+        told = capsys.readouterr().err.strip().splitlines()
+        assert len(told) == 1
+        assert told[0].startswith("error: ")
+
+
+def test_the_command_names_no_path_of_the_machine(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["reproduce.py", "--quick", "--data", str(tmp_path), "-o", str(tmp_path)])
+    found = script.about(script.parsed(), script.QUICK)
+    assert found["command"] == "python scripts/reproduce.py --quick --data DIR -o DIR"
+    assert len(found["commit"].split(" ")[0]) in (7, 40)

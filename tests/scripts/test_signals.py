@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 import signals as script
 
+from vinelm.errors import ConfigError
+
+ROUTED = {"kind_table", "knn"}
 METHODS = {"path_only", "static", "single", "mixed_single", "vote", "two_agree", "scored_cascade", "oracle"}
 QUICK = ("--coverage", "0.3", "--quick", "--json")
 SHARES = {"GPT-4@2024": 0.8, "santacoder-1.1B@2024": 0.3, "CodeGeeX@2023": 0.0, "deepseek-coder-6.7b@2024": 0.5}
@@ -305,6 +308,41 @@ def test_systems_and_their_prices_come_from_a_file(data, tmp_path, monkeypatch, 
     assert "classeval: 1 of the named systems, left out" in err
 
 
+@pytest.mark.parametrize(
+    ("text", "arguments", "says"),
+    [
+        (None, [], "say where the recorded data is"),
+        (None, ["--data", "{empty}"], "none of outcomes/spider_sql.csv.gz"),
+        (None, ["--data", "{data}", "--samplers", "best"], "--samplers 'best'"),
+        (None, ["--data", "{data}", "--depths", "x"], "--depths 'x'"),
+        (None, ["--data", "{data}", "--coverage", "0"], "--coverage 0.0"),
+        (None, ["--data", "{data}", "--splits", "0"], "at least 1"),
+        (None, ["--data", "{data}", "--tables", "nothing"], "nothing to measure"),
+        ("name,price\na,1\n", ["--data", "{data}"], "the columns are"),
+        ("name,usd_per_1000\nsmall,-1\n", ["--data", "{data}"], "dollars >= 0"),
+        ("name,usd_per_1000\nsmall,1\nnobody,1\nlarge,1\n", ["--data", "{data}"], "no table has the system 'nobody'"),
+    ],
+)
+def test_bad_input_is_one_line(data, tmp_path, monkeypatch, capsys, text, arguments, says):
+    monkeypatch.delenv("VINELM_DATA", raising=False)
+    arguments = [one.format(data=data, empty=tmp_path) for one in arguments]
+    if text is not None:
+        (tmp_path / "systems.csv").write_text(text)
+        arguments += ["--systems", str(tmp_path / "systems.csv")]
+    code, out, err = run(script, monkeypatch, capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith("error: ")
+    assert says in err
+
+
+def test_a_damaged_file_is_named(tmp_path, monkeypatch, capsys):
+    (tmp_path / "outcomes").mkdir()
+    (tmp_path / "outcomes" / "exam_retries.csv.gz").write_bytes(b"no gzip")
+    code, _, err = run(script, monkeypatch, capsys, "--data", tmp_path)
+    assert code == 2
+    assert "exam_retries.csv.gz: cannot read the recorded answers" in err
+
+
 def test_the_results_of_the_readme_are_those_of_the_run():
     over = {"value": 0.013, "low": -0.002, "high": 0.03}
     said = {"promised_less_achieved": 0.01, "spent_over_promised": 0.9, "spent_over_bound": 0.8, "covered_at_90": 0.9}
@@ -333,3 +371,9 @@ def test_the_results_of_the_readme_are_those_of_the_run():
     assert one["kinds"]["over_no_kinds"] == "+1.3 [-0.2, +3.0]"
     assert one["kinds"]["promised_less_achieved"] == pytest.approx(1.0)
     assert one["saved_text"] == {"strongest": "40 % [below -100, 50]"}
+
+
+@pytest.mark.parametrize(("depths", "samplers"), [("4", "priced"), ("3,4", "cascade")])
+def test_results_need_what_they_quote(depths, samplers):
+    with pytest.raises(ConfigError, match="--results has the figures of depth 3 and sampler 'priced'"):
+        script.require_measured(depths, samplers)

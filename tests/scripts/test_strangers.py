@@ -94,6 +94,16 @@ def test_figures_are_paired_with_todays():
     assert is_worse(served_figures(served([False] * 10 + [True] * 90), today, 0.1))
 
 
+def test_a_field_that_no_command_prints_is_null():
+    from first_trial_parts.stranger_figures import planned_figures, verdict
+
+    nothing = planned_figures({})
+    assert set(nothing.pop("plan_itself").values()) == set(nothing.values()) == {None}
+    assert verdict(None) is None
+    assert verdict({"advice": "keep", "sentence": "KEEP: a switch saves nothing"}) == "keep"
+    assert verdict("Switch: 40 % fewer dollars") == "switch"
+
+
 def test_a_command_that_fails_ends_one_application_with_its_line(tmp_path, monkeypatch):
     from first_trial_parts.stranger import Stopped, Trial
     from strangers.cases import CASES
@@ -105,3 +115,19 @@ def test_a_command_that_fails_ends_one_application_with_its_line(tmp_path, monke
     found = Trial(CASES[0], tmp_path, 9, seed=0, budget_usd=0.01, packages=None).run()
     assert (found["stopped_at"], found["line"], found["served"]) == ("init", "error: it cannot be read", None)
     assert sys.modules.get("app") is None
+
+
+def test_an_application_is_told_in_lines():
+    from first_trial_parts.stranger import Stranger
+    from first_trial_parts.stranger_figures import best_single, served_figures
+    from first_trial_parts.stranger_lines import stranger_line
+    from strangers.cases import PRICES
+
+    stopped = Stranger("swarm", stopped_at="check", line="error: no template")
+    assert stranger_line(vars(stopped)).endswith("stops at check: error: no template")
+    figures = {policy: served_figures(served([True] * 8), served([True] * 8), 0.02) for policy in ("plan", "today", *PRICES)}
+    ended = Stranger("debate", served=figures, best_single=best_single(figures, tuple(PRICES)))
+    text = stranger_line(vars(ended))
+    assert "verdict not printed" in text
+    assert "$0.002500 with the calls past VineLM" in text
+    assert "best single: tiny" in text

@@ -4,7 +4,7 @@ import json
 from functools import partial
 
 import pytest
-from studies import each, study
+from studies import each, study, table
 
 from vinelm.errors import ConfigError
 
@@ -27,6 +27,12 @@ def test_lines_or_one_json_object(capsys):
     assert capsys.readouterr().out == "as it goes\n4 runs\n"
     assert run("--loads", "3", "4", "--most", "7", "--quick", "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"runs": 3, "loads": [3.0, 4.0], "most": 7, "quick": True}
+
+
+def test_bad_input_is_one_line_and_what_fails_ends_with_1(capsys):
+    assert run("--runs", "0") == 2
+    assert capsys.readouterr().err == "error: --runs: at least 1\n"
+    assert run(fails=lambda found: found["runs"] == 3) == 1
 
 
 def test_recorded_data_is_asked_for(monkeypatch, tmp_path, capsys):
@@ -75,3 +81,8 @@ def test_a_study_does_not_take_the_figures_of_other_cells(tmp_path):
         assert found == [list(cell) for cell in cells]
     assert list(each(partial(int, base=10), ["11"], kept=kept)) == [11]
     assert list(each(partial(int, base=2), ["11"], kept=kept)) == [3]
+
+
+def test_rows_stand_under_their_heads():
+    rows = [{"name": "a", "share": 0.5}, {"name": "longer", "share": 0.125}]
+    assert list(table(rows, {"name": "{name}", "share": "{share:.1%}"})) == ["name    share", "a       50.0%", "longer  12.5%"]
