@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+import time
 
 import openai
 import pytest
 from gateway.test_callers import spent
-from gateway.test_plans import GOOD, planned
+from gateway.test_plans import CHEAP, GOOD, planned
 from kit.servers.gateways import ASKED, COST, KEY, catalog_of, running
 from kit.wire.openai_format import problem
 from kit.wire.responses_format import as_bytes, called, events, responding, response, said
@@ -211,6 +212,15 @@ def test_an_entrys_options_are_a_part_of_the_model(upstream):
     assert upstream.asked[0].json == {"model": "big-1", "input": "2 + 2?", **sent}
 
 
+@pytest.mark.parametrize(("objective", "model"), [(CHEAP, "small-1"), (GOOD, "big-1")])
+def test_the_plan_chooses_the_model_of_a_step(upstream, objective, model):
+    catalog = catalog_of(upstream.url, max_tokens=100)
+    with running(catalog, trie=planned(catalog), objective=objective) as gateway:
+        assert ask(gateway, model="vinelm/draft").output_text == "four"
+        ask(gateway, headers={"x-vinelm-step": "draft"}, stream=True)
+    assert [asked.json["model"] for asked in upstream.asked] == [model, model]
+
+
 def test_another_model_answers_after_a_failure_of_the_planned_one(upstream):
     good, catalog = responding("four"), catalog_of(upstream.url, max_tokens=100)
 
@@ -224,6 +234,29 @@ def test_another_model_answers_after_a_failure_of_the_planned_one(upstream):
         assert ask(gateway, model="vinelm/draft").output_text == "four"
         with pytest.raises(openai.InternalServerError):
             ask(gateway)
+
+
+def test_pieces_come_as_the_provider_sends_them(gateway, upstream):
+    seen = []
+
+    async def reply(asked, out):
+        await out.chunked()
+        first, *rest = events("four", response(said("four")))
+        await out.chunk(as_bytes(first))
+        until = time.monotonic() + 30
+        while not seen and time.monotonic() < until:
+            await asyncio.sleep(0.005)
+        for one in rest:
+            await out.chunk(as_bytes(one))
+        await out.finish()
+
+    upstream.answers(reply)
+    began = time.monotonic()
+    with gateway.client() as client:
+        for event in client.responses.create(model="big", input="2 + 2?", stream=True):
+            seen.append(event.type)
+    assert time.monotonic() - began < 25
+    assert seen[-1] == "response.completed"
 
 
 def test_the_agents_sdk(gateway):

@@ -1,5 +1,6 @@
 """One verdict: all that can be asked about a store agree to the last digit, over fifty stores."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import vinelm
 from vinelm.api import VineLM
 from vinelm.backends import simulated_catalog
 from vinelm.plans.recommendation import served_objective
+from vinelm.profiler import ExecutionConfig
 from vinelm.reports.store.page import store_page
 from vinelm.requests.protocols import RequestPath
 from vinelm.template import Loop, Stage, Template
@@ -124,6 +126,20 @@ def test_whoever_is_asked_gives_the_same_verdict(tmp_path, monkeypatch, first):
 
 def test_there_are_fifty_stores():
     assert len(STORES) == 50
+
+
+def test_a_trial_and_its_estimate_give_the_same_verdict(tmp_path, monkeypatch):
+    """`vinelm try` on the example of the docs, and everybody asked about the store that it leaves."""
+    threads = lambda **given: ExecutionConfig(isolation="thread", workers=given["workers"])  # noqa: E731
+    monkeypatch.setattr("vinelm.profiler.ExecutionConfig", threads)  # the same rows, without a fork server to start
+    for name in ("models.toml", "questions.jsonl", "my_app.py"):
+        shutil.copy(EXAMPLES / name, tmp_path / ("workflow.py" if name == "my_app.py" else name))
+    monkeypatch.chdir(tmp_path)
+    trial = vinelm.try_app("workflow.py:build", budget_usd=0.05)
+    for who, verdict in asked(
+        tmp_path / "app.db", tmp_path / "again.vine", vinelm.estimate("app.db", max_error=1.0), with_page=True
+    ):
+        assert said(verdict) == said(trial.verdict), who
 
 
 def test_a_service_follows_the_verdict_of_its_file(tmp_path):
