@@ -537,7 +537,7 @@ class _Candidate:
         return self.by_all()
 
     @cached_property
-    def counted(self) -> Counted | None:
+    def counted(self) -> RanBoth | None:
         """How many requests ran both plans to their ends, and differ; None if none did, or one is a mixture."""
         found = []
         for i, (way, other) in enumerate(zip(self.ways, self.rival.ways, strict=True)):
@@ -548,11 +548,11 @@ class _Candidate:
             else:
                 return None
             found.append((len(apart), int((apart < -1e-9).sum()), int((abs(apart) > 1e-9).sum())))
-        total = Counted(*np.sum(found, axis=0).tolist())
+        total = RanBoth(*np.sum(found, axis=0).tolist())
         return total if total.requests else None
 
 
-class Counted(NamedTuple):
+class RanBoth(NamedTuple):
     """Requests that ran two plans to their ends.
 
     Attributes:
