@@ -208,8 +208,11 @@ class ReplicaGate:
 
     @property
     def limits(self) -> RateLimits:
-        """The limits of all replicas together; none if one of them has none."""
-        return RateLimits(**{key: self._sum(key) for key in RateLimits.model_fields})
+        """The limits of all replicas together; none if one of them has none. Slots have numbers in one replica only."""
+        return RateLimits(
+            requests_per_min=self._sum("requests_per_min"), tokens_per_min=self._sum("tokens_per_min"),
+            concurrency=self._sum("concurrency"),
+        )  # fmt: skip
 
     @property
     def is_limited(self) -> bool:
