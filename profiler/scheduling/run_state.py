@@ -113,6 +113,10 @@ class RunState:
         if self.stopped_by is None:
             self.stopped_by, self.message = by, message
 
+    def interrupt(self) -> None:
+        """Stop because of Ctrl-C or SIGTERM, also where the run was about to end for a look at its rows only."""
+        self.stopped_by, self.message = "interrupted", ""
+
     def fail(self, problem: BaseException | None) -> None:
         """Stop and end the run with this exception. If called again, the first one stays."""
         self.problem = self.problem or problem

@@ -31,6 +31,7 @@ from vinelm.rows.observation import Cell, Observation
 from vinelm.signals.classes import answer_classes
 
 _WAIT_S = 0.2  # how long a Ctrl-C may go unnoticed, in seconds
+_GOES_ON = (None, "look", "coverage")  # after these a profile buys on, unless Ctrl-C has come
 
 
 class Scheduler:
@@ -73,8 +74,8 @@ class Scheduler:
         with Interrupts(is_inline=self._threads is None) as interrupts:
             try:
                 while state.stopped_by is None or state.running:
-                    if interrupts.count and state.stopped_by is None:
-                        state.stop("interrupted")
+                    if interrupts.count and state.stopped_by in _GOES_ON:
+                        state.interrupt()
                         self._reporter.report()
                     # An exception inside would undo the transaction but not what this process has recorded about it.
                     with interrupts.deferred():
@@ -83,6 +84,8 @@ class Scheduler:
                         self._admission.answer()
                     self._reporter.report_rows()
                     finished = self._dispatch(jobs, interrupts) or self._collect(interrupts)
+                if interrupts.count and state.stopped_by in _GOES_ON:  # since the last turn of the loop
+                    state.interrupt()
             except KeyboardInterrupt:
                 self._abandon()
             finally:

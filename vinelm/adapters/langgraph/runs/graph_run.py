@@ -350,12 +350,10 @@ class GraphRun:
     def record(self, invocation: Invocation) -> None:
         """Record an invocation of this run in its policy."""
         path, stage = invocation.prefix, invocation.stage
-
-        def recorded() -> bool:
+        try:
             self.policy.record(invocation)
-            return True
-
-        if not self._guarded("record", recorded, False, path, stage=stage):
+        except Exception as error:  # the policy's fault, not ours: every call comes through here
+            self._degrade("record", error, path, stage)
             self.interrupted(path)  # whatever cannot be recorded is no longer in progress
         if self.trail is not None:
             self.trail.ended(invocation)

@@ -18,7 +18,7 @@ from vinelm.adapters.calls.fallback_model import REPEATABLE, FallbackModel, fail
 from vinelm.adapters.langgraph.accounts.at_once import at_once
 from vinelm.adapters.langgraph.path.path_channel import Entry, Note
 from vinelm.adapters.langgraph.runs.graph_run import GraphRun
-from vinelm.adapters.langgraph.runs.run_context import call_priority
+from vinelm.adapters.langgraph.runs.run_context import MOST_PRIORITY
 from vinelm.adapters.tools.read_ahead import Ahead
 from vinelm.backends.base import bound_instance
 from vinelm.backends.remote.call_cache import CachedCalls
@@ -105,7 +105,8 @@ class InvocationScope(OneProcess):
         priority: float = 0.0,
     ) -> None:
         self.stage, self._own = stage, own
-        self._equal, self._priority = equal, call_priority(run.context.priority, priority)
+        self._equal = equal
+        self._priority = min(max(run.context.priority + priority, -MOST_PRIORITY), MOST_PRIORITY)
         self._ahead = ahead if ahead is not None and ahead.tools else None
         self._notes = notes
         self._run, self._models, self._limits = run, models, limits
@@ -297,15 +298,18 @@ class InvocationScope(OneProcess):
         )
 
     def _record(self, failure: FailureKind | None, detail: str | None) -> None:
-        recorded: list[Invocation] = []
-        with self._run.noting("record", self.path[:-1], self.stage):
+        try:
             invocation = self._ended(failure, detail)
             self._run.record(invocation)
-            recorded.append(invocation)
-        self._tell_end(recorded[0] if recorded else None)
-        if not recorded:
+        except Exception as error:  # ours: the call must be under way no longer, whatever fails here
+            if self._run.on_error == "raise":
+                raise
+            self._run.note_failure("record", error, self.path[:-1], self.stage)
+            self._tell_end(None)
             with self._run.noting("record", self.path[:-1], self.stage, may_raise=False):
                 self._run.interrupted(self.path)  # whatever cannot be recorded is under way no longer
+        else:
+            self._tell_end(invocation)
 
     def _tell_end(self, invocation: Invocation | None) -> None:
         if self._tokens:

@@ -135,11 +135,6 @@ def require_priority(priority: Any) -> None:
         )
 
 
-def call_priority(of_request: float, of_stage: float) -> float:
-    """Return the priority of a call: the sum of its request's and its stage's priority."""
-    return min(max(of_request + of_stage, -MOST_PRIORITY), MOST_PRIORITY)
-
-
 class ContextOwner:
     """The adapter that made a context. Copies of the context share it; in another process it is unknown."""
 
