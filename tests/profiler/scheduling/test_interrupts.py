@@ -73,6 +73,24 @@ def test_a_signal_ends_the_run_in_good_order(tmp_path, isolation, times, number,
     assert 14 <= len(before) < len(rows[whole])
 
 
+def test_a_signal_that_comes_while_a_run_ends_for_a_look_stops_it(tmp_path, python):
+    """Else whoever called it would look, and buy on."""
+    signalled = """
+import itertools, os, signal
+told = itertools.count(1)
+def tell(progress):
+    if next(told) == 14:  # its row is the last before the look
+        os.kill(os.getpid(), signal.SIGINT)
+def ignored(progress):"""
+    look = 'sampler="exhaustive", look=Look(1e-9, usd=0.0, least_rows=14)'
+    code = CODE.replace("def tell(progress):", signalled.lstrip(), 1).replace('sampler="exhaustive"', look)
+    code = code.replace("ProfileSettings\n", "Look, ProfileSettings\n", 1)
+    with python.start(code, str(tmp_path / "s.db"), "thread", "0") as child:
+        said = [line.strip() for line in child.stdout]
+        assert child.wait(30) == 0
+    assert said[-1] == "interrupted True 0"
+
+
 def test_a_signal_that_is_ignored_stays_ignored(tmp_path, python):
     """As under ``nohup``."""
     code = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + CODE
