@@ -117,7 +117,7 @@ def _row_count(folder):
     ],
 )
 def test_a_try_that_is_stopped_while_it_buys_shows_the_verdict_so_far_and_the_same_line_goes_on(
-    tmp_path, warm_python, number, enough, verdict
+    tmp_path, number, enough, verdict
 ):
     shutil.copy(MODELS, tmp_path)
     shutil.copy(MODELS.with_name("questions.jsonl"), tmp_path)
@@ -127,7 +127,7 @@ def test_a_try_that_is_stopped_while_it_buys_shows_the_verdict_so_far_and_the_sa
     )
     assert slow != text
     (tmp_path / "workflow.py").write_text(slow.replace('"""\n', '"""\n\nimport os\nimport time\n', 1), encoding="utf-8")
-    line = [warm_python, "-c", TRY, "try", "workflow.py:build", "--budget-usd", "0.03", "--workers", "2"]
+    line = [sys.executable, "-c", TRY, "try", "workflow.py:build", "--budget-usd", "0.05", "--workers", "2"]
     settings = {"cwd": tmp_path, "text": True}
     waits, hurries = ({**os.environ, "SOLVE_S": seconds} for seconds in ("0.3", "0"))
     process = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=waits, **settings)
@@ -150,12 +150,12 @@ def test_a_try_that_is_stopped_while_it_buys_shows_the_verdict_so_far_and_the_sa
     assert _row_count(tmp_path) > before
 
 
-def test_an_import_that_never_ends_is_one_line(tmp_path, warm_python):
+def test_an_import_that_never_ends_is_one_line(tmp_path):
     shutil.copy(MODELS, tmp_path)
     for name, rest in (("workflow.py", []), ("app_that_waits.py", ["--dataset", "q.csv"])):
         (tmp_path / name).write_text(APP.format(""), encoding="utf-8")
         (tmp_path / "q.csv").write_text("question,answer\n1,1\n", encoding="utf-8")
-        line = [warm_python, "-c", TRY, "try", f"{name}:graph", "--budget-usd", "1", *rest]
+        line = [sys.executable, "-c", TRY, "try", f"{name}:graph", "--budget-usd", "1", *rest]
         done = subprocess.run(
             line, cwd=tmp_path, capture_output=True, text=True, check=False, env={**os.environ, "VINELM_IMPORT_LIMIT_S": "1"}
         )
@@ -165,11 +165,11 @@ def test_an_import_that_never_ends_is_one_line(tmp_path, warm_python):
         assert "Traceback" not in done.stderr
 
 
-def test_an_application_that_ends_the_process_is_one_line(tmp_path, warm_python):
+def test_an_application_that_ends_the_process_is_one_line(tmp_path):
     shutil.copy(MODELS, tmp_path)
     (tmp_path / "app_that_ends.py").write_text("import os\nos._exit(7)\n", encoding="utf-8")
     (tmp_path / "q.csv").write_text("question,answer\n1,1\n", encoding="utf-8")
-    line = [warm_python, "-c", TRY, "try", "app_that_ends.py:graph", "--dataset", "q.csv", "--apply", "--budget-usd", "1"]
+    line = [sys.executable, "-c", TRY, "try", "app_that_ends.py:graph", "--dataset", "q.csv", "--apply", "--budget-usd", "1"]
     done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "importing it ended the process (exit code 7)" in done.stderr.splitlines()[-1]
