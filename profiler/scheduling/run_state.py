@@ -114,7 +114,7 @@ class RunState:
             self.stopped_by, self.message = by, message
 
     def interrupt(self) -> None:
-        """Stop because of Ctrl-C or SIGTERM, also where the run was about to end for a look at its rows only."""
+        """Stop because of Ctrl-C or SIGTERM; replaces any other reason."""
         self.stopped_by, self.message = "interrupted", ""
 
     def fail(self, problem: BaseException | None) -> None:

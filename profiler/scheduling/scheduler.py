@@ -132,7 +132,7 @@ class Scheduler:
 
     def _abandon(self) -> None:
         """Handle a second Ctrl-C: do not wait for the units in flight."""
-        self.state.stopped_by = "interrupted"  # replaces any other reason
+        self.state.interrupt()
         self._worker.close()
         self._admission.refuse_all()
         self.state.abandon()

@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 import weakref
 
 import pytest
 from kit.tables import random_table
+from kit.waiting import wait_for
 from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
@@ -187,13 +187,6 @@ def test_nothing_is_lost_when_the_process_ends(tmp_path):
     assert len({row.request_id for row in rows_of(tmp_path / "served.db")}) == 40
 
 
-def until(holds):
-    give_up = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
-
-
 def test_a_new_file_serves_from_the_next_request_and_a_broken_one_does_not(tmp_path, caplog):
     path = tmp_path / "app.vine"
     save_trie(path, TRIE)
@@ -202,12 +195,12 @@ def test_a_new_file_serves_from_the_next_request_and_a_broken_one_does_not(tmp_p
     running = vine.session(OBJECTIVE)
     vine.watch(0.01)
     save_trie(path, random_table(4, n_requests=60, n_models=3, depth=3).annotate())
-    until(lambda: vine.planner is not first)
+    wait_for(lambda: vine.planner is not first)
     assert running.planner is first
     second = vine.planner
     with caplog.at_level(logging.WARNING):
         path.write_bytes(path.read_bytes()[:1000])  # a copy that was cut short
-        until(lambda: "the old trie goes on serving" in caplog.text)
+        wait_for(lambda: "the old trie goes on serving" in caplog.text)
     vine.close()
     assert vine.planner is second
     ask(vine, app)
@@ -229,7 +222,7 @@ def test_a_signal_reloads(tmp_path):
     try:
         vine.reload_on(signal.SIGHUP)
         os.kill(os.getpid(), signal.SIGHUP)
-        until(lambda: vine.planner is not first)
+        wait_for(lambda: vine.planner is not first)
     finally:
         signal.signal(signal.SIGHUP, before)
 

@@ -1,6 +1,5 @@
 """Applications that serve together: what they see of each other, what they keep to themselves, and what they share."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
@@ -9,6 +8,7 @@ from typing import TypedDict
 import pytest
 from kit.apps.paying import Backend, Till
 from kit.tables import random_table
+from kit.waiting import wait_for
 from langgraph.graph import END, START, StateGraph
 
 from vinelm import Price, VineLM
@@ -87,13 +87,6 @@ def one_node(node):
     return graph.compile()
 
 
-def until(holds):
-    give_up = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < give_up
-        time.sleep(0.005)
-
-
 @pytest.fixture
 def fleet(redis_url, fleet_name):
     return FleetConfig(url=redis_url, name=fleet_name)
@@ -113,8 +106,8 @@ def test_others_see_a_request_while_it_runs_and_nothing_of_what_it_says(fleet, s
 
     def look():
         reader = other.fleet.fleet.reader()
-        until(lambda: len(reader.view()))
-        until(lambda: sum(other.fleet.others().values()))
+        wait_for(lambda: len(reader.view()))
+        wait_for(lambda: sum(other.fleet.others().values()))
         seen.append((reader.view(), dict(other.fleet.others())))
         link = reader._link
         for key in link._redis.keys(link.prefix + "*"):
@@ -133,7 +126,7 @@ def test_others_see_a_request_while_it_runs_and_nothing_of_what_it_says(fleet, s
     assert view.session[0] == session_number("chat-7", "acme") != session_number("chat-7")
     assert (view.node[0] > 0, view.state[0], view.rest_usd[0] > 0, view.rest_s[0] > 0) == (True, LiveState.RUNNING, True, True)
     assert others == {view.engines[0]: 1}
-    until(lambda: not len(other.fleet.fleet.reader().view()))
+    wait_for(lambda: not len(other.fleet.fleet.reader().view()))
 
 
 def test_labels_may_be_functions_and_may_fail(fleet, started):
@@ -141,7 +134,7 @@ def test_labels_may_be_functions_and_may_fail(fleet, started):
 
     def look():
         reader = vine.fleet.fleet.reader()
-        until(lambda: len(reader.view()))
+        wait_for(lambda: len(reader.view()))
         seen.append(reader.view())
 
     def fails(configurable):
@@ -240,12 +233,12 @@ def test_without_redis_it_serves_and_says_so_once_and_in_the_trace(redis_server,
     assert app.invoke({"question": "q"}, context=vine.context(policy=session))["turns"] >= 1
     assert session.trace()[0]["note"].endswith(ALONE)
     redis_server.start()
-    until(lambda: not vine.fleet.fleet.is_alone)
+    wait_for(lambda: not vine.fleet.fleet.is_alone)
     session = vine.session(OBJECTIVE)
     app.invoke({"question": "q"}, context=vine.context(policy=session))
     assert ALONE not in session.trace()[0]["note"]
     redis_server.kill()
-    until(lambda: vine.fleet.fleet.is_alone)
+    wait_for(lambda: vine.fleet.fleet.is_alone)
     assert app.invoke({"question": "q"}, context=vine.context(OBJECTIVE))["turns"] >= 1
     with pytest.raises(ConfigError, match="does not answer") as failed:
         serving(FleetConfig(url=redis_server.url, name=fleet_name, required=True))

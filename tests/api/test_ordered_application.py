@@ -6,6 +6,7 @@ from typing import TypedDict
 
 import pytest
 from kit.tables import random_table
+from kit.waiting import wait_for
 from kit.wire.client import entry
 from langgraph.graph import END, START, StateGraph
 
@@ -48,13 +49,6 @@ def fleet(redis_url, fleet_name):
     return FleetConfig(url=redis_url, name=fleet_name)
 
 
-def until(holds):
-    give_up = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < give_up
-        time.sleep(0.005)
-
-
 def test_orders_reach_the_calls_of_a_conversation_while_they_wait(fleet):
     heard = Heard()
     vine = VineLM(TRIE.catalog, {"test": heard}, trie=TRIE, fallback=False, fleet=fleet)
@@ -68,8 +62,8 @@ def test_orders_reach_the_calls_of_a_conversation_while_they_wait(fleet):
     def generate(state: State, model):
         call = heard.calls[-1]
         seen.append(float(call.priority))
-        until(lambda: loop.round().rows == 1)
-        until(lambda: vine.fleet.fleet.orders_version)
+        wait_for(lambda: loop.round().rows == 1)
+        wait_for(lambda: vine.fleet.fleet.orders_version)
         seen.append(float(call.priority))
         return {"turns": 1}
 
@@ -87,10 +81,10 @@ def test_orders_reach_the_calls_of_a_conversation_while_they_wait(fleet):
 
 def test_a_part_of_the_limits_is_what_the_orders_say(fleet):
     one, two = Fleet(fleet), Fleet(fleet)
-    until(lambda: one.processes == two.processes == 2)
+    wait_for(lambda: one.processes == two.processes == 2)
     loop = GlobalLoop(RedisLink(fleet.url, fleet.name), lambda view: Orders(shares={one.process: 4.0}))
-    until(lambda: loop.round().processes == 2)
-    until(lambda: one.orders_version and two.orders_version)
+    wait_for(lambda: loop.round().processes == 2)
+    wait_for(lambda: one.orders_version and two.orders_version)
     assert (one._orders.current.share, two._orders.current.share) == (0.8, 0.2)
     for made in (one, two):
         made.stop()
@@ -109,15 +103,15 @@ def test_replicas_are_chosen_by_orders_and_by_what_all_processes_have_in_flight(
     slot = live.begin(InvocationStart(7, "", "write", 0, "m", 0.0))
     live.queue(slot, "m")
     live.run(slot, "e1")
-    until(lambda: two.fleet.others() == {"e1": 1})
+    wait_for(lambda: two.fleet.others() == {"e1": 1})
     assert two.others() == {"e1": 1, "m": 1}  # the load of the choice that plans know
     with ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(gate.admit(1, time.sleep))
         assert gate.in_flight() == {"e1": 1, "e2": 2}
     loop = GlobalLoop(RedisLink(fleet.url, fleet.name), lambda view: Orders(weights={"e2": 0.0}))
-    until(lambda: loop.round().processes == 2 and not loop.round().problem)
-    until(lambda: two.fleet.orders_version)
+    wait_for(lambda: loop.round().processes == 2 and not loop.round().problem)
+    wait_for(lambda: two.fleet.orders_version)
     with gate.admit(1, time.sleep) as permit:
         assert permit.engine == "e1"
     view = two.fleet.reader().view()
@@ -143,10 +137,10 @@ def test_other_models_than_those_of_the_fleet_are_one_line(fleet):
     one = ServedFleet(Fleet.of(fleet), ModelResolver(GROUP))
     one.account_of(RunContext())
     two = Fleet(fleet)
-    until(lambda: two.processes == 2)
+    wait_for(lambda: two.processes == 2)
     two._member.stop()  # its rounds are the test's
     ServedFleet(two, ModelResolver(other)).account_of(RunContext())
     with pytest.warns(UserWarning, match="of the fleet differ: model 'r1' is only there: each goes by its own") as said:
-        until(lambda: two._member.round() and len(said))
+        wait_for(lambda: two._member.round() and len(said))
     one.fleet.stop()
     two.stop()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from kit.servers.batch_provider import BatchProvider
 from kit.toys.batched import KEY, PRICE, QUICK, SECRET, entry
+from kit.waiting import wait_for
 from kit.worlds.piloted import Service
 from kit.worlds.replays import models, truth
 
@@ -111,13 +112,6 @@ def looks_until(service, done, seconds=90.0):
         assert time.monotonic() < until
         time.sleep(0.05)
     return state
-
-
-def wait_for(done, seconds=60.0):
-    until = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def test_no_round_waits_for_a_batch_and_a_later_one_collects_it(serve, provider, tmp_path):

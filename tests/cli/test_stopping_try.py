@@ -7,10 +7,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from kit.waiting import wait_for
 
 MODELS = Path(__file__).parents[2] / "docs" / "examples" / "models.toml"
 
@@ -39,14 +39,6 @@ def is_running(pid):
             return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
     except OSError:
         return False
-
-
-def wait_for(what, seconds=60.0):
-    """Polls; the limit only ends a test that hangs."""
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.05)
 
 
 @pytest.fixture

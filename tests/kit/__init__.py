@@ -71,6 +71,7 @@ Wire formats, as the providers document them:
 
 Servers and processes:
     ``servers.postgres_server``, ``servers.redis_server``: real ones, given, running or started
+    ``waiting``: until something holds, with a limit
     ``servers.loaded_python``: processes that have everything imported
     ``servers.fake_cluster``: the hosts of a cluster, without Ray
     ``servers.gateways``: a gateway before a test's own wire server

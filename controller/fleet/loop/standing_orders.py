@@ -12,6 +12,7 @@ from vinelm.controller.fleet.member import Chore
 from vinelm.controller.fleet.orders import MOST_PRIORITY
 from vinelm.controller.fleet.redis_link import RedisLink
 from vinelm.errors import VineLMError
+from vinelm.foreign_code import answered
 
 NOTHING = LocalOrders()
 
@@ -30,7 +31,8 @@ class CallStanding:
         self._session, self._tenant, self._stage = session, tenant, stage
 
     def __float__(self) -> float:
-        more = self._orders.current.priority(self._session, self._tenant, self._stage)
+        # Read in the line of an engine, where other requests wait, too.
+        more = answered(lambda: self._orders.current.priority(self._session, self._tenant, self._stage), 0.0)
         return min(max(self._priority + more, -MOST_PRIORITY), MOST_PRIORITY)
 
     @property

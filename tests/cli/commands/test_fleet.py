@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from kit.waiting import wait_for
 from kit.worlds.fleet_views import QUEUED, view_of
 
 from vinelm.cli.main import main
@@ -183,13 +184,6 @@ def started(url, name, *more):
         *more,
     ]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-
-
-def wait_for(holds, seconds=20.0):
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 @pytest.mark.long

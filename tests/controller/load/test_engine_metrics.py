@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.waiting import wait_for
 
 from vinelm.clock import VirtualClock
 from vinelm.controller import EnginePoller, ReportedLoadMonitor, SlowdownCurve
@@ -248,25 +249,17 @@ def test_a_poller_keeps_asking_and_a_failing_engine_delays_nobody(server):
     sources = {"good": vllm_requests(server.url), "bad": bad, "hung": hung.wait, "lost": sglang_requests(server.url)}
     server.pages = {"/metrics": VLLM}
     with EnginePoller(sources, sink, every_s=0.01) as poller:
-        until(lambda: "good" in sink.delays() and "bad" in poller.failures)
+        wait_for(lambda: "good" in sink.delays() and "bad" in poller.failures)
         assert set(sink.delays()) <= {"good", "lost"}
         assert poller.failures["bad"] == "OSError"
         server.status = 500  # and later it is back
-        until(lambda: "good" in poller.failures)
+        wait_for(lambda: "good" in poller.failures)
         assert poller.failures["good"].endswith("/metrics: the engine answered 500")
         clock.sleep(6.0)
         assert sink.delays()["good"].is_stale
         clock.sleep(60.0)
         assert sink.delays() == {}
         server.status = 200
-        until(lambda: "good" in sink.delays() and "good" not in poller.failures)
+        wait_for(lambda: "good" in sink.delays() and "good" not in poller.failures)
         assert not sink.delays()["good"].is_stale
         hung.set()
-
-
-def until(is_so):
-    for _ in range(2000):
-        if is_so():
-            return
-        threading.Event().wait(0.005)
-    raise AssertionError("it never came")

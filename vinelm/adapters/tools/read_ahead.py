@@ -502,8 +502,12 @@ class Ahead:
             return True
 
         def hear(piece: str) -> None:
-            if not self.reads.box.ours(lambda: heard(piece), False):
-                found[:] = [lambda piece: ()]
+            is_heard = False
+            try:
+                is_heard = self.reads.box.ours(lambda: heard(piece), False)
+            finally:
+                if not is_heard:
+                    found[:] = [lambda piece: ()]
 
         return hear
 

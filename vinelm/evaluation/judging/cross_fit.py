@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -15,8 +16,8 @@ from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.followed import followed_rows
 from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean
 from vinelm.evaluation.off_policy.paired_scores import paired_scores
-from vinelm.evaluation.off_policy.scores import Scores, scored
-from vinelm.evaluation.off_policy.steps import PathSteps, Seen, StepPolicy, StepsByStart
+from vinelm.evaluation.off_policy.scores import Scores, right_in_time, scored
+from vinelm.evaluation.off_policy.steps import PathSteps, StepPolicy, StepsByStart
 from vinelm.objective import Objective
 from vinelm.rows.kinds import untitled
 from vinelm.rows.observation import Observation
@@ -27,6 +28,7 @@ BASELINES: tuple[PolicyName, ...] = ("static", "single")
 COMPARED: tuple[PolicyName, ...] = ("signals", "paths", "vote", "two_agree")
 """The policies that are compared with each of the baselines."""
 Done = Callable[[int, int, str], None]
+Steps = StepPolicy | StepsByStart
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,7 @@ class CrossFit:
             others = [row for row in rows if at.get(row.request_id, judged) != judged]
             told = [kind for name, kind in self._kinds.items() if at[name] != judged]
             self.planning.append(Fit(others, template, catalog, estimator, told))
-        self._known: dict[tuple[int, tuple[str, ...], float | None], Scores] = {}
+        self._known: dict[tuple[int, float | None, tuple[tuple[str, ...], ...]], Scores] = {}
         self._ways: dict[tuple[int, Objective, bool], dict[PolicyName, DirectedJudgement]] = {}
 
     def _bought(self, rows: Sequence[Observation]) -> list[BoughtRows]:
@@ -162,20 +164,21 @@ class CrossFit:
         if len(reference.parts) != 1:
             return None
         (_, other), bought, cap = reference.parts[0], self.bought[half], objective.max_latency_s
-        found = [paired_scores(steps, other, bought, max_latency_s=cap) for _, steps in policy.parts]
+        pairs = [(steps, other) for _, steps in policy.parts]
+        found = [self._once(half, cap, pair, partial(paired_scores, *pair, bought, max_latency_s=cap)) for pair in pairs]
         return Scores.mixed(found, [share for share, _ in policy.parts])
 
-    def differences(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy) -> FloatArray:
+    def differences(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> FloatArray:
         """Return the differences in success of the requests that ran both to their ends, shape (requests,).
 
         Neither may be a mixture.
         """
-        bought = self.bought[half]
+        bought, cap = self.bought[half], objective.max_latency_s
         found = []
         for request in bought.requests:
             own, other = (followed_rows(one.parts[0][1], bought, request) for one in (policy, reference))
             if own is not None and other is not None:
-                found.append(_right(*own) - _right(*other))
+                found.append(right_in_time(*own, cap) - right_in_time(*other, cap))
         return np.array(found, np.float64)
 
     def _one_way(self, half: int, objective: Objective, votes: bool) -> dict[PolicyName, DirectedJudgement]:
@@ -187,18 +190,18 @@ class CrossFit:
         found = [self._scored(steps, half, objective.max_latency_s) for _, steps in policy.parts]
         return Scores.mixed(found, [share for share, _ in policy.parts])
 
-    def _scored(self, steps: StepPolicy | StepsByStart, half: int, cap: float | None) -> Scores:
-        bought = self.bought[half]
-        if not isinstance(steps, PathSteps):
-            return scored(steps, bought, max_latency_s=cap)
-        key = (half, steps.path, cap)
+    def _scored(self, steps: Steps, half: int, cap: float | None) -> Scores:
+        return self._once(half, cap, (steps,), partial(scored, steps, self.bought[half], max_latency_s=cap))
+
+    def _once(self, half: int, cap: float | None, policies: Sequence[Steps], make: Callable[[], Scores]) -> Scores:
+        """Return scores that ``make`` computes; of paths only once, since many budgets lead to the same."""
+        paths = [one.path for one in policies if isinstance(one, PathSteps)]
+        if len(paths) < len(policies):
+            return make()
+        key = half, cap, tuple(paths)
         if key not in self._known:
-            self._known[key] = scored(steps, bought, max_latency_s=cap)
+            self._known[key] = make()
         return self._known[key]
-
-
-def _right(seen: Seen, returned: Observation) -> float:
-    return 0.0 if seen[-1].failure is not None else float(returned.success or 0.0)
 
 
 def judged_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.95) -> list[JudgedPolicy]:

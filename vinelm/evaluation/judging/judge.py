@@ -544,7 +544,7 @@ class _Candidate:
             if self.fit is None:  # all requests were served by both
                 apart = way.scores.success - other.scores.success
             elif len(way.chosen.parts) == 1 == len(other.chosen.parts):
-                apart = self.fit.differences(i, way.chosen, other.chosen)
+                apart = self.fit.differences(i, way.chosen, other.chosen, self.objective)
             else:
                 return None
             found.append((len(apart), int((apart < -1e-9).sum()), int((abs(apart) > 1e-9).sum())))

@@ -103,9 +103,10 @@ class _Side:
         self.seen = (*self.seen, row)
         self.step = self.policy.step(self.seen)
         if self.step.model is None:
-            if self.seen[self.step.returned].success is None and row.failure is None:
+            end = self.seen[self.step.returned]
+            if end.success is None and row.failure is None:
                 return None
-            after = np.array((right_in_time(self.seen, self.step.returned, cap), 0.0, 0.0))
+            after = np.array((right_in_time(self.seen, end, cap), 0.0, 0.0))
         else:
             after = np.array(self.policy.rest(self.seen))
         before, self.rest = self.rest, after

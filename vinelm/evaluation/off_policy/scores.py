@@ -22,6 +22,7 @@ import numpy as np
 
 from vinelm.evaluation.off_policy.buying import BoughtRows, Place
 from vinelm.evaluation.off_policy.steps import Seen, Step, StepPolicy, StepsByStart, steps_for
+from vinelm.rows.observation import Observation
 from vinelm.trie.arrays import FloatArray
 
 _ARRAYS = ("success", "cost_usd", "latency_s", "weight", "unsupported")
@@ -135,7 +136,7 @@ class _Walk:
                 end = seen[step.returned]
                 if end.success is None and seen[-1].failure is None:
                     return (*total, 0.0, weight)  # led to a scored row but is unscored: the result of ending here is unknown
-                after = np.array((right_in_time(seen, step.returned, self.cap), 0.0, 0.0))
+                after = np.array((right_in_time(seen, end, self.cap), 0.0, 0.0))
             else:
                 after = np.array(policy.rest(seen))
             added = (0.0, row.cost_usd + row.tool_cost_usd, row.latency_s + row.tool_latency_s)
@@ -153,8 +154,8 @@ class _Walk:
             self.balance.setdefault((place, model), np.zeros(len(self.bought.requests)))[at] = value
 
 
-def right_in_time(seen: Seen, returned: int, cap: float | None) -> float:
+def right_in_time(seen: Seen, returned: Observation, cap: float | None) -> float:
     """Return the score of a returned answer; 0 for a request that failed, or took more seconds than the cap."""
     if seen[-1].failure is not None or (cap is not None and sum(row.latency_s + row.tool_latency_s for row in seen) > cap):
         return 0.0
-    return float(seen[returned].success or 0.0)
+    return float(returned.success or 0.0)

@@ -12,7 +12,7 @@ from vinelm.controller.fleet.live_invocations import InvocationStart, LiveInvoca
 from vinelm.controller.fleet.loop.global_loop import GlobalLoop
 from vinelm.controller.fleet.loop.leadership import LOCK, ORDERS
 from vinelm.controller.fleet.loop.order_bytes import local_orders, order_fields, own_field
-from vinelm.controller.fleet.loop.standing_orders import StandingOrders
+from vinelm.controller.fleet.loop.standing_orders import CallStanding, StandingOrders
 from vinelm.controller.fleet.member import FleetMember
 from vinelm.controller.fleet.orders import Orders
 from vinelm.controller.fleet.redis_link import RedisLink
@@ -127,6 +127,15 @@ def test_a_process_alone_keeps_its_orders_for_a_while(redis_url, fleet_name):
     standing.go_alone(link)
     assert standing.current.weights == {}
     link.close()
+
+
+def test_a_call_whose_orders_fail_keeps_its_own_priority():
+    class Broken:
+        @property
+        def current(self):
+            raise RuntimeError
+
+    assert float(CallStanding(Broken(), 1, "", "s", 3.0)) == 3.0
 
 
 def test_orders_that_cannot_be_read_change_nothing(fleet):

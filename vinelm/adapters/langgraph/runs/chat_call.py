@@ -21,6 +21,7 @@ from vinelm.adapters.langgraph.runs.run_finder import InvokeOptions
 from vinelm.adapters.tools.shadow import IS_AHEAD
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, VineLMError, WorkflowError
+from vinelm.foreign_code import answered
 from vinelm.policies import OnError
 from vinelm.template import Template
 
@@ -98,7 +99,7 @@ class ChatCall:
         except (VineLMError, GraphBubbleUp):  # the caller's, or LangGraph's
             raise
         except Exception as error:  # the boundary of a call outside of a stage
-            with suppress(RuntimeError, LookupError, AttributeError):  # outside of a graph, or of its nodes
+            with suppress(Exception):  # outside of a graph; and nothing is behind this boundary
                 config, runtime = (config, runtime) if runtime else (get_config(), get_runtime())
                 adapter = carried_by(runtime.context).owner.adapter or adapter
             return cls(
@@ -163,7 +164,10 @@ class ChatCall:
     def _is_in_root_graph(config: RunnableConfig, runtime: Runtime[Any], adapter: ServesCalls) -> bool:
         if runtime.control is None or is_inner(runtime):
             return False
-        return adapter.thread_paths.channel(config) is not None
+        if adapter.on_error == "raise":
+            return adapter.thread_paths.channel(config) is not None
+        # LangGraph's internals: without them the run keeps the path in memory.
+        return answered(lambda: adapter.thread_paths.channel(config) is not None, False)
 
     def close(self, error: BaseException | None) -> None:
         """Record how the invocation ended, and write its place in the path if it succeeded."""
@@ -216,10 +220,14 @@ def node_of(config: RunnableConfig | None) -> Iterator[None]:
 
 
 def halted_here() -> BaseException | None:
-    """Return the exception that ended the surrounding run at a chat model's call, if any."""
-    _, runtime = _node()
-    host = carried_by(None if runtime is None else runtime.context).chat_host
-    return None if host is None else host.halted
+    """Return the exception that ended the surrounding run at a chat model's call, if any; never raises."""
+
+    def halted() -> BaseException | None:
+        _, runtime = _node()
+        host = carried_by(None if runtime is None else runtime.context).chat_host
+        return None if host is None else host.halted
+
+    return answered(halted, None)  # whoever asks is about to raise an error of the application
 
 
 def _node_of(config: RunnableConfig) -> str:

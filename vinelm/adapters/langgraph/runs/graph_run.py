@@ -232,14 +232,8 @@ class GraphRun:
     @property
     def conversation(self) -> str:
         """The conversation's name among those of all callers; empty if the run has none."""
-        try:
-            found = label_of(self._conversation_id, self.context.configurable)
-            return found and scoped(found, str((self.context.configurable or {}).get("tenant") or ""))
-        except Exception as error:  # the application's function may name it: the call then stands alone
-            if self.on_error == "raise":
-                raise
-            self.note_failure("the conversation", error)
-            return ""
+        found = label_of(self._conversation_id, self.context.configurable)
+        return found and scoped(found, str((self.context.configurable or {}).get("tenant") or ""))
 
     def show_request(self) -> None:
         """Make observers see this run as one request, until it ends and is released."""

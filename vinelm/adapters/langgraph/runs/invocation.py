@@ -136,6 +136,9 @@ class InvocationScope(OneProcess):
             told, standing = run.policy.on_gate, run.policy.standing
             on_gate = None if told is None else _surviving(told, path)
             priority = priority if standing is None else standing(self.stage, self._priority)
+        key = conversation = ""
+        with run.noting("the request's name", path[:-1], self.stage):
+            key, conversation = run.key, run.conversation
         call = CallContext(
             stage=self.stage,
             prefix=path,
@@ -148,8 +151,8 @@ class InvocationScope(OneProcess):
             priority=priority,
             on_tool_call=None if self._ahead is None else self._ahead.asked_early,
             on_text=None if self._ahead is None else self._hearing,
-            key=run.key,
-            conversation=run.conversation,
+            key=key,
+            conversation=conversation,
             own=self._own,
             equal=self._equal,
         )
