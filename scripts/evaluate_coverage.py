@@ -34,8 +34,8 @@ from studies import each, study
 
 from vinelm.errors import VineLMError
 from vinelm.evaluation import Evaluation, OutcomeTable
-from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, judged_policies
-from vinelm.evaluation.judging.judgeable import swept
+from vinelm.evaluation.comparison.comparable import swept
+from vinelm.evaluation.comparison.cross_fit import BothWays, CrossFit, estimated_policies
 from vinelm.evaluation.off_policy.table_walk import walk_ends
 from vinelm.profiler.sampling.priced_sampler import CONTINUED_SHARE
 from vinelm.template import Template
@@ -124,8 +124,8 @@ def one_world(
     if not runs:
         return None
     found = Evaluation(
-        verdict=Verdict(), objectives=tuple(both.objective for both in runs), policies=tuple(judged_policies(runs, "accuracy")),
-        requests=len(table), rows=len(rows), spent_usd=spent,
+        verdict=Verdict(), objectives=tuple(both.objective for both in runs),
+        policies=tuple(estimated_policies(runs, "accuracy")), requests=len(table), rows=len(rows), spent_usd=spent,
     )  # fmt: skip
     sizes = [len(one.requests) for one in fit.bought]
     fresh = world.table(rng, FRESH)

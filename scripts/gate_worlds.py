@@ -35,8 +35,8 @@ from studies import Options, each, study
 from vinelm.api.deciding import recommended_plans
 from vinelm.catalog import Catalog
 from vinelm.estimator import make_estimator
-from vinelm.evaluation.judging.judge import Judge
-from vinelm.evaluation.judging.tried import with_verdict
+from vinelm.evaluation.comparison.comparison import Comparison
+from vinelm.evaluation.comparison.tried import with_verdict
 from vinelm.evaluation.off_policy.planned_steps import along_stages
 from vinelm.evaluation.plans.plans import Plans
 from vinelm.evaluation.plans.plans_over import plans_over
@@ -295,7 +295,7 @@ def world(cell: tuple[str, str, int, int]) -> dict[str, Any]:
     run.run(sampler)  # type: ignore[arg-type]
     rows = [row for (name, _), row in run._known.items() if name.startswith("q")]
     fitted = make_estimator("latent").fit(rows, world.template, world.catalog).annotated_
-    judged = Judge(
+    judged = Comparison(
         requests=names, rows=rows, template=world.template, catalog=world.catalog, annotated=fitted,
         is_judged=kind == "judge",
     ).verdict()  # fmt: skip

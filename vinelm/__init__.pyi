@@ -24,7 +24,7 @@ from .errors import StoreError as StoreError
 from .errors import TemplateError as TemplateError
 from .errors import VineLMError as VineLMError
 from .errors import WorkflowError as WorkflowError
-from .evaluation.judging.result import Evaluation as Evaluation
+from .evaluation.comparison.result import Evaluation as Evaluation
 from .judging.judge import llm_judge as llm_judge
 from .objective import Objective as Objective
 from .profiler.scheduling.results import ProfileResult as ProfileResult

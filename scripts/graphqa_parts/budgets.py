@@ -15,8 +15,8 @@ from graphqa_parts.worlds import World
 
 from vinelm.backends.offline.presets import simulated_catalog, simulated_tables
 from vinelm.catalog import Catalog
-from vinelm.evaluation.judging.fit import Fit
-from vinelm.evaluation.judging.judge import Judge
+from vinelm.evaluation.comparison.comparison import Comparison
+from vinelm.evaluation.comparison.fit import Fit
 from vinelm.objective import Objective
 from vinelm.requests.workflow import Workflow
 from vinelm.workflows.graphqa import GraphSource
@@ -97,5 +97,5 @@ def verdict(workflow: Workflow, sources: Mapping[str, GraphSource], seed: int = 
     """What `vinelm evaluate` says where one model is the most accurate, the cheapest and the fastest."""
     world, names = World(workflow, sources, simulated_catalog("one-wins"), seed), [request.id for request in workflow.requests]
     rows = world.bought(names, 2 * RUNS, seed)
-    found = Judge(requests=names, rows=rows, template=world.template, catalog=world.catalog, seed=seed).verdict()
+    found = Comparison(requests=names, rows=rows, template=world.template, catalog=world.catalog, seed=seed).verdict()
     return {"preset": "one-wins", "verdict": found.advice, "opponent": found.opponent, "sentence": found.sentence}

@@ -189,7 +189,7 @@ def test_the_errors_of_a_judge_are_corrected_also_where_plans_take_tried_steps_o
     path = judged_store(tmp_path / "a.db")
     usual = vinelm.estimate(path, max_error=1.0)
     only_tried = Verdict(tried_only=True)
-    monkeypatch.setattr("vinelm.evaluation.judging.judge.Judge.verdict", lambda *_, **__: only_tried)
+    monkeypatch.setattr("vinelm.evaluation.comparison.comparison.Comparison.verdict", lambda *_, **__: only_tried)
     found = vinelm.estimate(path, max_error=1.0)
     assert usual.tried is None
     assert found.tried is not None

@@ -22,9 +22,9 @@ from kit.worlds.unlabelled import (
 import vinelm
 from vinelm.api.references import ask
 from vinelm.errors import ConfigError, WorkflowError
-from vinelm.evaluation.judging.evidence import StoreEvidence
-from vinelm.evaluation.judging.judge import Judge
-from vinelm.evaluation.judging.referred_rows import ReferredRows
+from vinelm.evaluation.comparison.comparison import Comparison
+from vinelm.evaluation.comparison.evidence import StoreEvidence
+from vinelm.evaluation.comparison.referred_rows import ReferredRows
 from vinelm.replay.kept import opened
 from vinelm.replay.labels import next_questions, put_label, undo_label
 from vinelm.traces import ObservationStore
@@ -56,7 +56,7 @@ def path(asking, tmp_path):
 
 
 def verdict_of(path, **settings):
-    return Judge.of(StoreEvidence.of(path)).verdict(**settings)
+    return Comparison.of(StoreEvidence.of(path)).verdict(**settings)
 
 
 def scored(path):

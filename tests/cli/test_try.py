@@ -17,7 +17,7 @@ from vinelm import Loop, Stage, Template
 from vinelm.cli.main import main
 from vinelm.cli.try_app import command
 from vinelm.errors import ConfigError
-from vinelm.evaluation.judging.judge import Judge
+from vinelm.evaluation.comparison.comparison import Comparison
 from vinelm.profiler import ExecutionConfig
 from vinelm.scaffold.applied import contents
 from vinelm.trying import Trial, trial
@@ -304,8 +304,10 @@ def test_a_file_without_a_verdict_keeps_no_loss(tmp_path):
 def test_without_labels_the_verdict_says_that_todays_answers_count(project, capfd, monkeypatch):
     threads = lambda **given: ExecutionConfig(isolation="thread", workers=given["workers"])  # noqa: E731
     monkeypatch.setattr("vinelm.profiler.ExecutionConfig", threads)  # the same rows, without a fork server to start
-    judged, verdict_of = [], Judge.verdict
-    monkeypatch.setattr(Judge, "verdict", lambda own, **settings: judged.append(len(own.rows)) or verdict_of(own, **settings))
+    judged, verdict_of = [], Comparison.verdict
+    monkeypatch.setattr(
+        Comparison, "verdict", lambda own, **settings: judged.append(len(own.rows)) or verdict_of(own, **settings)
+    )
     text = (project / "workflow.py").read_text(encoding="utf-8")
     for old, new in (
         (r"from vinelm import \(", "from vinelm import (as_today,"),

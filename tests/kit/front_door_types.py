@@ -10,7 +10,7 @@ import vinelm
 from vinelm import Objective
 from vinelm.controller.planning.decision import Decision
 from vinelm.controller.session.session import Session
-from vinelm.evaluation.judging.result import Evaluation
+from vinelm.evaluation.comparison.result import Evaluation
 from vinelm.policies.fixed import DefaultPolicy
 from vinelm.profiler.scheduling.results import ProfileResult
 from vinelm.trie.annotated_trie import AnnotatedTrie

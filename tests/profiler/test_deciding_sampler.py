@@ -15,7 +15,7 @@ from vinelm.api.deciding import recommended_plans
 from vinelm.api.profiling import Inputs, bind_workflow, identity_of, run_profile
 from vinelm.catalog import Catalog
 from vinelm.controller import Planner
-from vinelm.evaluation.judging.judgeable import worth_proving
+from vinelm.evaluation.comparison.comparable import worth_proving
 from vinelm.objective import Objective
 from vinelm.profiler import ProfileSettings
 from vinelm.profiler.sampling.deciding_sampler import DecidingSampler

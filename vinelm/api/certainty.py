@@ -14,7 +14,7 @@ from vinelm.errors import EvidenceError
 from vinelm.trie.verdict import MAX_LOSS, Verdict, why_hopeless
 
 if TYPE_CHECKING:
-    from vinelm.evaluation.judging.evidence import StoreEvidence
+    from vinelm.evaluation.comparison.evidence import StoreEvidence
     from vinelm.profiler import Look, ProfileResult, SingleModels
     from vinelm.traces import PostgresUrl
 
@@ -151,11 +151,11 @@ def profile_until_certain(
 
 def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
     """Return whether to switch by the rows so far; None if the current setup is unknown."""
-    from vinelm.evaluation.judging.judge import Judge
+    from vinelm.evaluation.comparison.comparison import Comparison
 
     if evidence.template.today is None:
         return None
-    return Judge.of(evidence).verdict(max_loss=max_loss)
+    return Comparison.of(evidence).verdict(max_loss=max_loss)
 
 
 def _hopeless(verdict: Verdict, alone: SingleModels | None) -> str:

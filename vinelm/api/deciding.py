@@ -50,9 +50,9 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
 
 def _proving(rows: Sequence[Observation], template: Template, catalog: Catalog) -> Sequence[Run]:
     """Return the plans worth proving against the current setup."""
-    from vinelm.evaluation.judging.fit import Fit
-    from vinelm.evaluation.judging.judgeable import worth_proving
-    from vinelm.evaluation.judging.tried import by_request
+    from vinelm.evaluation.comparison.comparable import worth_proving
+    from vinelm.evaluation.comparison.fit import Fit
+    from vinelm.evaluation.comparison.tried import by_request
     from vinelm.plans.recommendation import thin_models
 
     half = Fit(rows, template, catalog, "latent").plain

@@ -25,8 +25,8 @@ from vinelm.version import __version__
 if TYPE_CHECKING:
     from vinelm.estimator import ObservationTable
     from vinelm.estimator.validation.checks import ValidationReport
-    from vinelm.evaluation.judging.evidence import StoreEvidence
-    from vinelm.evaluation.judging.judged_rows import ScoredRows
+    from vinelm.evaluation.comparison.evidence import StoreEvidence
+    from vinelm.evaluation.comparison.scored_rows import ScoredRows
     from vinelm.traces import PostgresUrl
 
 _EQUAL = 1e-9
@@ -168,9 +168,9 @@ def estimate_store(
         EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
     """
     from vinelm.estimator import estimate_signals
-    from vinelm.evaluation.judging.evidence import StoreEvidence
-    from vinelm.evaluation.judging.judge import Judge
-    from vinelm.evaluation.judging.tried import with_verdict
+    from vinelm.evaluation.comparison.comparison import Comparison
+    from vinelm.evaluation.comparison.evidence import StoreEvidence
+    from vinelm.evaluation.comparison.tried import with_verdict
     from vinelm.evaluation.tries.promises import promised_gain
 
     require_max_error(max_error)
@@ -190,7 +190,7 @@ def estimate_store(
             evidence.require(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
         annotated = replace(annotated, meta={**annotated.meta, "evidence": evidence.to_dict()})
         if verdict is None:
-            verdict = Judge.of(replace(store, annotated=annotated), estimator=estimator).verdict(max_loss=max_loss)
+            verdict = Comparison.of(replace(store, annotated=annotated), estimator=estimator).verdict(max_loss=max_loss)
         if known is not None and (verdict.tried_only or verdict.advice != "switch"):
             annotated, evidence = known
             evidence = replace(evidence, warnings=(*evidence.warnings, f"{ONLY_TRIED}: {lacks}"))
@@ -230,7 +230,7 @@ def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple
         StoreError: The store cannot be read.
         ConfigError: A judge scored the answers that disagrees with the labels.
     """
-    from vinelm.evaluation.judging.evidence import StoreEvidence
+    from vinelm.evaluation.comparison.evidence import StoreEvidence
 
     store = StoreEvidence.of(path)
     annotated, cells = fitted(store, "latent")
@@ -250,7 +250,7 @@ def _known(
     max_error: float,
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
     """Return the trie and the report of tried steps alone, if the best path of these is certain enough; else None."""
-    from vinelm.evaluation.judging.tried import as_known, first_stages
+    from vinelm.evaluation.comparison.tried import as_known, first_stages
 
     known = as_known(annotated, evidence, rows, len(registered), first_stages(rows))
     return known if known is not None and known[1].times_needed(max_error) <= 1.0 else None

@@ -270,12 +270,12 @@ def put_questions(store: ObservationStore, max_loss: float, verdict: Verdict | N
 
     Returns: None if there are too few rows for a verdict.
     """
-    from vinelm.evaluation.judging.evidence import StoreEvidence
-    from vinelm.evaluation.judging.judge import Judge
+    from vinelm.evaluation.comparison.comparison import Comparison
+    from vinelm.evaluation.comparison.evidence import StoreEvidence
 
     if verdict is None:
         try:
-            verdict = Judge.of(StoreEvidence.of(store.path)).verdict(max_loss=max_loss)
+            verdict = Comparison.of(StoreEvidence.of(store.path)).verdict(max_loss=max_loss)
         except EvidenceError:
             return None
     return ask(store, verdict)

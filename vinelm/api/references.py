@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from vinelm.evaluation.judging.referred_rows import ReferredAnswer, ReferredRows
+from vinelm.evaluation.comparison.referred_rows import ReferredAnswer, ReferredRows
 from vinelm.judging import AsToday
 from vinelm.plans.assignment import place_of
 from vinelm.profiler.sampling.runs import run_of, whole_path

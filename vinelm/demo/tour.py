@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vinelm.catalog import Catalog
 from vinelm.demo.steps import PAGE, STORE, TRIE, profiled_anew
-from vinelm.evaluation.judging.result import Evaluation
+from vinelm.evaluation.comparison.result import Evaluation
 from vinelm.profiler.scheduling.results import ProfileResult
 from vinelm.requests.workflow import Workflow
 from vinelm.verdicts.store_evaluation import evaluate

@@ -79,7 +79,7 @@ def plan_code(annotated: AnnotatedTrie, trie: str, objective: Objective | None =
     Raises:
         ConfigError: There is no plan to switch to, no fixed plan meets the bounds, or the best one ends before the application.
     """
-    from vinelm.evaluation.judging.fit import code_of, ends_early
+    from vinelm.evaluation.comparison.fit import code_of, ends_early
     from vinelm.evaluation.plans.plans_over import plans_over
     from vinelm.plans.recommendation import served_objective
 

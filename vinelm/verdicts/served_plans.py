@@ -11,10 +11,10 @@ from typing import Any
 from vinelm.api import VineLM
 from vinelm.catalog import Catalog
 from vinelm.errors import BudgetExhausted, ConfigError, EvidenceError
-from vinelm.evaluation.judging.cross_fit import judged_policy
-from vinelm.evaluation.judging.fit import ChosenPolicy, PolicyName, code_of, ends_early
-from vinelm.evaluation.judging.judge import served_verdict
-from vinelm.evaluation.judging.result import Evaluation
+from vinelm.evaluation.comparison.comparison import served_verdict
+from vinelm.evaluation.comparison.cross_fit import estimated_policy
+from vinelm.evaluation.comparison.fit import ChosenPolicy, PolicyName, code_of, ends_early
+from vinelm.evaluation.comparison.result import Evaluation
 from vinelm.evaluation.off_policy.intervals import served_scores
 from vinelm.evaluation.plans.plans_over import plans_over
 from vinelm.objective import Objective
@@ -162,7 +162,7 @@ class ServedPlans:
             verdict=verdict,
             objectives=(self.objective,),
             policies=tuple(
-                judged_policy(name, (self.policies[name].words,), self.policies[name].promised_accuracy, scores, target)
+                estimated_policy(name, (self.policies[name].words,), self.policies[name].promised_accuracy, scores, target)
                 for name in sorted(self.policies, key=list(_ORDER).index)
             ),
             requests=len(whole),

@@ -12,12 +12,12 @@ from vinelm.api.profiling import require_budget
 from vinelm.catalog import Catalog
 from vinelm.datasets import Columns
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, Done, gain_between, judged_policies
-from vinelm.evaluation.judging.evidence import StoreEvidence
-from vinelm.evaluation.judging.judge import Judge
-from vinelm.evaluation.judging.judgeable import require_judgeable, swept
-from vinelm.evaluation.judging.plan_in_use import PlanInUse
-from vinelm.evaluation.judging.result import Evaluation
+from vinelm.evaluation.comparison.comparable import require_comparable, swept
+from vinelm.evaluation.comparison.comparison import Comparison
+from vinelm.evaluation.comparison.cross_fit import BothWays, CrossFit, Done, estimated_policies, gain_between
+from vinelm.evaluation.comparison.evidence import StoreEvidence
+from vinelm.evaluation.comparison.result import Evaluation
+from vinelm.evaluation.comparison.todays_plan import TodaysPlan
 from vinelm.evaluation.off_policy.buying import samplers_of
 from vinelm.objective import Objective
 from vinelm.profiler import RayCluster
@@ -114,7 +114,7 @@ def evaluate(
                 raise ConfigError(f"{name} has no effect unless requests are served: leave it out", code="serve-unused")
         if in_use is not None and objective is not None:
             raise ConfigError("a plan in use says what to plan for: leave the objective out, or in_use")
-        return subject.judged(objective, in_use, max_loss)
+        return subject.evaluation(objective, in_use, max_loss)
     if in_use is not None:
         raise ConfigError("in_use has no effect where requests are served: leave it out")
     from vinelm.running.serving_record import serving_record
@@ -146,7 +146,7 @@ class _Subject:
     path: str | Path
     evidence: StoreEvidence
     trie: AnnotatedTrie | None
-    judge: Judge
+    comparison: Comparison
 
     @classmethod
     def of(cls, store: str | Path, trie: AnnotatedTrie | str | Path | None, seed: int, on_done: Done) -> _Subject:
@@ -157,29 +157,29 @@ class _Subject:
             where = str(trie) if isinstance(trie, str | Path) else "the trie"
             require_same_workflow(annotated, evidence.identity.workflow, evidence.identity.dataset_digest, where)
             estimator = str(annotated.meta.get("estimator", estimator))
-        require_judgeable(evidence.requests, evidence.rows, evidence.template)
+        require_comparable(evidence.requests, evidence.rows, evidence.template)
         if annotated is None:
             evidence = replace(evidence, annotated=fitted(evidence, estimator)[0])
-        return cls(store, evidence, annotated, Judge.of(evidence, estimator=estimator, seed=seed, on_done=on_done))
+        return cls(store, evidence, annotated, Comparison.of(evidence, estimator=estimator, seed=seed, on_done=on_done))
 
     @property
     def whole(self) -> AnnotatedTrie:
         """The trie that is served: the given one, or the trie of all rows."""
-        return self.judge.whole.whole if self.trie is None else self.trie
+        return self.comparison.whole.whole if self.trie is None else self.trie
 
     def verdict(self, objective: Objective | None, in_use: str | Path | None, max_loss: float | None) -> Verdict:
         """Return the verdict in the trie's file if it is about these rows; else a new one."""
-        if objective is None and in_use is None and not self.judge.seed:
+        if objective is None and in_use is None and not self.comparison.seed:
             held = None if self.trie is None else self.trie.verdict
             if self.trie is None and self.evidence.kinds:  # an estimate finds out whether kinds are distinguished
-                held = estimate_store(self.path, estimator=self.judge.estimator, checked=True).verdict
+                held = estimate_store(self.path, estimator=self.comparison.estimator, checked=True).verdict
             if held is not None:
                 max_loss = held.max_loss if max_loss is None else max_loss
                 # Whether labels could prove a plan at another loss does not depend on the intervals alone.
                 if self._is_of_these_rows(held) and (held.by_today is None or held.max_loss == max_loss):
                     return held.at(max_loss)
-        plan = None if in_use is None else PlanInUse.of(in_use, self.whole)
-        return self.judge.verdict(in_use=plan, objective=objective, max_loss=MAX_LOSS if max_loss is None else max_loss)
+        today = None if in_use is None else TodaysPlan.of(in_use, self.whole)
+        return self.comparison.verdict(today=today, objective=objective, max_loss=MAX_LOSS if max_loss is None else max_loss)
 
     def _is_of_these_rows(self, held: Verdict) -> bool:
         """Return whether a verdict belongs to the present rows with the present labels."""
@@ -187,14 +187,14 @@ class _Subject:
         digests = None if held.by_today is None else held.by_today.digest, None if referred is None else referred.digest
         return digests[0] == digests[1] and (held.requests, held.rows) == (len(own.requests), len(own.rows))
 
-    def judged(self, objective: Objective | None, in_use: str | Path | None, max_loss: float | None) -> Evaluation:
+    def evaluation(self, objective: Objective | None, in_use: str | Path | None, max_loss: float | None) -> Evaluation:
         """Return the evaluation from the rows."""
         try:
-            fit = self.judge.fit
+            fit = self.comparison.fit
         except EvidenceError as error:
             raise ConfigError(f"a part of the requests is too little to plan from: {error}", code="too-few-rows") from error
         objectives = (objective,) if objective is not None else swept(fit.planning)
-        runs = fit.runs(objectives, self.judge.on_done)
+        runs = fit.runs(objectives, self.comparison.on_done)
         if not runs:
             raise ConfigError(
                 f"not every policy meets {objectives[0]} by the estimate of each part: loosen the bounds", code="no-plan"
@@ -204,7 +204,7 @@ class _Subject:
         found = Evaluation(
             verdict=self.verdict(objective, in_use, max_loss),
             objectives=kept,
-            policies=tuple(judged_policies(runs, target)),
+            policies=tuple(estimated_policies(runs, target)),
             requests=len(self.evidence.requests),
             rows=len(self.evidence.rows),
             spent_usd=self.evidence.charged_usd,
@@ -226,7 +226,7 @@ def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation,
     level = 1.0 - (1.0 - found.level) / len(runs)
 
     def alone(both: BothWays) -> Evaluation:
-        policies = tuple(judged_policies([both], found.target, level=level))
+        policies = tuple(estimated_policies([both], found.target, level=level))
         return replace(found, objectives=(both.objective,), policies=policies, level=level)
 
     return tuple(alone(both) for both in runs)

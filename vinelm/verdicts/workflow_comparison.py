@@ -10,9 +10,9 @@ from typing import Any
 
 from vinelm.api.estimation import fitted
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.evaluation.judging.evidence import StoreEvidence
-from vinelm.evaluation.judging.fit import Fit
-from vinelm.evaluation.judging.side_by_side import FollowedPlan
+from vinelm.evaluation.comparison.evidence import StoreEvidence
+from vinelm.evaluation.comparison.fit import Fit
+from vinelm.evaluation.comparison.side_by_side import FollowedPlan
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.followed import followed_rows
 from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean, served_scores

@@ -8,8 +8,8 @@ from kit.toys.branching import BranchingBackend, branching, cost_of, stage_after
 from kit.toys.profiling import catalog_for, toy
 
 from vinelm.errors import ConfigError, WorkflowError
-from vinelm.evaluation.judging.fit import Fit
-from vinelm.evaluation.judging.tried import by_request
+from vinelm.evaluation.comparison.fit import Fit
+from vinelm.evaluation.comparison.tried import by_request
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.scores import scored
 from vinelm.evaluation.off_policy.steps import StepsByStart

@@ -119,7 +119,7 @@ def command(
 def _plan(trie: Path, bounds: dict[str, Any], *, signals: bool, accept_optimism: bool, as_code: bool, as_json: bool) -> None:
     from vinelm.api.planning import require_evidence
     from vinelm.evaluation.plans.plans import PlannedPolicy
-    from vinelm.evaluation.plans.plans_over import judged_plan, judged_trie, plans_over
+    from vinelm.evaluation.plans.plans_over import plan_of_verdict, plans_over, trie_of_verdict
     from vinelm.vinefile import load_trie
 
     is_open = not (bounds["maximize"] or bounds["minimize"] or bounds[FILE])
@@ -135,13 +135,13 @@ def _plan(trie: Path, bounds: dict[str, Any], *, signals: bool, accept_optimism:
     of_verdict = objective is None
     objective = objective or _recommended_objective(bounds, annotated)
     verdict = annotated.verdict
-    signals |= of_verdict and verdict is not None and judged_trie(annotated, verdict) is not annotated
+    signals |= of_verdict and verdict is not None and trie_of_verdict(annotated, verdict) is not annotated
     plans = plans_over(annotated)
     with in_options():
         planned = plans.compare(objective)
         if signals:
             planned = [_over_signals(objective, plans.annotated), replace(planned[0], policy="VineLM, paths"), *planned[1:]]
-    judged = judged_plan(annotated, verdict) if of_verdict and verdict is not None else None
+    judged = plan_of_verdict(annotated, verdict) if of_verdict and verdict is not None else None
     if judged is not None and judged.words not in [item.plan for item in planned]:
         planned.append(PlannedPolicy("plan of the verdict", "static", judged, judged.words))
     today = plans.today()

@@ -19,13 +19,13 @@ def plans_over(annotated: AnnotatedTrie) -> Plans[Any]:
     return annotated.by_ends(one=PathPlans, several=GraphPlans)
 
 
-def judged_trie(annotated: AnnotatedTrie, found: Verdict) -> AnnotatedTrie:
+def trie_of_verdict(annotated: AnnotatedTrie, found: Verdict) -> AnnotatedTrie:
     """Return the trie from which the verdict's plan was made: the one with signals if the plan uses them."""
     policy = annotated.policy if found.plan is None else found.plan.policy
     return next((one for one in annotated.tries if one.policy == policy), annotated)
 
 
-def judged_plan(annotated: AnnotatedTrie, found: Verdict) -> Any:
+def plan_of_verdict(annotated: AnnotatedTrie, found: Verdict) -> Any:
     """Return the plan of a verdict, by all rows: the one that was judged; None if it names none.
 
     Args:
@@ -40,6 +40,6 @@ def judged_plan(annotated: AnnotatedTrie, found: Verdict) -> Any:
         among = [plans.fixed(objective, "static"), *(plan for _, plan in plans.single_models())]
         return next((plan for plan in among if plan is not None and short_words(plan.words) == own.words), among[0])
     try:
-        return Planner(judged_trie(annotated, found)).mixed(objective)
+        return Planner(trie_of_verdict(annotated, found)).mixed(objective)
     except InfeasibleError:
         return None

@@ -1,4 +1,4 @@
-"""A sweep: each policy under each bound of an objective, as predicted by the requests that chose it and judged by others."""
+"""A sweep: each policy under each bound of an objective, as predicted by the requests that chose it and tested by others."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Literal
 
 import numpy as np
 
-from vinelm.evaluation.judging.cross_fit import BothWays, CrossFit, Done, judged_policies
-from vinelm.evaluation.judging.fit import Fit, PolicyName
-from vinelm.evaluation.judging.judgeable import swept
-from vinelm.evaluation.judging.judged_policy import JudgedPolicy
+from vinelm.evaluation.comparison.comparable import swept
+from vinelm.evaluation.comparison.cross_fit import BothWays, CrossFit, Done, estimated_policies
+from vinelm.evaluation.comparison.fit import Fit, PolicyName
+from vinelm.evaluation.comparison.judged_policy import JudgedPolicy
 from vinelm.evaluation.off_policy.followed import Followed, followed
 from vinelm.objective import Objective
 
@@ -29,7 +29,7 @@ class SweptPolicy:
 
     Attributes:
         objective: What was planned for.
-        judged: The policy as requests that did not choose it judge it.
+        policy: Its figures on requests that did not choose it.
         promised_cost_usd: Dollars per request as predicted by the parts that chose it, averaged over them.
         latency_s: Seconds of a request at each of :data:`QUANTILES`; None if too few requests follow the policy to its end.
         violations: Share of requests that exceed the latency cap, or individually exceed the budget; None under other bounds,
@@ -37,33 +37,33 @@ class SweptPolicy:
     """
 
     objective: Objective
-    judged: JudgedPolicy
+    policy: JudgedPolicy
     promised_cost_usd: float
     latency_s: tuple[float | None, ...]
     violations: float | None
 
     @property
     def band(self) -> tuple[float, float]:
-        """The 95 % interval of the judged accuracy, within [0, 1]."""
-        return max(self.judged.accuracy.low, 0.0), min(self.judged.accuracy.high, 1.0)
+        """The 95 % interval of the tested accuracy, within [0, 1]."""
+        return max(self.policy.accuracy.low, 0.0), min(self.policy.accuracy.high, 1.0)
 
     @property
     def breaks_bound(self) -> bool:
-        """True if the judged mean cost, or accuracy, misses the bound by more than its interval."""
-        cap, floor, own = self.objective.max_cost_usd, self.objective.min_accuracy, self.judged
+        """True if the tested mean cost, or accuracy, misses the bound by more than its interval."""
+        cap, floor, own = self.objective.max_cost_usd, self.objective.min_accuracy, self.policy
         is_over = cap is not None and own.cost_usd.is_identified and own.cost_usd.low > cap
         return is_over or (floor is not None and own.accuracy.is_identified and own.accuracy.high < floor)
 
 
 @dataclass(frozen=True, eq=False)
-class JudgedSweep:
+class PolicySweep:
     """One objective over a range of its bound.
 
     Args:
         bound: Which bound.
         points: Every policy under every bound, by policy in the order of the bounds. Bounds that VineLM, the static plan or
             the single model cannot meet are left out.
-        runs: The planned and judged policies, see :class:`~vinelm.evaluation.CrossFit`.
+        runs: The planned and tested policies, see :class:`~vinelm.evaluation.CrossFit`.
     """
 
     bound: SweptBound
@@ -91,8 +91,8 @@ def bounds_of(planning: Sequence[Fit], bound: SweptBound) -> tuple[Objective, ..
     )
 
 
-def judged_sweep(fit: CrossFit, bound: SweptBound, *, on_done: Done = lambda done, total, what: None) -> JudgedSweep:
-    """Plan and judge every policy under every bound.
+def policy_sweep(fit: CrossFit, bound: SweptBound, *, on_done: Done = lambda done, total, what: None) -> PolicySweep:
+    """Plan and test every policy under every bound.
 
     Args:
         fit: All parts.
@@ -103,24 +103,24 @@ def judged_sweep(fit: CrossFit, bound: SweptBound, *, on_done: Done = lambda don
     runs = tuple(fit.runs(objectives, on_done))
     points: dict[PolicyName, list[SweptPolicy]] = {}
     for both in runs:
-        for judged in judged_policies([both], both.objective.target):
-            points.setdefault(judged.name, []).append(_swept_policy(fit, both, judged))
-    return JudgedSweep(bound, {name: tuple(found) for name, found in points.items()}, runs)
+        for policy in estimated_policies([both], both.objective.target):
+            points.setdefault(policy.name, []).append(_swept_policy(fit, both, policy))
+    return PolicySweep(bound, {name: tuple(found) for name, found in points.items()}, runs)
 
 
-def _swept_policy(fit: CrossFit, both: BothWays, judged: JudgedPolicy) -> SweptPolicy:
-    ways = [one[judged.name] for one in both.by_half]
+def _swept_policy(fit: CrossFit, both: BothWays, policy: JudgedPolicy) -> SweptPolicy:
+    ways = [one[policy.name] for one in both.by_half]
     requests = Followed.joined(
         [followed(steps, fit.bought[half], share) for half, way in enumerate(ways) for share, steps in way.chosen.parts]
     )
-    is_known = judged.accuracy.is_identified
+    is_known = policy.accuracy.is_identified
     cap_s, cap_usd = both.objective.max_latency_s, both.objective.max_cost_usd
     violations = None
     if is_known and (cap_s is not None or cap_usd is not None):
         violations = requests.share_above(latency_s=cap_s, cost_usd=cap_usd)
     return SweptPolicy(
         objective=both.objective,
-        judged=judged,
+        policy=policy,
         promised_cost_usd=float(np.mean([way.chosen.promised_cost_usd for way in ways])),
         latency_s=tuple(requests.latency_quantile(level) if is_known else None for level in QUANTILES),
         violations=violations,

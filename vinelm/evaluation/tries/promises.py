@@ -59,11 +59,11 @@ def promised_gain(by_kind: AnnotatedTrie, without: AnnotatedTrie) -> float:
         by_kind: A trie with kinds and with its evidence; over signals if those were estimated.
         without: A trie of the same rows without kinds, with its evidence.
     """
-    rival, gains = Planner(without.signals or without), list[float]()
+    baseline, gains = Planner(without.signals or without), list[float]()
     for plan in GraphPlans(by_kind.signals or by_kind).along_budgets():
         equal = Objective(maximize="accuracy", max_cost_usd=plan.path_cost_usd * (1.0 + 1e-9))
         try:
-            gains.append(plan.promise.accuracy - rival.mixed(equal).promise.accuracy)
+            gains.append(plan.promise.accuracy - baseline.mixed(equal).promise.accuracy)
         except InfeasibleError:  # the plan by kind costs a little less than any plan without kinds
             continue
     return float(np.mean(gains)) if gains else 0.0

@@ -23,10 +23,10 @@ from vinelm.reports.store.estimated_sections import interval_of
 from vinelm.reports.store.plan_sections import ShownPlan, planned
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.verdict import Verdict, dollars
-from vinelm.verdicts.judged_store import JudgedStore
+from vinelm.verdicts.store_comparison import StoreComparison
 
-UNJUDGED_STOPS = 9
-"""Number of budgets if no sweep was judged."""
+UNTESTED_STOPS = 9
+"""Number of budgets if no sweep was tested."""
 _INTRO = (
     "The most accurate plan within each budget, on average over the requests. These figures are estimated from all rows: they "
     "prove nothing, and the verdict above rests on none of them. “Judged” is by requests that did not choose the plan."
@@ -40,20 +40,20 @@ class BudgetPlans:
     Attributes:
         searched: The trie that VineLM's plans are made from.
         plans: The plans over the paths, among them the fixed ones to compare with.
-        judged: The judged sweep, by the rows.
+        comparison: What the rows show of every policy.
         verdict: The verdict of the page.
         own: The verdict's plan, which is shown first; None without one.
-        today: The plan that bars compare with: the plan in use, or the most accurate single model; None without one.
-        is_in_use: Whether that is the plan in use.
+        baseline: The plan that bars compare with: what runs today, or the most accurate single model; None without one.
+        is_today: Whether that is what runs today.
     """
 
     searched: AnnotatedTrie
     plans: Plans[Any]
-    judged: JudgedStore
+    comparison: StoreComparison
     verdict: Verdict | None
     own: ShownPlan | None
-    today: ShownPlan | None
-    is_in_use: bool
+    baseline: ShownPlan | None
+    is_today: bool
 
     def slider(self) -> BudgetSlider | None:
         """Return the plan of each budget; None if no plan meets any."""
@@ -66,7 +66,7 @@ class BudgetPlans:
         if len({(plan.words, round(plan.path_cost_usd, 12)) for _, plan in found}) == 1:
             found, start = found[-1:], 0
         spent = [plan_spending(plan) for _, plan in found]
-        beside = None if self.today is None else self.today.spending
+        beside = None if self.baseline is None else self.baseline.spending
         units = {"dollars": "cost_usd", "seconds": "latency_s"}
         if not any(one.cost_usd > 0.0 for each in spent for one in each):
             del units["dollars"]
@@ -110,33 +110,33 @@ class BudgetPlans:
     @property
     def _name(self) -> str:
         """Label of the plan with which the bars are compared."""
-        return "today" if self.is_in_use else "single model"
+        return "today" if self.is_today else "single model"
 
     @property
     def _beside(self) -> str:
-        if self.today is None:
+        if self.baseline is None:
             return ""
-        what = "Today" if self.is_in_use else "Single model: the most accurate one"
-        return f"{what}, {self.today.decision.words}."
+        what = "Today" if self.is_today else "Single model: the most accurate one"
+        return f"{what}, {self.baseline.decision.words}."
 
     @property
     def _policy(self) -> str:
         return "paths" if self.searched is self.plans.annotated else "signals"
 
-    def _judged_points(self) -> tuple[SweptPolicy, ...]:
-        sweep = self.judged.sweep("max_cost_usd")
+    def _tested_points(self) -> tuple[SweptPolicy, ...]:
+        sweep = self.comparison.sweep("max_cost_usd")
         return () if sweep is None else sweep.points.get(self._policy, ())  # type: ignore[call-overload]
 
     def _budgets(self) -> Sequence[float | None]:
-        """Return the judged budgets with one between each two; without any, budgets over the estimated frontier."""
-        judged = sorted({cap for one in self._judged_points() if (cap := one.objective.max_cost_usd) is not None})
-        if judged:
-            between = [float(f"{sqrt(low * high):.3g}") for low, high in pairwise(judged)]
-            return sorted([*judged, *between])
+        """Return the tested budgets with one between each two; without any, budgets over the estimated frontier."""
+        tested = sorted({cap for one in self._tested_points() if (cap := one.objective.max_cost_usd) is not None})
+        if tested:
+            between = [float(f"{sqrt(low * high):.3g}") for low, high in pairwise(tested)]
+            return sorted([*tested, *between])
         reach = self.plans.frontier_range()
         if not reach.dearest_usd > 0.0:
             return [None]
-        return list(spaced_caps(reach.cheapest_usd, reach.dearest_usd, "max_cost_usd", UNJUDGED_STOPS))
+        return list(spaced_caps(reach.cheapest_usd, reach.dearest_usd, "max_cost_usd", UNTESTED_STOPS))
 
     def _plan(self, budget: float | None) -> Any:
         if self.own is not None and budget == self._own_usd:
@@ -156,15 +156,15 @@ class BudgetPlans:
             ("Right answers", f"{percent(plan.accuracy)}{error}"),
             ("Dollars of 1,000 requests", thousand(plan.path_cost_usd)),
             *latency,
-            *((("Judged", self._judged_words(budget)),) if self._judged_points() else ()),
+            *((("Judged", self._tested_words(budget)),) if self._tested_points() else ()),
         )
 
-    def _judged_words(self, budget: float | None) -> str:
+    def _tested_words(self, budget: float | None) -> str:
         verdict, own = self.verdict, None if self.verdict is None else self.verdict.plan
         if budget == self._own_usd and verdict is not None and own is not None:
-            judged = min(max((verdict.accuracy or 0.0) + own.gain, 0.0), 1.0)
-            return f"{percent(judged)} right for {dollars((verdict.cost_usd or 0.0) - own.saved_usd)}"
-        found = next((one.judged for one in self._judged_points() if one.objective.max_cost_usd == budget), None)
+            tested = min(max((verdict.accuracy or 0.0) + own.gain, 0.0), 1.0)
+            return f"{percent(tested)} right for {dollars((verdict.cost_usd or 0.0) - own.saved_usd)}"
+        found = next((one.policy for one in self._tested_points() if one.objective.max_cost_usd == budget), None)
         if found is None:
             return "not at this budget"
         if not found.accuracy.is_identified:

@@ -13,7 +13,7 @@ from vinelm.reports.document import Row, Section, Table
 from vinelm.reports.formatting import PROMPT_COLUMNS, PROMPT_TITLE, percent, prompt_row, usd
 from vinelm.rows.observation import Observation
 from vinelm.trie.annotated_trie import AnnotatedTrie
-from vinelm.verdicts.judged_store import JudgedStore
+from vinelm.verdicts.store_comparison import StoreComparison
 from vinelm.version import __version__
 
 Facts = tuple[tuple[str, str], ...]
@@ -75,9 +75,9 @@ def check_section(rows: Sequence[Observation]) -> Section | None:
     )  # fmt: skip
 
 
-def signals_section(judged: JudgedStore, annotated: AnnotatedTrie) -> Section:
+def signals_section(comparison: StoreComparison, annotated: AnnotatedTrie) -> Section:
     """Return the value of planning over signals, compared with planning paths."""
-    gain = judged.signals_gain
+    gain = comparison.signals_gain
     if gain is None:
         why = (
             "The workflow declares nothing that its requests show." if annotated.signals is None else "It was not judged here."

@@ -12,12 +12,12 @@ from typing import Any
 from vinelm.api.estimation import require_same_workflow
 from vinelm.errors import ConfigError, EvidenceError
 from vinelm.evaluation import Evaluation
-from vinelm.evaluation.judging.fit import PolicyName
-from vinelm.evaluation.judging.judged_rows import ScoredRows
-from vinelm.evaluation.judging.plan_in_use import PlanInUse
-from vinelm.evaluation.judging.side_by_side import FollowedPlan, side_by_side
+from vinelm.evaluation.comparison.fit import PolicyName
+from vinelm.evaluation.comparison.scored_rows import ScoredRows
+from vinelm.evaluation.comparison.side_by_side import FollowedPlan, side_by_side
+from vinelm.evaluation.comparison.todays_plan import TodaysPlan
 from vinelm.evaluation.plans.plans import Plans
-from vinelm.evaluation.plans.plans_over import judged_plan, judged_trie, plans_over
+from vinelm.evaluation.plans.plans_over import plan_of_verdict, plans_over, trie_of_verdict
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import served_objective
 from vinelm.prompts.layout import StagePrompts
@@ -47,7 +47,7 @@ from vinelm.reports.store.evidence_sections import (
     version_facts,
 )
 from vinelm.reports.store.plan_sections import (
-    IN_USE,
+    TODAY,
     ShownPlan,
     chosen_section,
     price_section,
@@ -59,7 +59,7 @@ from vinelm.rows.observation import Observation
 from vinelm.traces import StoreIdentity
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.trie.verdict import Verdict
-from vinelm.verdicts.judged_store import JudgedStore, judge_store
+from vinelm.verdicts.store_comparison import StoreComparison, compare_store
 
 Done = Callable[[int, int, str], None]
 _VERDICT = (
@@ -165,12 +165,12 @@ def store_page(
     require_same_workflow(annotated, identity.workflow, identity.dataset_digest, where)
     if not rows:
         raise EvidenceError("the store has no observation: profile some requests first")
-    today = PlanInUse.today(annotated) if in_use is None else PlanInUse.of(in_use, annotated)
+    today = TodaysPlan.declared(annotated) if in_use is None else TodaysPlan.of(in_use, annotated)
     _require_evaluation_of(rows, annotated, seed, evaluation)
-    judged = judge_store(store, annotated, evaluation=evaluation, in_use=in_use, seed=seed, on_done=on_done)
+    comparison = compare_store(store, annotated, evaluation=evaluation, in_use=in_use, seed=seed, on_done=on_done)
     facts = _provenance(annotated, Path(store), Path(where), seed)
     files = (Path(store), Path("TRIE" if isinstance(trie, AnnotatedTrie) else trie))
-    own = _StorePage(identity, annotated, rows, judged, scored.is_judged, today, prompts, files, show_text)
+    own = _StorePage(identity, annotated, rows, comparison, scored.is_judged, today, prompts, files, show_text)
     return own.report(facts)
 
 
@@ -194,21 +194,21 @@ class _StorePage:
     identity: StoreIdentity
     annotated: AnnotatedTrie
     rows: Sequence[Observation]
-    judged: JudgedStore
+    comparison: StoreComparison
     has_judge: bool
-    in_use: PlanInUse | None = None
+    today: TodaysPlan | None = None
     prompts: Sequence[StagePrompts] = ()
     files: tuple[Path, Path] = (Path(), Path())
     show_text: bool = False
 
     def report(self, provenance: Facts) -> Report:
-        found = self.judged.evaluation
+        found = self.comparison.evaluation
         sections = (
             *((_verdict(found),) if found else ()),
-            *(sweep_sections(self.judged) if self.judged.sweeps else (frontier_section(self.plans),)),
+            *(sweep_sections(self.comparison) if self.comparison.sweeps else (frontier_section(self.plans),)),
             *self._of_the_plan(),
             *((check,) if (check := self._check) else ()),
-            signals_section(self.judged, self.annotated),
+            signals_section(self.comparison, self.annotated),
             *self._of_arms(),
             Section(title="What was profiled", parts=self._profiled),
         )
@@ -237,22 +237,22 @@ class _StorePage:
         return plans_over(self.annotated)
 
     @cached_property
-    def rival(self) -> ShownPlan | None:
+    def baseline(self) -> ShownPlan | None:
         """The current setup's plan, else the most accurate single model; None if no model can run every stage."""
-        found, name = self._rival_plan, "single model" if self.in_use is None else IN_USE
+        found, name = self._baseline_plan, "single model" if self.today is None else TODAY
         return None if found is None else ShownPlan(name=name, decision=found)
 
     @cached_property
-    def _rival_plan(self) -> Any:
-        """The plan of :attr:`rival`; None if no model can run every stage."""
-        if self.in_use is not None:
-            return self.in_use.under(self.plans)
+    def _baseline_plan(self) -> Any:
+        """The plan of :attr:`baseline`; None if no model can run every stage."""
+        if self.today is not None:
+            return self.today.under(self.plans)
         return self.plans.fixed(Objective(maximize="accuracy"), "single")
 
     @cached_property
     def searched(self) -> AnnotatedTrie:
         """The trie of the shown plans: the one with signals if the verdict is about these."""
-        return judged_trie(self.annotated, self.verdict)
+        return trie_of_verdict(self.annotated, self.verdict)
 
     @cached_property
     def objective(self) -> Objective | None:
@@ -262,16 +262,16 @@ class _StorePage:
     @cached_property
     def vinelm(self) -> ShownPlan | None:
         """The verdict's plan, by all rows; None if it names none."""
-        found = judged_plan(self.annotated, self.verdict)
+        found = plan_of_verdict(self.annotated, self.verdict)
         return None if found is None else ShownPlan(name="VineLM", decision=found)
 
     def _of_the_plan(self) -> tuple[Section, ...]:
         if self.vinelm is None or self.objective is None:
             return ()
-        sweep = self.judged.sweep("max_cost_usd")
+        sweep = self.comparison.sweep("max_cost_usd")
         policy = "signals" if self.searched is not self.annotated else "paths"
         swept = () if sweep is None else sweep.points.get(policy, ())  # type: ignore[call-overload]
-        shown = [self.vinelm] if self.rival is None else [self.vinelm, self.rival]
+        shown = [self.vinelm] if self.baseline is None else [self.vinelm, self.baseline]
         found = (
             chosen_section(self.vinelm, swept),
             spending_section(shown),
@@ -284,12 +284,12 @@ class _StorePage:
     @cached_property
     def verdict(self) -> Verdict:
         """The verdict of the page: from the rows, else from the trie's file, else why there is none."""
-        found = self.judged.evaluation
+        found = self.comparison.evaluation
         if found is not None:
             return found.verdict
         held = self.annotated.verdict
         requests = int(self.annotated.meta.get("requests") or 0)
-        return held or Verdict(opponent="", is_today=False, requests=requests, why_not=f"{self.judged.unjudged}")
+        return held or Verdict(opponent="", is_today=False, requests=requests, why_not=f"{self.comparison.why_not}")
 
     @property
     def _card(self) -> Card:
@@ -305,11 +305,11 @@ class _StorePage:
         return BudgetPlans(
             searched=self.searched,
             plans=self.plans,
-            judged=self.judged,
+            comparison=self.comparison,
             verdict=self.verdict,
             own=None if self.verdict.advice == "keep" else self.vinelm,  # nobody should serve that plan
-            today=self.rival,
-            is_in_use=self.in_use is not None,
+            baseline=self.baseline,
+            is_today=self.today is not None,
         ).slider()
 
     def _findings(self) -> list[str]:
@@ -333,7 +333,7 @@ class _StorePage:
     @property
     def _examples(self) -> Examples | None:
         """Requests that the verdict's plan and its baseline answer differently; None if the rows show none."""
-        evaluation, found = self.judged.evaluation, self.verdict
+        evaluation, found = self.comparison.evaluation, self.verdict
         fit = None if evaluation is None else evaluation.fit
         own = found.plan
         if fit is None or own is None or self.objective is None or own.is_same:
@@ -341,14 +341,14 @@ class _StorePage:
         fit = fit.within_tried() if found.tried_only else fit
         policy: PolicyName = "static" if own.policy == "fixed" else own.policy  # type: ignore[assignment]
         after = [half.choose(self.objective, votes=False).get(policy) for half in fit.planning]
-        rivals = [self._rival_over(half.plain.plans) for half in fit.planning]
-        if any(one is None for one in (*after, *rivals)):
+        baselines = [self._baseline_over(half.plain.plans) for half in fit.planning]
+        if any(one is None for one in (*after, *baselines)):
             return None
         known = [
             (request, one, two)
             for request, one, two in side_by_side(
                 fit,
-                [half.following(plan) for half, plan in zip(fit.planning, rivals, strict=True)],
+                [half.following(plan) for half, plan in zip(fit.planning, baselines, strict=True)],
                 [plan for plan in after if plan is not None],
             )
         ]
@@ -360,10 +360,10 @@ class _StorePage:
             + (_text_note(known) if self.show_text else _NO_TEXT),
         )
 
-    def _rival_over(self, plans: Plans[Any]) -> Any:
+    def _baseline_over(self, plans: Plans[Any]) -> Any:
         """Return the verdict's baseline over other plans; None if they lack it."""
-        if self.in_use is not None:
-            return plans.having(self.in_use.settings)
+        if self.today is not None:
+            return plans.having(self.today.settings)
         return dict(plans.single_models()).get(self.verdict.opponent)
 
     # -- the tail --------------------------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ from vinelm.reports.formatting import (
 )
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
-IN_USE = "in use today"
-"""The name of the plan in use in charts and tables."""
+TODAY = "in use today"
+"""The name of the current setup in charts and tables."""
 MOST_PRICED = 8
 """How many models' prices are changed: those that the plan runs, and the first others."""
 
@@ -51,7 +51,7 @@ class ShownPlan:
 def chosen_section(plan: ShownPlan, swept: Sequence[SweptPolicy]) -> Section | None:
     """Return which plan is chosen at each bound, and what the plan does with each request type; None for neither."""
     rows = tuple(
-        Row(cells=(page_objective_words(one.objective), " / ".join(one.judged.plans), percent(one.judged.promised_accuracy),
+        Row(cells=(page_objective_words(one.objective), " / ".join(one.policy.plans), percent(one.policy.promised_accuracy),
                    thousand(one.promised_cost_usd)), role="vinelm")
         for one in swept
     )  # fmt: skip

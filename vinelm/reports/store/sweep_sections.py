@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vinelm.evaluation.judging.fit import TITLES
-from vinelm.evaluation.store_sweeps.swept_policies import JudgedSweep, SweptPolicy
+from vinelm.evaluation.comparison.fit import TITLES
+from vinelm.evaluation.store_sweeps.swept_policies import PolicySweep, SweptPolicy
 from vinelm.reports.document import Chart, Row, Section, Series, Table
 from vinelm.reports.evaluation_text import role_of
 from vinelm.reports.formatting import page_objective_words, percent, seconds, thousand
-from vinelm.verdicts.judged_store import JudgedStore
+from vinelm.verdicts.store_comparison import StoreComparison
 
 NAMED = {"max_cost_usd": "budget", "min_accuracy": "floor", "max_latency_s": "cap"}
 WIDEST = 0.3
 """A point whose interval is wider than this share of all answers is not drawn."""
 _BANDS = "Bands: 95 % intervals. Points with a band of more than 30 points are in the table only."
-_JUDGED = "Judged by requests that did not choose the plan."
+_TESTED = "Judged by requests that did not choose the plan."
 
 
-def _cost_chart(sweep: JudgedSweep) -> Chart:
+def _cost_chart(sweep: PolicySweep) -> Chart:
     """Return the accuracy against dollars under a range of budgets."""
     series = tuple(_by_cost(name, points) for name, points in sweep.points.items() if any(map(_is_drawn, points)))
     is_free = all(x == 0.0 for one in series for x in one.x)
     return Chart(
         name="cost",
         title="Accuracy for what it costs",
-        caption=f"Each point is a policy planned for one budget, by what it really cost. {_JUDGED} {_BANDS} Hindsight knows "
+        caption=f"Each point is a policy planned for one budget, by what it really cost. {_TESTED} {_BANDS} Hindsight knows "
         "the judging requests in advance and is no policy.",
         x_title="$ per 1,000 requests (log scale)" if not is_free else "$ per 1,000 requests",
         y_title="right answers",
@@ -36,26 +36,26 @@ def _cost_chart(sweep: JudgedSweep) -> Chart:
     )
 
 
-def sweep_sections(judged: JudgedStore) -> tuple[Section, ...]:
+def sweep_sections(comparison: StoreComparison) -> tuple[Section, ...]:
     """Return a section for each sweep, and one on predictions."""
     found = []
-    cost, floor, cap = (judged.sweep(bound) for bound in ("max_cost_usd", "min_accuracy", "max_latency_s"))
+    cost, floor, cap = (comparison.sweep(bound) for bound in ("max_cost_usd", "min_accuracy", "max_latency_s"))
     if cost is not None:
-        intro = f"The most accurate plan within each budget per request, on average. {_JUDGED}"
+        intro = f"The most accurate plan within each budget per request, on average. {_TESTED}"
         found.append(Section(title="Accuracy within a budget", intro=intro, findings=broken(cost),
                              parts=(_cost_chart(cost), sweep_table(cost))))  # fmt: skip
     if floor is not None:
-        intro = f"The cheapest plan that promises each accuracy. {_JUDGED}"
+        intro = f"The cheapest plan that promises each accuracy. {_TESTED}"
         parts = (_floor_chart(floor), sweep_table(floor))
         found.append(Section(title="Cost of an accuracy", intro=intro, findings=broken(floor), parts=parts))
     if cap is not None:
-        intro = f"The most accurate plan within each latency cap. An answer after the cap counts as wrong. {_JUDGED}"
+        intro = f"The most accurate plan within each latency cap. An answer after the cap counts as wrong. {_TESTED}"
         found.append(
             Section(
                 title="Accuracy within a time", intro=intro, findings=broken(cap), parts=(_cap_chart(cap), sweep_table(cap))
             )
         )
-    promises = _promise_chart(judged.sweeps)
+    promises = _promise_chart(comparison.sweeps)
     if promises is not None:
         intro = (
             "What the requests that chose a plan estimated for it, and what the judged ones found. Points below the line are "
@@ -72,7 +72,7 @@ def _led(series: Sequence[Series]) -> tuple[Series, ...]:
     return tuple(replace(one, role="vinelm") if one.role == "paths" else one for one in series)
 
 
-def broken(sweep: JudgedSweep) -> tuple[str, ...]:
+def broken(sweep: PolicySweep) -> tuple[str, ...]:
     """Return in one sentence how often VineLM's plans break their bound; empty if no point is judged."""
     known = {name: [one for one in sweep.points.get(name, ()) if _is_known(one)] for name in ("signals", "paths")}
     name = "signals" if len(known["signals"]) >= len(known["paths"]) else "paths"
@@ -87,14 +87,14 @@ def broken(sweep: JudgedSweep) -> tuple[str, ...]:
     return (f"{title} breaks {number} of {len(points)} bounds by more than the interval of the judgement.",)
 
 
-def sweep_table(sweep: JudgedSweep) -> Table:
+def sweep_table(sweep: PolicySweep) -> Table:
     """Return every policy under every bound, by policy and rising cost."""
     named = NAMED[sweep.bound]
     unit = ", $ per 1,000" if sweep.bound == "max_cost_usd" else ""
     rows = [
-        Row(role=role_of(name, "signals" in sweep.points), cells=_cells(sweep, one), detail=" / ".join(one.judged.plans))
+        Row(role=role_of(name, "signals" in sweep.points), cells=_cells(sweep, one), detail=" / ".join(one.policy.plans))
         for name, points in sweep.points.items()
-        for one in sorted(points, key=lambda one: one.judged.cost_usd.value)
+        for one in sorted(points, key=lambda one: one.policy.cost_usd.value)
     ]
     beyond = (
         "late" if sweep.bound == "max_latency_s" else "dearer than budget" if sweep.bound == "max_cost_usd" else "below floor"
@@ -114,16 +114,16 @@ def sweep_table(sweep: JudgedSweep) -> Table:
     )
 
 
-def _cells(sweep: JudgedSweep, one: SweptPolicy) -> tuple[str, ...]:
+def _cells(sweep: PolicySweep, one: SweptPolicy) -> tuple[str, ...]:
     bounds = {
         "max_cost_usd": thousand(one.objective.max_cost_usd or 0.0),
         "min_accuracy": percent(one.objective.min_accuracy),
         "max_latency_s": seconds(one.objective.max_latency_s),
     }
-    name, bound, promised = one.judged.title, bounds[sweep.bound], percent(one.judged.promised_accuracy)
+    name, bound, promised = one.policy.title, bounds[sweep.bound], percent(one.policy.promised_accuracy)
     if not _is_known(one):
         return (name, bound, promised, "not identified", "-", "-", "-", "-", "-", "-")
-    accuracy = one.judged.accuracy
+    accuracy = one.policy.accuracy
     interval = f"{100 * max(accuracy.low, 0):.1f} to {100 * min(accuracy.high, 1):.1f}"
     beyond = percent(one.violations) if sweep.bound != "min_accuracy" else "yes" if one.breaks_bound else "no"
     times = (seconds(value) if value is not None else "too few" for value in one.latency_s)
@@ -133,15 +133,15 @@ def _cells(sweep: JudgedSweep, one: SweptPolicy) -> tuple[str, ...]:
         promised,
         percent(_share(accuracy.value)),
         interval,
-        thousand(one.judged.cost_usd.value),
+        thousand(one.policy.cost_usd.value),
         *times,
         beyond,
     )
 
 
 def _by_cost(name: str, points: Sequence[SweptPolicy]) -> Series:
-    known = sorted(filter(_is_drawn, points), key=lambda one: one.judged.cost_usd.value)
-    return _series(name, known, [1000 * max(one.judged.cost_usd.value, 0.0) for one in known])
+    known = sorted(filter(_is_drawn, points), key=lambda one: one.policy.cost_usd.value)
+    return _series(name, known, [1000 * max(one.policy.cost_usd.value, 0.0) for one in known])
 
 
 def _series(name: str, points: Sequence[SweptPolicy], x: Sequence[float]) -> Series:
@@ -149,7 +149,7 @@ def _series(name: str, points: Sequence[SweptPolicy], x: Sequence[float]) -> Ser
         name=TITLES[name],  # type: ignore[index]
         role=role_of(name, has_signals=True),
         x=x,
-        y=[_share(one.judged.accuracy.value) for one in points],
+        y=[_share(one.policy.accuracy.value) for one in points],
         low=[one.band[0] for one in points],
         high=[one.band[1] for one in points],
         hover=[_says(one) for one in points],
@@ -159,13 +159,13 @@ def _series(name: str, points: Sequence[SweptPolicy], x: Sequence[float]) -> Ser
 def _says(one: SweptPolicy) -> str:
     low, high = (100 * value for value in one.band)
     return (
-        f"{one.judged.title}: {page_objective_words(one.objective)}\n"
-        f"{percent(_share(one.judged.accuracy.value))} right ({low:.1f} to {high:.1f}), "
-        f"{thousand(one.judged.cost_usd.value)} per 1,000\n{' / '.join(one.judged.plans)}"
+        f"{one.policy.title}: {page_objective_words(one.objective)}\n"
+        f"{percent(_share(one.policy.accuracy.value))} right ({low:.1f} to {high:.1f}), "
+        f"{thousand(one.policy.cost_usd.value)} per 1,000\n{' / '.join(one.policy.plans)}"
     )
 
 
-def _floor_chart(sweep: JudgedSweep) -> Chart:
+def _floor_chart(sweep: PolicySweep) -> Chart:
     shown = [(name, points) for name, points in sweep.points.items() if any(map(_is_drawn, points))]
     return Chart(
         name="floor",
@@ -179,7 +179,7 @@ def _floor_chart(sweep: JudgedSweep) -> Chart:
     )
 
 
-def _cap_chart(sweep: JudgedSweep) -> Chart:
+def _cap_chart(sweep: PolicySweep) -> Chart:
     series = []
     for name, points in sweep.points.items():
         known = [one for one in points if _is_drawn(one)]
@@ -195,14 +195,14 @@ def _cap_chart(sweep: JudgedSweep) -> Chart:
     )
 
 
-def _promise_chart(sweeps: Sequence[JudgedSweep]) -> Chart | None:
+def _promise_chart(sweeps: Sequence[PolicySweep]) -> Chart | None:
     series = []
     for name in ("signals", "paths", "static", "single"):
         points = [
             one for sweep in sweeps if sweep.bound != "max_latency_s" for one in sweep.points.get(name, ()) if _is_drawn(one)
         ]
         if points:
-            found = _series(name, points, [one.judged.promised_accuracy for one in points])
+            found = _series(name, points, [one.policy.promised_accuracy for one in points])
             series.append(Series(name=found.name, role=found.role, x=found.x, y=found.y, low=found.low, high=found.high,
                                  hover=found.hover, is_line=False))  # fmt: skip
     if not series:
@@ -221,12 +221,12 @@ def _promise_chart(sweeps: Sequence[JudgedSweep]) -> Chart | None:
 
 
 def _is_known(one: SweptPolicy) -> bool:
-    return one.judged.accuracy.is_identified
+    return one.policy.accuracy.is_identified
 
 
 def _is_drawn(one: SweptPolicy) -> bool:
     """True if a point is worth drawing; the table has the others."""
-    return _is_known(one) and one.band[1] - one.band[0] <= WIDEST and 0.0 <= one.judged.accuracy.value <= 1.0
+    return _is_known(one) and one.band[1] - one.band[0] <= WIDEST and 0.0 <= one.policy.accuracy.value <= 1.0
 
 
 def _share(value: float) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 
 from vinelm.controller import Decision
 from vinelm.errors import ConfigError
-from vinelm.evaluation.judging.fit import Fit
+from vinelm.evaluation.comparison.fit import Fit
 from vinelm.evaluation.plans.plans import Plans
 from vinelm.objective import Objective
 from vinelm.plans.expected import Expected
@@ -90,7 +90,7 @@ BUDGETS = 5
 """Number of budgets of the default sweep."""
 
 
-def require_judgeable(requests: Sequence[str], rows: Sequence[Observation], template: Template) -> None:
+def require_comparable(requests: Sequence[str], rows: Sequence[Observation], template: Template) -> None:
     """Raise :class:`ConfigError` with the reason if these rows cannot judge a choice of models."""
     models = dict.fromkeys(name for stage in template.stages for name in stage.models or ())
     if len(models) < 2:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.evaluation.judging.referred_rows import ReferredRows
+from vinelm.evaluation.comparison.referred_rows import ReferredRows
 from vinelm.judging import Judgement
 from vinelm.rows.observation import Observation
 from vinelm.template import Template

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from vinelm.evaluation.judging.cross_fit import CrossFit
-from vinelm.evaluation.judging.judged_policy import JudgedPolicy
+from vinelm.evaluation.comparison.cross_fit import CrossFit
+from vinelm.evaluation.comparison.judged_policy import JudgedPolicy
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 from vinelm.objective import Objective
 from vinelm.template import StopRule
@@ -66,7 +66,7 @@ class Evaluation:
     def headline(self) -> JudgedPolicy:
         """VineLM's policy: over signals if the rows identify it, else over paths."""
         signals, paths = self.policy("signals"), self.policy("paths")
-        if signals is not None and (paths is None or self._is_judged(signals)):
+        if signals is not None and (paths is None or self._is_identified(signals)):
             return signals
         assert paths is not None
         return paths
@@ -74,10 +74,10 @@ class Evaluation:
     def not_identified(self) -> tuple[JudgedPolicy, ...]:
         """Return VineLM's policies that the rows cannot judge, and that serving requests could."""
         names = () if self.is_served or STOP_RULES[self.stop].why_not_served else ("signals", "paths")
-        return tuple(one for name in names if (one := self.policy(name)) is not None and not self._is_judged(one))
+        return tuple(one for name in names if (one := self.policy(name)) is not None and not self._is_identified(one))
 
     @staticmethod
-    def _is_judged(policy: JudgedPolicy) -> bool:
+    def _is_identified(policy: JudgedPolicy) -> bool:
         return policy.accuracy.is_identified and all(one.is_identified for one in policy.against.values())
 
     def to_dict(self) -> dict[str, Any]:

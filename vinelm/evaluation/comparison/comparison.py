@@ -1,4 +1,4 @@
-"""The judge: compares plans chosen by other requests with the current setup or the strongest single model."""
+"""Compares plans chosen by other requests with the current setup or the strongest single model."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from scipy.special import ndtri
 
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, EvidenceError
-from vinelm.evaluation.judging.cross_fit import CrossFit, DirectedJudgement, Done
-from vinelm.evaluation.judging.evidence import StoreEvidence
-from vinelm.evaluation.judging.fit import ChosenPolicy, Fit, PolicyName
-from vinelm.evaluation.judging.judgeable import HARDLY, SAVED, SURE, aims, require_judgeable, swept, within
-from vinelm.evaluation.judging.plan_in_use import PlanInUse
-from vinelm.evaluation.judging.referred_rows import AUDIT_LEVEL, Pair, ReferredRows
-from vinelm.evaluation.judging.tried import by_request
+from vinelm.evaluation.comparison.comparable import HARDLY, SAVED, SURE, aims, require_comparable, swept, within
+from vinelm.evaluation.comparison.cross_fit import CrossFit, Done, HeldOutPolicy
+from vinelm.evaluation.comparison.evidence import StoreEvidence
+from vinelm.evaluation.comparison.fit import ChosenPolicy, Fit, PolicyName
+from vinelm.evaluation.comparison.referred_rows import AUDIT_LEVEL, Pair, ReferredRows
+from vinelm.evaluation.comparison.todays_plan import TodaysPlan
+from vinelm.evaluation.comparison.tried import by_request
 from vinelm.evaluation.off_policy.followed import followed_rows
 from vinelm.evaluation.off_policy.intervals import HalfScores, Moments, estimate_mean, moments
 from vinelm.evaluation.off_policy.scores import Scores
@@ -64,8 +64,8 @@ _POLICIES: tuple[tuple[PolicyName, str], ...] = (("signals", "signals"), ("paths
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Judge:
-    """Judges plans by the rows of a store, which are split into parts once. Pure.
+class Comparison:
+    """Compares plans by the rows of a store, which are split into parts once. Pure.
 
     Args:
         requests: All requests that could have been bought.
@@ -98,8 +98,8 @@ class Judge:
     on_done: Done = lambda done, total, what: None
 
     @classmethod
-    def of(cls, evidence: StoreEvidence, **settings: Any) -> Judge:
-        """Return the judge of a store; ``settings`` are the arguments of the class that the store does not determine."""
+    def of(cls, evidence: StoreEvidence, **settings: Any) -> Comparison:
+        """Return the comparison of a store's plans; ``settings`` are the arguments that the store does not determine."""
         known = {
             "requests": evidence.requests,
             "rows": evidence.rows,
@@ -142,18 +142,18 @@ class Judge:
         )
 
     def verdict(
-        self, *, in_use: PlanInUse | None = None, objective: Objective | None = None, max_loss: float = MAX_LOSS
+        self, *, today: TodaysPlan | None = None, objective: Objective | None = None, max_loss: float = MAX_LOSS
     ) -> Verdict:
-        """Judge plans against the current setup, or else the strongest single model.
+        """Comparison plans against the current setup, or else the strongest single model.
 
         Args:
-            in_use: The current setup, if the application's stages do not state it or the comparison should be with something
+            today: The current setup, if the application's stages do not state it or the comparison should be with something
                 else.
-            objective: Judge the plan for this objective alone; None: plans over a range of budgets.
+            objective: Comparison the plan for this objective alone; None: plans over a range of budgets.
             max_loss: Accuracy that a cheaper plan may lose, a fraction.
         """
-        today = self.template.today
-        is_today = today is not None or in_use is not None
+        declared = self.template.today
+        is_today = declared is not None or today is not None
         found = Verdict(
             opponent="what runs today" if is_today else "the strongest single model",
             is_today=is_today,
@@ -162,22 +162,22 @@ class Judge:
             rows=len(self.rows),
             spent_usd=sum(row.cost_usd + row.tool_cost_usd for row in self.rows) if self.spent_usd is None else self.spent_usd,
             is_judged=self.is_judged,
-            models=today or {},
+            models=declared or {},
             by_today=self._by_today,
         )
         if why_not := self.template.rule.why_not_served:
             return replace(found, why_not=why_not)
         # Rows that prove nothing are an answer as well, with the reason: readers print it instead of a traceback.
         try:
-            require_judgeable(self.requests, self.rows, self.template)
+            require_comparable(self.requests, self.rows, self.template)
             fit = self.fit
         except (ConfigError, EvidenceError) as error:
             return replace(found, why_not=str(error))
-        rival = self._rival(fit, in_use, objective)
-        if isinstance(rival, str):
-            return replace(found, why_not=rival)
-        cheaper = () if objective is not None else self._cheaper(rival.models)
-        found, climbed = self._with_plans(replace(rival.within(found), cheaper=cheaper), fit, rival, objective)
+        baseline = self._baseline(fit, today, objective)
+        if isinstance(baseline, str):
+            return replace(found, why_not=baseline)
+        cheaper = () if objective is not None else self._cheaper(baseline.models)
+        found, climbed = self._with_plans(replace(baseline.within(found), cheaper=cheaper), fit, baseline, objective)
         return found if self.referred is None else self._as_today(found, fit, climbed)
 
     @property
@@ -198,21 +198,21 @@ class Judge:
 
     # -- the baseline ----------------------------------------------------------------------------------------------
 
-    def _rival(self, fit: CrossFit, in_use: PlanInUse | None, objective: Objective | None) -> _Rival | str:
+    def _baseline(self, fit: CrossFit, today: TodaysPlan | None, objective: Objective | None) -> _Baseline | str:
         """Return the baseline, or in a few words why there is none."""
-        if in_use is None and self.template.today is not None:
+        if today is None and self.template.today is not None:
             plans = [half.plain.plans.today() for half in fit.planning]
             if any(plan is None for plan in plans):
                 return "what runs today is no plan of this workflow's models"
-            found = _Rival.of(fit, "what runs today", plans, is_today=True)
+            found = _Baseline.of(fit, "what runs today", plans, is_today=True)
             return found if found.accuracy.is_identified else "too few requests have run what runs today to its end"
-        if in_use is not None:
-            found = _Rival.of(fit, in_use.name, [in_use.under(half.plain.plans) for half in fit.planning], is_today=True)
-            return found if found.accuracy.is_identified else f"too few requests have run {in_use.name} to its end"
+        if today is not None:
+            found = _Baseline.of(fit, today.name, [today.under(half.plain.plans) for half in fit.planning], is_today=True)
+            return found if found.accuracy.is_identified else f"too few requests have run {today.name} to its end"
         if objective is not None:
             best = [half.plain.plans.mixed_fixed(objective, "single") for half in fit.planning]
             if all(plan is not None for plan in best):
-                found = _Rival.of(fit, "the best single model", best, is_today=False)
+                found = _Baseline.of(fit, "the best single model", best, is_today=False)
                 return found if found.accuracy.is_identified else "too few requests have run the best single model to its end"
         alone = [dict(half.plain.plans.single_models()) for half in fit.planning]
         means = {name: _of(one[name].accuracy for one in alone) for name in alone[0] if all(name in one for one in alone)}
@@ -222,7 +222,7 @@ class Judge:
         # may be luck, which makes the baseline look better than it is, never worse.
         first, *others = sorted(means, key=lambda name: -means[name])
         for name in (first, *(name for name in others if means[name] >= means[first] - HARDLY)):
-            found = _Rival.of(fit, name, [one[name] for one in alone], is_today=False)
+            found = _Baseline.of(fit, name, [one[name] for one in alone], is_today=False)
             if found.accuracy.is_identified:
                 return found
         return (
@@ -245,31 +245,31 @@ class Judge:
     # -- the plans -------------------------------------------------------------------------------------------------
 
     def _with_plans(
-        self, found: Verdict, fit: CrossFit, rival: _Rival, objective: Objective | None
+        self, found: Verdict, fit: CrossFit, baseline: _Baseline, objective: Objective | None
     ) -> tuple[Verdict, list[_Candidate]]:
         """Return the verdict with all plans, and the candidates that the rule goes through."""
         usd = found.cost_usd or 0.0
-        wanted = self._objectives(fit, rival) if objective is None else [objective]
-        plans = self._candidates(fit, rival, wanted, lambda: self.whole)
+        wanted = self._objectives(fit, baseline) if objective is None else [objective]
+        plans = self._candidates(fit, baseline, wanted, lambda: self.whole)
         tried_only = False
         if objective is None and not self.template.kinds:
             seen = fit.within_tried()
             tried = self._candidates(
-                seen, rival, wanted, lambda: self.whole.within_tried(by_request(self.rows), len(self.requests))
+                seen, baseline, wanted, lambda: self.whole.within_tried(by_request(self.rows), len(self.requests))
             )
             # How many requests followed a plan depends on what was bought, and hardly on the answers: choosing between two sets
             # of plans by answers would be a second look at them.
             tried_only = _followed(tried, usd) >= MORE_FOLLOWED * _followed(plans, usd) and bool(_followed(tried, usd))
             plans = tried if tried_only else plans
         known = {one.chosen.words for one in plans}
-        singles = [] if objective is not None else self._single_models(fit, rival)
+        singles = [] if objective is not None else self._single_models(fit, baseline)
         alone = [one for one in singles if one.is_identified and one.chosen.words not in known]
         climbed = [*plans, *(one for one in alone if _is_worth_a_rung(one, [*plans, *alone]))]
         # The others are only shown, or named if too few requests have run them to the end.
-        judged = [*climbed, *(one for one in singles if one.chosen.words not in known and one not in climbed)]
-        compared = _with_ends(judged, rival, self.seed, self._level, rungs=len(climbed))
+        shown = [*climbed, *(one for one in singles if one.chosen.words not in known and one not in climbed)]
+        compared = _with_ends(shown, baseline, self.seed, self._level, rungs=len(climbed))
         if self.referred is not None:
-            lost = [self.referred.hidden(one.answers(fit)) for one in judged]
+            lost = [self.referred.hidden(one.answers(fit)) for one in shown]
             compared = [plan.lowered(loss) for plan, loss in zip(compared, lost, strict=True)]
         plans_by_cost = tuple(sorted(compared, key=lambda plan: plan.cost_usd))
         found = replace(found, plans=plans_by_cost, tried_only=tried_only)
@@ -290,13 +290,13 @@ class Judge:
         if failed is None or not failed.is_saving:
             return found
         one = known[failed.words]
-        # Judged again as if every open answer were as good as today's: if that proves nothing, no label can, and none is
+        # Scored again as if every open answer were as good as today's: if that proves nothing, no label can, and none is
         # requested.
         answers = set(one.answers(fit))
         differing = answers & self.referred.open
         questions = tuple(sorted(differing | self.referred.holding_back(answers)))
-        again = one.judged_by(fit.judged_by(self.hopeful))
-        best = _compared(again, again.rival, 1.0, self._level)
+        again = one.rescored(fit.rescored(self.hopeful))
+        best = _compared(again, again.baseline, 1.0, self._level)
         hidden = self.referred.hidden(answers, is_hopeful=True)
         n, room = max(len(answers), 1), best.gain + found.max_loss / LEAST_SHARE
         # A possible loss that was never observed shrinks with the number of requests itself, not with its root.
@@ -319,14 +319,14 @@ class Judge:
         )  # fmt: skip
         return replace(found, by_today=by_today)
 
-    def _objectives(self, fit: CrossFit, rival: _Rival) -> list[Objective]:
-        """Return the objectives to plan for. They follow from predictions alone, so that judged answers do not choose them."""
-        cheaper = [within(share * rival.promised_usd, SURE) for share in (*SHARES, 1.0) if rival.promised_usd > 0.0]
-        found = [*aims(rival.promised_accuracy, rival.promised_usd), *cheaper, *swept(fit.planning), FREE]
+    def _objectives(self, fit: CrossFit, baseline: _Baseline) -> list[Objective]:
+        """Return the objectives to plan for. They follow from predictions alone, so that test answers do not choose them."""
+        cheaper = [within(share * baseline.promised_usd, SURE) for share in (*SHARES, 1.0) if baseline.promised_usd > 0.0]
+        found = [*aims(baseline.promised_accuracy, baseline.promised_usd), *cheaper, *swept(fit.planning), FREE]
         return [replace(one, mix=False) if one.mixes else one for one in found]  # a single plan each, which can be named
 
     def _candidates(
-        self, fit: CrossFit, rival: _Rival, objectives: Sequence[Objective], whole: Callable[[], Fit]
+        self, fit: CrossFit, baseline: _Baseline, objectives: Sequence[Objective], whole: Callable[[], Fit]
     ) -> list[_Candidate]:
         """Return one plan for each objective, without duplicates.
 
@@ -342,20 +342,20 @@ class Judge:
                 for name, policy in _POLICIES
                 if all(name in one for one in both.by_half)
             }
-            judged = {
+            candidates = {
                 policy: _Candidate(
-                    policy, way, rival, partial(_chosen_by, whole, both.objective, policy, way[0]), fit, both.objective
+                    policy, way, baseline, partial(_chosen_by, whole, both.objective, policy, way[0]), fit, both.objective
                 )
                 for policy, way in ways.items()
             }
-            known = {policy: one for policy, one in judged.items() if one.is_identified} or judged
+            known = {policy: one for policy, one in candidates.items() if one.is_identified} or candidates
             best = standing_for(list(known.values()))
             before = found.get(best.chosen.words)
             if before is None or best.stability > before.stability:
                 found[best.chosen.words] = best
-        return [one for words, one in found.items() if words != rival.words or one.is_same]
+        return [one for words, one in found.items() if words != baseline.words or one.is_same]
 
-    def _single_models(self, fit: CrossFit, rival: _Rival) -> list[_Candidate]:
+    def _single_models(self, fit: CrossFit, baseline: _Baseline) -> list[_Candidate]:
         """Return every single model except the baseline."""
         alone = [dict(half.plain.plans.single_models()) for half in fit.planning]
         found = []
@@ -363,8 +363,8 @@ class Judge:
             if not all(name in one for one in alone):
                 continue
             chosen = [half.following(one[name]) for half, one in zip(fit.planning, alone, strict=True)]
-            ways = [fit.judge(i, one, FREE) for i, one in enumerate(chosen)]
-            found.append(_Candidate("fixed", ways, rival, partial(self._alone, name, chosen[0]), fit))
+            ways = [fit.score(i, one, FREE) for i, one in enumerate(chosen)]
+            found.append(_Candidate("fixed", ways, baseline, partial(self._alone, name, chosen[0]), fit))
         return [one for one in found if not one.is_same]
 
     def _alone(self, name: str, other: ChosenPolicy) -> ChosenPolicy:
@@ -374,26 +374,26 @@ class Judge:
 
 
 @dataclass(frozen=True, eq=False)
-class _Rival:
-    """The baseline with its judged results."""
+class _Baseline:
+    """The baseline with its scores."""
 
     name: str
     is_today: bool
     models: Mapping[str, str]
     names: Sequence[str]
-    ways: list[DirectedJudgement]
+    ways: list[HeldOutPolicy]
 
     @classmethod
-    def of(cls, fit: CrossFit, name: str, plans: Sequence[Any], *, is_today: bool) -> _Rival:
+    def of(cls, fit: CrossFit, name: str, plans: Sequence[Any], *, is_today: bool) -> _Baseline:
         chosen = [half.following(plan) for half, plan in zip(fit.planning, plans, strict=True)]
-        ways = [fit.judge(i, one, Objective(maximize="accuracy")) for i, one in enumerate(chosen)]
+        ways = [fit.score(i, one, Objective(maximize="accuracy")) for i, one in enumerate(chosen)]
         stages = {stage.name for stage in fit.template.base.stages}
         models = {where if where in stages else where.rpartition(" ")[0]: model for where, model in chosen[0].code}
         return cls(name, is_today, models, fit.template.models, ways)
 
-    def judged_by(self, fit: CrossFit) -> list[DirectedJudgement]:
+    def rescored(self, fit: CrossFit) -> list[HeldOutPolicy]:
         """Return the same plans with other scores of the same rows."""
-        return [fit.judge(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
+        return [fit.score(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
 
     @property
     def words(self) -> str:
@@ -431,21 +431,21 @@ class _Candidate:
 
     Attributes:
         by_all: Returns the plan by all rows.
-        fit: What judges it on the requests that have run both; None if both were served on all requests.
+        fit: What scores it on the requests that have run both; None if both were served on all requests.
         objective: What it was planned for.
     """
 
     policy: str
-    ways: list[DirectedJudgement]
-    rival: _Rival
+    ways: list[HeldOutPolicy]
+    baseline: _Baseline
     by_all: Callable[[], ChosenPolicy]
     fit: CrossFit | None = None
     objective: Objective = FREE
 
-    def judged_by(self, fit: CrossFit) -> _Candidate:
+    def rescored(self, fit: CrossFit) -> _Candidate:
         """Return the same plan with other scores of the same rows, compared with the baseline by these scores."""
-        ways = [fit.judge(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
-        return replace(self, ways=ways, rival=replace(self.rival, ways=self.rival.judged_by(fit)), fit=fit)
+        ways = [fit.score(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
+        return replace(self, ways=ways, baseline=replace(self.baseline, ways=self.baseline.rescored(fit)), fit=fit)
 
     def answers(self, fit: CrossFit) -> Iterator[Pair]:
         """Yield the plan's answer to each request that followed it to its end."""
@@ -469,7 +469,7 @@ class _Candidate:
     def models(self) -> tuple[str, ...]:
         """The models that it may run, whichever part chose it."""
         words = " ".join(self.words)
-        names = self.rival.names
+        names = self.baseline.names
         return tuple(name for name in names if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", words))
 
     @property
@@ -495,7 +495,7 @@ class _Candidate:
     @cached_property
     def _of_each(self) -> list[HalfScores]:
         """The scores of the plan and of the baseline by part, each of the requests that show it."""
-        return [HalfScores(way.scores, other) for way, other in zip(self.ways, self.rival.scores, strict=True)]
+        return [HalfScores(way.scores, other) for way, other in zip(self.ways, self.baseline.scores, strict=True)]
 
     @cached_property
     def _of_both(self) -> list[HalfScores] | None:
@@ -503,8 +503,8 @@ class _Candidate:
         if self.fit is None:
             return None
         found = []
-        for i, (half, way, other) in enumerate(zip(self._of_each, self.ways, self.rival.ways, strict=True)):
-            scores = None if not half.unlike else self.fit.judge_pair(i, way.chosen, other.chosen, self.objective)
+        for i, (half, way, other) in enumerate(zip(self._of_each, self.ways, self.baseline.ways, strict=True)):
+            scores = None if not half.unlike else self.fit.score_pair(i, way.chosen, other.chosen, self.objective)
             if half.unlike and scores is None:
                 return None
             found.append(half if scores is None else HalfScores(scores))
@@ -540,7 +540,7 @@ class _Candidate:
     def counted(self) -> RanBoth | None:
         """How many requests ran both plans to their ends, and differ; None if none did, or one is a mixture."""
         found = []
-        for i, (way, other) in enumerate(zip(self.ways, self.rival.ways, strict=True)):
+        for i, (way, other) in enumerate(zip(self.ways, self.baseline.ways, strict=True)):
             if self.fit is None:  # all requests were served by both
                 apart = way.scores.success - other.scores.success
             elif len(way.chosen.parts) == 1 == len(other.chosen.parts):
@@ -585,22 +585,22 @@ def served_verdict(
         seed: The seed of the draws.
         spent_usd: Dollars of serving.
     """
-    ways = {name: [DirectedJudgement(policies[name], scores[name])] for name in policies}
+    ways = {name: [HeldOutPolicy(policies[name], scores[name])] for name in policies}
     models = dict(policies["single"].code)
     names = tuple(dict.fromkeys(model for one in policies.values() for _, model in one.code))
-    rival = _Rival("the best single model", False, models, names, ways["single"])
+    baseline = _Baseline("the best single model", False, models, names, ways["single"])
     plans = [
-        _Candidate(policy, ways[name], rival, partial(getattr, ways[name][0], "chosen"))
+        _Candidate(policy, ways[name], baseline, partial(getattr, ways[name][0], "chosen"))
         for name, policy in _POLICIES
         if name in policies
     ]
-    compared = tuple(sorted(_with_ends(plans, rival, seed, LEVEL, rungs=len(plans)), key=lambda plan: plan.cost_usd))
-    return rival.within(
+    compared = tuple(sorted(_with_ends(plans, baseline, seed, LEVEL, rungs=len(plans)), key=lambda plan: plan.cost_usd))
+    return baseline.within(
         Verdict(requests=len(scores["single"]), spent_usd=spent_usd, plans=compared, max_loss=max_loss, is_served=True)
     )
 
 
-def _chosen_by(whole: Callable[[], Fit], objective: Objective, policy: str, other: DirectedJudgement) -> ChosenPolicy:
+def _chosen_by(whole: Callable[[], Fit], objective: Objective, policy: str, other: HeldOutPolicy) -> ChosenPolicy:
     """Return the plan by all rows for an objective; a part's plan if all rows have none."""
     names: dict[str, PolicyName] = {policy: name for name, policy in _POLICIES}
     return whole().choose(objective, votes=False).get(names[policy], other.chosen)
@@ -622,11 +622,11 @@ def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
 def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
     """Return whether a single model is predicted to save enough, and no other plan predicts as much at no higher cost.
 
-    Decided by predictions and by what was bought, so that no judged answer makes it a rung. A model that another plan beats on
+    Decided by predictions and by what was bought, so that no test answer makes it a rung. A model that another plan beats on
     both counts could only stop the ladder above that plan. Of a plan that far fewer requests have run this is not known: the
     best prediction of very many is too good, and little would be proven of it.
     """
-    if one.promised_usd > (1.0 - LEAST_SAVED) * one.rival.promised_usd:
+    if one.promised_usd > (1.0 - LEAST_SAVED) * one.baseline.promised_usd:
         return False
     least = LEAST_FOLLOWED * one.followed
     others = [
@@ -637,11 +637,11 @@ def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
     return all(other.promised_accuracy < one.promised_accuracy for other in others)
 
 
-def _with_ends(found: Sequence[_Candidate], rival: _Rival, seed: int, level: float, *, rungs: int) -> list[ComparedPlan]:
+def _with_ends(found: Sequence[_Candidate], baseline: _Baseline, seed: int, level: float, *, rungs: int) -> list[ComparedPlan]:
     """Return the plans with both intervals: their own, and one that holds for the best of all rungs, which come first."""
     gains = [one.gain for one in found[:rungs] if one.gain is not None and one.is_identified]
     best = best_of(gains, seed, level)
-    return [_compared(one, rival, best if i < rungs else 1.0, level, is_rung=i < rungs) for i, one in enumerate(found)]
+    return [_compared(one, baseline, best if i < rungs else 1.0, level, is_rung=i < rungs) for i, one in enumerate(found)]
 
 
 def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
@@ -689,7 +689,7 @@ def ends(found: Moments, factor: float = 1.0, level: float = LEVEL) -> tuple[flo
     return found.value - reach - (down if one else 0.0), found.value + reach + (up if one else 0.0)
 
 
-def _compared(one: _Candidate, rival: _Rival, best: float, level: float, *, is_rung: bool = True) -> ComparedPlan:
+def _compared(one: _Candidate, baseline: _Baseline, best: float, level: float, *, is_rung: bool = True) -> ComparedPlan:
     gain, saved, counted = one.gain, one.saved, one.counted
     low = high = best_low = best_high = 0.0
     if gain is not None:
@@ -710,7 +710,7 @@ def _compared(one: _Candidate, rival: _Rival, best: float, level: float, *, is_r
         models=one.models,
         cost_usd=one.promised_usd,
         cap_usd=chosen.promised_cost_usd,
-        accuracy=rival.accuracy.value + (0.0 if gain is None else gain.value),
+        accuracy=baseline.accuracy.value + (0.0 if gain is None else gain.value),
         gain=0.0 if gain is None else gain.value,
         gain_low=low,
         gain_high=high,
@@ -735,11 +735,11 @@ def _of(values: Iterable[float]) -> float:
     return sum(found) / len(found)
 
 
-def _mean(ways: Sequence[DirectedJudgement], name: str) -> float:
+def _mean(ways: Sequence[HeldOutPolicy], name: str) -> float:
     return _of(getattr(way.chosen, name) for way in ways)
 
 
-def _seconds(ways: Sequence[DirectedJudgement]) -> float:
+def _seconds(ways: Sequence[HeldOutPolicy]) -> float:
     return -estimate_mean([HalfScores(way.scores) for way in ways], "latency").value
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vinelm.errors import ConfigError
-from vinelm.evaluation.judging.cross_fit import Done, gain_between
-from vinelm.evaluation.judging.result import Evaluation
+from vinelm.evaluation.comparison.cross_fit import Done, gain_between
+from vinelm.evaluation.comparison.result import Evaluation
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
-from vinelm.evaluation.store_sweeps.swept_policies import JudgedSweep, SweptBound, judged_sweep
+from vinelm.evaluation.store_sweeps.swept_policies import PolicySweep, SweptBound, policy_sweep
 from vinelm.trie.annotated_trie import AnnotatedTrie
 from vinelm.verdicts.store_evaluation import evaluate
 
@@ -17,28 +17,28 @@ BOUNDS: tuple[SweptBound, ...] = ("max_cost_usd", "min_accuracy", "max_latency_s
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class JudgedStore:
-    """A store's policies judged by its rows: each part of the requests tests plans chosen by the others.
+class StoreComparison:
+    """A store's policies compared by its rows: each part of the requests tests plans chosen by the others.
 
     Attributes:
-        evaluation: The verdict; None if nothing was judged.
+        evaluation: The verdict; None if nothing was compared.
         sweeps: The sweeps by bound; a sweep is left out if no policy meets any of its bounds.
         signals_gain: Paired gain in accuracy of planning over signals, compared with planning paths, mean over the cost
             budgets; None if the trie has no outcomes.
-        unjudged: Why nothing was judged, in one line; None if it was.
+        why_not: Why nothing was compared, in one line; None if it was.
     """
 
     evaluation: Evaluation | None = None
-    sweeps: tuple[JudgedSweep, ...] = ()
+    sweeps: tuple[PolicySweep, ...] = ()
     signals_gain: OffPolicyEstimate | None = None
-    unjudged: str | None = None
+    why_not: str | None = None
 
-    def sweep(self, bound: SweptBound) -> JudgedSweep | None:
+    def sweep(self, bound: SweptBound) -> PolicySweep | None:
         """Return the sweep of a bound; None if there is none."""
         return next((one for one in self.sweeps if one.bound == bound), None)
 
 
-def judge_store(
+def compare_store(
     store: str | Path,
     trie: AnnotatedTrie,
     *,
@@ -46,8 +46,8 @@ def judge_store(
     in_use: str | Path | None = None,
     seed: int = 0,
     on_done: Done = lambda done, total, what: None,
-) -> JudgedStore:
-    """Judge the policies over the rows of a store. Calls no model.
+) -> StoreComparison:
+    """Compare the policies by the rows of a store. Calls no model.
 
     If it is not possible, the result says why, without an error.
 
@@ -62,12 +62,12 @@ def judge_store(
     try:
         found = evaluation or evaluate(store, trie, in_use=in_use, seed=seed, on_done=on_done)
     except ConfigError as error:
-        return JudgedStore(unjudged=str(error))
+        return StoreComparison(why_not=str(error))
     fit = found.fit
     assert fit is not None
-    judged = [judged_sweep(fit, bound, on_done=on_done) for bound in BOUNDS]
-    sweeps = tuple(one for one in judged if one.runs)
-    return JudgedStore(
+    found_sweeps = [policy_sweep(fit, bound, on_done=on_done) for bound in BOUNDS]
+    sweeps = tuple(one for one in found_sweeps if one.runs)
+    return StoreComparison(
         evaluation=found,
         sweeps=sweeps,
         signals_gain=(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vinelm.evaluation.judging.fit import TITLES, PolicyName
+from vinelm.evaluation.comparison.fit import TITLES, PolicyName
 from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 
 

@@ -4,14 +4,14 @@ from kit.stores import made_store
 import vinelm
 from vinelm.evaluation.off_policy.intervals import served_scores
 from vinelm.evaluation.off_policy.scores import Scores
-from vinelm.verdicts.judged_store import judge_store
+from vinelm.verdicts.store_comparison import compare_store
 
 PRICES = {"small": 0.001, "large": 0.01}
 
 
 def judged(path):
     trie = vinelm.estimate(path, check=False)
-    return judge_store(path, trie)
+    return compare_store(path, trie)
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,8 @@ def test_estimates_lie_in_their_intervals_and_bands(found):
     for sweep in found.sweeps:
         for points in sweep.points.values():
             for one in points:
-                assert one.judged.accuracy.is_identified
-                assert one.band[0] <= one.judged.accuracy.value <= one.band[1]
+                assert one.policy.accuracy.is_identified
+                assert one.band[0] <= one.policy.accuracy.value <= one.band[1]
                 assert 0.0 <= one.band[0] < one.band[1] <= 1.0
 
 
@@ -51,7 +51,7 @@ def test_late_answers_are_counted(found):
 def test_the_sweep_is_the_evaluations(found):
     own = found.sweep("max_cost_usd").points["paths"]
     assert [one.objective for one in own] == list(found.evaluation.objectives)
-    assert [one.judged.accuracy.value for one in own] == [
+    assert [one.policy.accuracy.value for one in own] == [
         one.policy("paths").accuracy.value for one in found.evaluation.by_budget
     ]
 
@@ -60,7 +60,7 @@ def test_what_cannot_be_judged_is_no_error(tmp_path):
     one = judged(made_store(tmp_path / "s.db", {"only": 0.7}, {"only": 0.01}, requests=40, depth=1))
     assert one.evaluation is None
     assert one.sweeps == ()
-    assert "runs on one model" in one.unjudged
+    assert "runs on one model" in one.why_not
 
 
 @pytest.mark.long

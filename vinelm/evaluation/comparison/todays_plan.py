@@ -1,4 +1,4 @@
-"""The plan in use today: one model, or a fixed plan, to compare VineLM's plans with."""
+"""What runs today: one model, or a fixed plan, to compare VineLM's plans with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanInUse:
+class TodaysPlan:
     """A plan that is the same for every request.
 
     Attributes:
@@ -27,7 +27,7 @@ class PlanInUse:
     settings: dict[str, Any]
 
     @classmethod
-    def of(cls, given: str | Path, annotated: AnnotatedTrie) -> PlanInUse:
+    def of(cls, given: str | Path, annotated: AnnotatedTrie) -> TodaysPlan:
         """Read what is in use.
 
         Args:
@@ -55,14 +55,14 @@ class PlanInUse:
         return plan
 
     @classmethod
-    def today(cls, annotated: AnnotatedTrie) -> PlanInUse | None:
+    def declared(cls, annotated: AnnotatedTrie) -> TodaysPlan | None:
         """Return what the application ran before VineLM; None if its stages do not say, or the trie has no such plan."""
         plans = plans_over(annotated)
         settings = plans.today_settings()
         return None if settings is None or plans.having(settings) is None else cls(name="what runs today", settings=settings)
 
     @classmethod
-    def _of_model(cls, model: str, annotated: AnnotatedTrie) -> PlanInUse:
+    def _of_model(cls, model: str, annotated: AnnotatedTrie) -> TodaysPlan:
         plans = plans_over(annotated)
         alone = dict(plans.single_models())
         if model not in alone:

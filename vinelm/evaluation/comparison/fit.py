@@ -18,7 +18,7 @@ from vinelm.controller.planning.path_decision import PathDecision
 from vinelm.errors import InfeasibleError
 from vinelm.estimator import estimate_signals, make_estimator
 from vinelm.estimator.arms import with_kinds_counted
-from vinelm.evaluation.judging.tried import RowsByRequest, first_stages, only_tried
+from vinelm.evaluation.comparison.tried import RowsByRequest, first_stages, only_tried
 from vinelm.evaluation.off_policy.answer_steps import TriedSteps
 from vinelm.evaluation.off_policy.planned_steps import ALONG, Locate, ReplannedSteps
 from vinelm.evaluation.off_policy.steps import StepPolicy, StepsByStart
@@ -71,7 +71,7 @@ class ChosenPolicy:
 
 
 PARTS = 4
-"""Number of parts: each is judged by plans of the other three. Plans of halves would be worse than the plan of all rows, and
+"""Number of parts: each is tested by plans of the other three. Plans of halves would be worse than the plan of all rows, and
 with more parts some would have too few rows to show what a plan does."""
 
 
@@ -173,15 +173,15 @@ class Fit:
         self.annotated: AnnotatedTrie = annotated
         self.plans = plans_over(self.annotated)
 
-    def within_tried(self, judged: RowsByRequest, n_requests: int) -> Fit:
-        """Return the same fit with plans restricted to steps that enough of the judged requests took.
+    def within_tried(self, tested: RowsByRequest, n_requests: int) -> Fit:
+        """Return the same fit with plans restricted to steps that enough of the test requests took.
 
         Args:
-            judged: Their rows, of which outcomes are ignored.
-            n_requests: How many requests are judged.
+            tested: Their rows, of which outcomes are ignored.
+            n_requests: How many requests are tested on.
         """
         found = copy(self)
-        found.plain, found.whole = found, only_tried(self.whole, judged, n_requests, self._firsts)
+        found.plain, found.whole = found, only_tried(self.whole, tested, n_requests, self._firsts)
         found.annotated, found.plans = found.whole, plans_over(found.whole)
         vars(found).pop("planned", None)
         return found
@@ -228,8 +228,8 @@ class Fit:
             # At the dollars that plans by kind are expected to spend: within one bound the two could spend different amounts.
             capped = replace(objective, mix=True, max_cost_usd=own.promised_cost_usd * (1.0 + 1e-9))
             without = _served(self.plain.choose(capped, votes=False)) or without if capped.mixes else without
-        rivals = {name: one for name, one in found.items() if name not in ("signals", "paths")}
-        return rivals | by_kind | ({} if without is None else {"no_kinds": without})
+        others = {name: one for name, one in found.items() if name not in ("signals", "paths")}
+        return others | by_kind | ({} if without is None else {"no_kinds": without})
 
     def _planned(
         self, planner: Planner, objective: Objective, steps: Callable[[Any, Locate], StepPolicy]
@@ -260,7 +260,7 @@ class Fit:
             plan, ((share, self.plain._along(plans.planner, partial(plans.steps, part))) for share, part in plan.parts)
         )
 
-    # -- rivals that compare answers -------------------------------------------------------------------------------
+    # -- policies that compare answers -------------------------------------------------------------------------------
 
     @cached_property
     def _evidence(self) -> Evidence:

@@ -11,10 +11,10 @@ from kit.stores import made_store
 
 import vinelm
 from vinelm.cli.main import main
-from vinelm.evaluation.judging.judge import Judge, best_of, ends, standing_for
+from vinelm.evaluation.comparison.comparison import Comparison, best_of, ends, standing_for
 from vinelm.evaluation.off_policy.intervals import HalfScores, moments
 from vinelm.evaluation.off_policy.scores import Scores
-from vinelm.evaluation.plans.plans_over import judged_plan
+from vinelm.evaluation.plans.plans_over import plan_of_verdict
 from vinelm.reports.store.page import store_page
 from vinelm.rows.observation import Observation
 from vinelm.template import Loop, Stage, Template
@@ -34,7 +34,7 @@ def rows(model, right, cost_usd, names=NAMES):
 
 
 def judged(template, found, catalog, names=NAMES, **settings):
-    return Judge(requests=names, rows=found, template=template, catalog=catalog).verdict(**settings)
+    return Comparison(requests=names, rows=found, template=template, catalog=catalog).verdict(**settings)
 
 
 def test_what_runs_today_is_not_kept_while_a_cheaper_model_that_seems_as_good_is_hardly_seen():
@@ -125,7 +125,7 @@ def test_what_was_judged_is_what_is_shown_and_served(small_one_is_enough, tmp_pa
     seen = set()
     for max_loss in (0.03, 0.1, 0.2, 0.75):
         verdict = found.verdict.at(max_loss)
-        assert short_words(judged_plan(found, verdict).words) == verdict.plan.words
+        assert short_words(plan_of_verdict(found, verdict).words) == verdict.plan.words
         seen.add(verdict.plan.words)
         vinelm.save_trie(tmp_path / "a.vine", replace(found, verdict=verdict))
         assert main(["plan", str(tmp_path / "a.vine"), "--json"]) == 0

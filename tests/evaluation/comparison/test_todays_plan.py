@@ -7,7 +7,7 @@ from kit.stores import made_store
 
 import vinelm
 from vinelm.errors import ConfigError
-from vinelm.evaluation.judging.plan_in_use import PlanInUse
+from vinelm.evaluation.comparison.todays_plan import TodaysPlan
 from vinelm.objective import Objective
 from vinelm.reports.store.page import store_page
 
@@ -27,7 +27,7 @@ def cascade(tmp_path_factory):
 
 def test_a_cascade_saves_dollars_against_the_large_model_in_use(cascade):
     path, trie = cascade
-    plan = PlanInUse.of("large", trie)
+    plan = TodaysPlan.of("large", trie)
     assert (plan.name, plan.settings) == ("large", {"path": ("large", "large")})
     found = vinelm.evaluate(path, trie, in_use="large").verdict
     assert (found.advice, found.opponent, found.is_today) == ("switch", "large", True)
@@ -53,7 +53,7 @@ def test_a_plan_in_use_that_vinelm_would_choose_is_not_left(cascade, tmp_path):
     for content in ({"plans": [steps, {"policy": "best static plan"}]}, steps):
         file = tmp_path / "plan.json"
         file.write_text(json.dumps(content))
-        plan = PlanInUse.of(file, trie)
+        plan = TodaysPlan.of(file, trie)
         assert (plan.name, plan.settings) == ("today's plan", {"path": ("small", "large")})
     found = vinelm.evaluate(path, trie, in_use=file).verdict
     assert found.opponent == "today's plan"
@@ -77,6 +77,6 @@ def test_what_is_no_fixed_plan_is_refused_in_one_line(cascade, tmp_path, content
     if content is not None:
         file.write_text(content)
     with pytest.raises(ConfigError) as raised:
-        PlanInUse.of(file, cascade[1])
+        TodaysPlan.of(file, cascade[1])
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)

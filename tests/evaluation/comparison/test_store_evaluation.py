@@ -13,9 +13,9 @@ from kit.templates import make_template
 import vinelm
 from vinelm.errors import ConfigError
 from vinelm.evaluation import OutcomeTable
-from vinelm.evaluation.judging.cross_fit import CrossFit
-from vinelm.evaluation.judging.fit import part_of
-from vinelm.evaluation.judging.judgeable import require_judgeable
+from vinelm.evaluation.comparison.comparable import require_comparable
+from vinelm.evaluation.comparison.cross_fit import CrossFit
+from vinelm.evaluation.comparison.fit import part_of
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_tables
 from vinelm.requests.protocols import RequestPath
 from vinelm.rows.observation import Observation
@@ -148,9 +148,9 @@ def test_where_several_stages_may_begin_the_rows_may_say_that_one_does():
     template = Template((Branch({"a": (Stage("a"),), "b": (Stage("b"),)}),)).bind(("m0", "m1"))
     rows = [row(i, model, stage="a") for i in range(30) for model in ("m0", "m1")]
     names = [f"q{i}" for i in range(30)]
-    require_judgeable(names, rows, template)
+    require_comparable(names, rows, template)
     with pytest.raises(ConfigError, match="requests begin in different stages"):
-        require_judgeable(names, [*rows, row(31, stage="b")], template)
+        require_comparable(names, [*rows, row(31, stage="b")], template)
 
 
 def test_a_better_second_model_is_worth_a_plan_and_the_interval_has_the_truth(tmp_path):

@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 
 from vinelm.catalog import Catalog
-from vinelm.evaluation.judging.fit import PARTS, TITLES, ChosenPolicy, Fit, PolicyName, part_of
-from vinelm.evaluation.judging.judged_policy import JudgedPolicy
+from vinelm.evaluation.comparison.fit import PARTS, TITLES, ChosenPolicy, Fit, PolicyName, part_of
+from vinelm.evaluation.comparison.judged_policy import JudgedPolicy
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.followed import followed_rows
 from vinelm.evaluation.off_policy.intervals import HalfScores, OffPolicyEstimate, estimate_mean
@@ -32,11 +32,11 @@ Steps = StepPolicy | StepsByStart
 
 
 @dataclass(frozen=True, eq=False)
-class DirectedJudgement:
-    """One policy under one objective, chosen by some requests and judged by others.
+class HeldOutPolicy:
+    """One policy under one objective, chosen by some requests and tested on others.
 
     Args:
-        scores: The scores of the judged requests.
+        scores: The scores of the test requests.
     """
 
     chosen: ChosenPolicy
@@ -45,14 +45,14 @@ class DirectedJudgement:
 
 @dataclass(frozen=True, eq=False)
 class BothWays:
-    """Every policy under one objective, for each judged part.
+    """Every policy under one objective, for each test part.
 
     Args:
-        by_half: The policies by the requests that chose them; their scores are those of the judged part.
+        by_half: The policies by the requests that chose them; their scores are those of the test part.
     """
 
     objective: Objective
-    by_half: tuple[dict[PolicyName, DirectedJudgement], ...]
+    by_half: tuple[dict[PolicyName, HeldOutPolicy], ...]
 
 
 class CrossFit:
@@ -69,7 +69,7 @@ class CrossFit:
         on_done: Called as ``on_done(done, total, what)``.
 
     Attributes:
-        bought: The rows of each judged part, in the order of ``planning``.
+        bought: The rows of each test part, in the order of ``planning``.
         planning: The requests to plan with for each of them, which are all others.
 
     Raises:
@@ -98,31 +98,31 @@ class CrossFit:
         self._sides = [[request for request in requests if at[request] == (i + 1) % parts] for i in range(parts)]
         self.bought = self._bought(rows)
         for i in range(parts):
-            judged = (i + 1) % parts
+            tested = (i + 1) % parts
             on_done(i, parts, "estimating")
-            # A row of an unknown request counts as judged, so that it cannot help to choose the plans that are judged.
-            others = [row for row in rows if at.get(row.request_id, judged) != judged]
-            told = [kind for name, kind in self._kinds.items() if at[name] != judged]
+            # A row of an unknown request counts as a test row, so that it cannot help to choose the plans that it tests.
+            others = [row for row in rows if at.get(row.request_id, tested) != tested]
+            told = [kind for name, kind in self._kinds.items() if at[name] != tested]
             self.planning.append(Fit(others, template, catalog, estimator, told))
         self._known: dict[tuple[int, float | None, tuple[tuple[str, ...], ...]], Scores] = {}
-        self._ways: dict[tuple[int, Objective, bool], dict[PolicyName, DirectedJudgement]] = {}
+        self._ways: dict[tuple[int, Objective, bool], dict[PolicyName, HeldOutPolicy]] = {}
 
     def _bought(self, rows: Sequence[Observation]) -> list[BoughtRows]:
         found, bought = [], untitled(rows, self.template)
         for side in self._sides:
             names = set(side)
-            judged = [row for row in bought if row.request_id in names]
-            found.append(BoughtRows.of(side, judged, self.template.base, self._kinds, self._unlabelled))
+            of_side = [row for row in bought if row.request_id in names]
+            found.append(BoughtRows.of(side, of_side, self.template.base, self._kinds, self._unlabelled))
         return found
 
-    def judged_by(self, rows: Sequence[Observation]) -> CrossFit:
-        """Return the same plans, judged by the same rows with other scores."""
+    def rescored(self, rows: Sequence[Observation]) -> CrossFit:
+        """Return the same plans, tested by the same rows with other scores."""
         found = copy(self)
         found.bought, found._known, found._ways = self._bought(rows), {}, {}
         return found
 
     def within_tried(self) -> CrossFit:
-        """Return the same comparison, with plans restricted to steps that enough of the judged requests took."""
+        """Return the same comparison, with plans restricted to steps that enough of the test requests took."""
         found = copy(self)
         pairs = zip(self.planning, self.bought, strict=True)
         found.planning = [half.within_tried(bought.rows, len(bought.requests)) for half, bought in pairs]
@@ -137,7 +137,7 @@ class CrossFit:
         votes: bool = True,
         required: Sequence[PolicyName] = ("paths", *BASELINES),
     ) -> list[BothWays]:
-        """Plan and judge every part under every objective; with ``votes`` also a vote and asking until two agree.
+        """Plan and test every part under every objective; with ``votes`` also a vote and asking until two agree.
 
         Objectives under which one of the required policies has no plan are left out. Results are cached: an evaluation and the
         report of the same store share them.
@@ -155,12 +155,12 @@ class CrossFit:
                 found.append(BothWays(objective, tuple(both)))
         return found
 
-    def judge(self, half: int, policy: ChosenPolicy, objective: Objective) -> DirectedJudgement:
-        """Judge a policy by the part that did not choose it."""
-        return DirectedJudgement(policy, self._scores(policy, half, objective))
+    def score(self, half: int, policy: ChosenPolicy, objective: Objective) -> HeldOutPolicy:
+        """Comparison a policy by the part that did not choose it."""
+        return HeldOutPolicy(policy, self._scores(policy, half, objective))
 
-    def judge_pair(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> Scores | None:
-        """Judge the difference to a reference by the requests that have the rows of both; None if that is a mixture."""
+    def score_pair(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> Scores | None:
+        """Comparison the difference to a reference by the requests that have the rows of both; None if that is a mixture."""
         if len(reference.parts) != 1:
             return None
         (_, other), bought, cap = reference.parts[0], self.bought[half], objective.max_latency_s
@@ -181,10 +181,10 @@ class CrossFit:
                 found.append(right_in_time(*own, cap) - right_in_time(*other, cap))
         return np.array(found, np.float64)
 
-    def _one_way(self, half: int, objective: Objective, votes: bool) -> dict[PolicyName, DirectedJudgement]:
+    def _one_way(self, half: int, objective: Objective, votes: bool) -> dict[PolicyName, HeldOutPolicy]:
         """Plan without one part, and test the plans on it."""
         chosen = self.planning[half].choose(objective, votes=votes)
-        return {name: self.judge(half, policy, objective) for name, policy in chosen.items()}
+        return {name: self.score(half, policy, objective) for name, policy in chosen.items()}
 
     def _scores(self, policy: ChosenPolicy, half: int, objective: Objective) -> Scores:
         found = [self._scored(steps, half, objective.max_latency_s) for _, steps in policy.parts]
@@ -204,8 +204,8 @@ class CrossFit:
         return self._known[key]
 
 
-def judged_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.95) -> list[JudgedPolicy]:
-    """Return every policy that all parts have under every objective, judged; means over the objectives.
+def estimated_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.95) -> list[JudgedPolicy]:
+    """Return every policy that all parts have under every objective, with its estimates; means over the objectives.
 
     Args:
         runs: At least one, see :meth:`CrossFit.runs`.
@@ -222,10 +222,12 @@ def judged_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.9
         name: float(np.mean([one[name].chosen.promised_accuracy for both in runs for one in both.by_half])) for name in names
     }
     plans = {name: tuple(dict.fromkeys(one[name].chosen.words for one in middle.by_half)) for name in names}
-    return [judged_policy(name, plans[name], promised[name], scores, target, level=level) for name in TITLES if name in names]
+    return [
+        estimated_policy(name, plans[name], promised[name], scores, target, level=level) for name in TITLES if name in names
+    ]
 
 
-def judged_policy(
+def estimated_policy(
     name: PolicyName,
     plans: tuple[str, ...],
     promised: float,

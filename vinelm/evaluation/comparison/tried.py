@@ -131,7 +131,7 @@ def with_verdict(
 
     Args:
         annotated: A trie fitted to the same rows.
-        found: The verdict of a :class:`~vinelm.evaluation.judging.judge.Judge` that was given the same requests and rows.
+        found: The verdict of a :class:`~vinelm.evaluation.comparison.comparison.Comparison` of the same requests and rows.
         requests: The same requests.
         rows: The same rows.
     """

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from kit.catalogs import make_catalog
 
-from vinelm.evaluation.judging.referred_rows import ReferredAnswer, ReferredRows
+from vinelm.evaluation.comparison.referred_rows import ReferredAnswer, ReferredRows
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.scores import scored
 from vinelm.evaluation.off_policy.steps import Rest, Step

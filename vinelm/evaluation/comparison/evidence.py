@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 from vinelm.catalog import Catalog
 from vinelm.estimator.call_rate import CallRate
-from vinelm.evaluation.judging.judged_rows import ScoredRows
-from vinelm.evaluation.judging.referred_rows import ReferredRows
+from vinelm.evaluation.comparison.referred_rows import ReferredRows
+from vinelm.evaluation.comparison.scored_rows import ScoredRows
 from vinelm.prompts.shape import Shape
 from vinelm.rows.observation import Cell, Observation, at_ordinary_prices, with_seconds
 from vinelm.template import StopRule, Template

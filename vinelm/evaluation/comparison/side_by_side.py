@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from vinelm.evaluation.judging.cross_fit import CrossFit
-from vinelm.evaluation.judging.fit import ChosenPolicy
+from vinelm.evaluation.comparison.cross_fit import CrossFit
+from vinelm.evaluation.comparison.fit import ChosenPolicy
 from vinelm.evaluation.off_policy.followed import followed_rows
 from vinelm.rows.observation import Observation
 

@@ -11,8 +11,8 @@ from vinelm.catalog import Catalog
 from vinelm.controller import Planner
 from vinelm.errors import InfeasibleError
 from vinelm.estimator import make_estimator
-from vinelm.evaluation.judging.judge import Judge
-from vinelm.evaluation.judging.tried import by_request, only_tried, tried_steps, with_verdict
+from vinelm.evaluation.comparison.comparison import Comparison
+from vinelm.evaluation.comparison.tried import by_request, only_tried, tried_steps, with_verdict
 from vinelm.objective import Objective
 from vinelm.plans.recommendation import served_objective
 from vinelm.rows.observation import Observation
@@ -129,7 +129,7 @@ def test_what_cannot_be_judged_is_replaced_by_what_was_run():
         if n % 30 == 0:  # a few look better than they are
             found += [row(name, "mid"), row(name, "mid", "tiny", success=True)]
     bound = TWO.bind(tuple(PRICES)).with_defaults({"plan": "big", "answer": "big"})
-    verdict = Judge(requests=names, rows=found, template=bound, catalog=catalog()).verdict()
+    verdict = Comparison(requests=names, rows=found, template=bound, catalog=catalog()).verdict()
     annotated = with_verdict(fitted(found), verdict, names, found)
     assert verdict.advice == "switch"
     plan = Planner(annotated).mixed(served_objective(verdict))

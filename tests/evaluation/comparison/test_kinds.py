@@ -5,7 +5,7 @@ from kit.stores import made_store
 
 import vinelm
 from vinelm.cli.main import main
-from vinelm.evaluation.judging.fit import Fit
+from vinelm.evaluation.comparison.fit import Fit
 from vinelm.evaluation.off_policy.buying import BoughtRows
 from vinelm.evaluation.off_policy.scores import scored
 from vinelm.evaluation.off_policy.steps import Rest, Step, StepsByStart
