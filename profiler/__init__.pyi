@@ -1,6 +1,6 @@
 from .dry_run.forecast import Forecast as Forecast
 from .dry_run.forecast import forecast_profile as forecast_profile
-from .execution.batching import BatchPrices as BatchPrices
+from .execution.batch_api import BatchPrices as BatchPrices
 from .execution.job import WorkflowSource as WorkflowSource
 from .readiness import CheckReport as CheckReport
 from .readiness import check_workflow as check_workflow

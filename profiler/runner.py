@@ -14,7 +14,7 @@ from vinelm.backends.remote.equal_calls import EqualCalls
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, DatasetError, WorkflowError
 from vinelm.judging import AsToday
-from vinelm.profiler.execution.batching import BatchingWorker, batched_models, gate_of, through
+from vinelm.profiler.execution.batch_api import BatchApiWorker, batched_models, gate_of, through
 from vinelm.profiler.execution.fingerprint import SETTING, store_identity
 from vinelm.profiler.execution.ledger import Ledger
 from vinelm.profiler.execution.replayed.runner import Units, make_units
@@ -94,7 +94,7 @@ def profile(
         equal = None if is_alone else _equal_calls(store, units, settings)
         worker = keeping(make_worker(settings, units, parts, equal), store)
         if gate is not None:
-            worker = BatchingWorker(worker, gate, BatchRecords(store))
+            worker = BatchApiWorker(worker, gate, BatchRecords(store))
         try:
             rows = KeptRows(store, units, worker, settings, (*workflow.requests, *requests))
             bring_up_to_date(rows, identity, digests, kinds)

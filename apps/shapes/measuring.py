@@ -43,7 +43,7 @@ def profiled(
 
 
 @dataclass(frozen=True)
-class Served:
+class MeanFigures:
     """What serving requests came to, on average."""
 
     accuracy: float
@@ -65,18 +65,18 @@ class Service:
         self.app = build_graph(self.shape.workflow, self.vine)
         self._runs = itertools.count()
 
-    def fixed(self, models: Mapping[str, str], requests: Sequence[Request]) -> Served:
+    def fixed(self, models: Mapping[str, str], requests: Sequence[Request]) -> MeanFigures:
         """Serve the requests with a model per stage."""
         template = self.annotated.template
         return self.serve(
             requests, lambda request: PerStagePolicy(models, template, clock=self.vine.new_clock(), request=request)
         )
 
-    def planned(self, objective: Objective, requests: Sequence[Request]) -> Served:
+    def planned(self, objective: Objective, requests: Sequence[Request]) -> MeanFigures:
         """Serve the requests as VineLM plans them."""
         return self.serve(requests, lambda request: self.vine.session(objective, request=request))
 
-    def serve(self, requests: Sequence[Request], policy: Any) -> Served:
+    def serve(self, requests: Sequence[Request], policy: Any) -> MeanFigures:
         """Serve the requests, each under ``policy(request)``. Turns of one thread follow one another."""
         run = next(self._runs)
         scores, costs = [], []
@@ -84,7 +84,7 @@ class Service:
             chosen = policy(request)
             scores.append(self._score(request, chosen, run))
             costs.append(chosen.spent_usd)
-        return Served(sum(scores) / len(scores), sum(costs) / len(costs), len(scores))
+        return MeanFigures(sum(scores) / len(scores), sum(costs) / len(costs), len(scores))
 
     def _score(self, request: Request, policy: Any, run: int) -> float:
         shape, workflow = self.shape, self.shape.workflow

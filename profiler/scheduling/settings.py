@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 
 from vinelm.backends.remote.equal_calls import RecordedCalls
 from vinelm.errors import ConfigError
-from vinelm.profiler.execution.batching import BatchPrices
+from vinelm.profiler.execution.batch_api import BatchPrices
 from vinelm.profiler.execution.job import WorkflowSource
 from vinelm.profiler.sampling.deciding_sampler import Candidates
 from vinelm.profiler.sampling.limits import ProfileLimits

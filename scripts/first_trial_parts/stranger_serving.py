@@ -31,7 +31,7 @@ TOGETHER = 4
 Choice = Callable[[Request], Policy]
 
 
-class Served:
+class StrangerProject:
     """The project of this folder, ready to answer requests."""
 
     def __init__(self, case: Case, trie: Path) -> None:
@@ -105,7 +105,7 @@ def _outcome(policy: Policy, *, is_right: bool = False, error: Exception | None 
     return {"right": is_right, "usd": policy.spent_usd, "error": words, "calls": len(policy.invocations)}
 
 
-def serve(served: Served, requests: Iterable[Request], choice: Choice) -> list[dict[str, Any]]:
+def serve(served: StrangerProject, requests: Iterable[Request], choice: Choice) -> list[dict[str, Any]]:
     """The outcomes of all requests under one policy, in their order."""
     pairs = [(request, choice(request)) for request in requests]
     if not served.case.is_async:
@@ -136,7 +136,7 @@ def used_usd() -> float:
 def main() -> None:
     """Serve, and print what came out."""
     name, trie, objective, held_out = sys.argv[1:]
-    served = Served(next(case for case in CASES if case.name == name), Path(trie))
+    served = StrangerProject(next(case for case in CASES if case.name == name), Path(trie))
     wanted = Objective.from_dict(json.loads(objective))
     requests = read_dataset(Path(held_out)).requests
     found: dict[str, list[dict[str, Any]]] = {}

@@ -59,7 +59,7 @@ class FleetSetting:
 
 
 @dataclass(frozen=True, eq=False)
-class Served:
+class RequestFigures:
     """Per-request results, shape (requests,), in the order of the arrivals."""
 
     latency_s: FloatArray
@@ -82,7 +82,7 @@ class VirtualTime:
         raise NotImplementedError("virtual time passes between events only")
 
 
-def serve_all(workload: FleetWorkload, table: RecordedTable, arrivals_s: FloatArray, setting: FleetSetting) -> Served:
+def serve_all(workload: FleetWorkload, table: RecordedTable, arrivals_s: FloatArray, setting: FleetSetting) -> RequestFigures:
     """Serve the requests of a table, the i-th from ``arrivals_s[i]`` on."""
     return _FleetSimulation(workload, table, arrivals_s, setting.as_served).result()
 
@@ -139,10 +139,10 @@ class _FleetSimulation:
             self.leader.round()
             process.member.round()  # takes the orders
 
-    def result(self) -> Served:
+    def result(self) -> RequestFigures:
         while self.open:
             self.env.step()
-        return Served(self.latency, self.right, self.cost)
+        return RequestFigures(self.latency, self.right, self.cost)
 
     def _request(self, row: int, at_s: float, process: ServingProcess) -> Steps:
         yield self.env.timeout(at_s)

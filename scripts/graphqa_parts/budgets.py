@@ -28,11 +28,11 @@ SEEDS = (0, 1)
 RIVALS = ("static", "single")
 DRAWS = 2000
 
-Served = tuple[np.ndarray, np.ndarray]
+Outcomes = tuple[np.ndarray, np.ndarray]
 """Right answers and dollars of one policy, each of shape (budgets, requests)."""
 
 
-def served_under_budgets(world: World, planning: Sequence[str], held_out: Sequence[str], seed: int) -> dict[str, Served]:
+def served_under_budgets(world: World, planning: Sequence[str], held_out: Sequence[str], seed: int) -> dict[str, Outcomes]:
     """What each policy does on the held-out requests under nine budgets, from the cheapest plan to the most accurate one."""
     half = Fit(world.bought(planning, RUNS, seed), world.template, world.catalog, "latent")
     ends = half.plans.frontier_range()
@@ -46,7 +46,7 @@ def served_under_budgets(world: World, planning: Sequence[str], held_out: Sequen
     return {name: (np.array(rows)[:, :, 0], np.array(rows)[:, :, 1]) for name, rows in found.items()}
 
 
-def at_dollars(rival: Served, usd: float) -> np.ndarray:
+def at_dollars(rival: Outcomes, usd: float) -> np.ndarray:
     """Right answers of a rival by request where it spends so many dollars: of two of its budgets, mixed; its dearest beyond."""
     right, cost = rival[0], rival[1].mean(axis=1)
     order = np.argsort(cost, kind="stable")
@@ -58,7 +58,7 @@ def at_dollars(rival: Served, usd: float) -> np.ndarray:
     return share * right[high] + (1 - share) * right[low]
 
 
-def gains(found: Mapping[str, Served], rival: str) -> np.ndarray:
+def gains(found: Mapping[str, Outcomes], rival: str) -> np.ndarray:
     """By request, the mean gain over the budgets at equal dollars."""
     right, cost = found["vinelm"]
     return np.mean([right[i] - at_dollars(found[rival], float(cost[i].mean())) for i in range(len(right))], axis=0)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from signals_parts.calibration import ece_points
 from signals_parts.methods import REFERENCES
-from signals_parts.protocol import Served, Settings, SplitResult
+from signals_parts.protocol import MethodResult, Settings, SplitResult
 
 from vinelm.evaluation import OutcomeTable
 from vinelm.trie.arrays import FloatArray
@@ -130,7 +130,7 @@ def summary(table: OutcomeTable, by_sampler: dict[str, list[SplitResult]], setti
     return found
 
 
-def method_figures(served: Sequence[Served], pooled: Pooled, compare: Comparison, settings: Settings) -> dict[str, Any]:
+def method_figures(served: Sequence[MethodResult], pooled: Pooled, compare: Comparison, settings: Settings) -> dict[str, Any]:
     """Accuracy and dollars, what was promised, and the times."""
     n = len(settings.budgets)
     accuracy = np.array([compare.mean(values) for values in pooled.success])

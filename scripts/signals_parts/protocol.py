@@ -89,7 +89,7 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Served:
+class MethodResult:
     """One method on one split. Arrays have shape (budgets, ...), in the order of ``Settings.every_budget``.
 
     Args:
@@ -121,7 +121,7 @@ class SplitResult:
     n_rows: int
     n_continued: int
     spent_usd: float
-    served: dict[str, Served] = field(default_factory=dict)
+    served: dict[str, MethodResult] = field(default_factory=dict)
     held: Held | None = None
 
 
@@ -207,7 +207,7 @@ def estimated(rows: Sequence[Observation], template: Template, catalog: Catalog,
     return replace(found, meta={**found.meta, "evidence": evidence})
 
 
-def serve(method: Any, evidence: Evidence, held_out: OutcomeTable, settings: Settings) -> tuple[Served, Curve]:
+def serve(method: Any, evidence: Evidence, held_out: OutcomeTable, settings: Settings) -> tuple[MethodResult, Curve]:
     """Choose under every budget and replay."""
     _ = evidence.planner, evidence.drawn  # shared: no method's own time
     started = time.perf_counter()
@@ -217,7 +217,7 @@ def serve(method: Any, evidence: Evidence, held_out: OutcomeTable, settings: Set
     n = len(settings.every_budget)
     curve, chosen = Curve.of(chooser, held_out, (*settings.every_budget, *settings.curve))
     plans = curve.chosen[:n]
-    return Served(
+    return MethodResult(
         success=curve.success[plans],
         cost_usd=curve.cost_usd[plans],
         promised_accuracy=curve.promised[plans, 0],
@@ -229,8 +229,8 @@ def serve(method: Any, evidence: Evidence, held_out: OutcomeTable, settings: Set
     ), curve
 
 
-def results(found: Sequence[PolicyResult]) -> Served:
+def results(found: Sequence[PolicyResult]) -> MethodResult:
     """The arrays of what was replayed, nothing promised."""
     unknown = np.full(len(found), np.nan)
     success, cost_usd = (np.array([one[i] for one in found], dtype=np.float64) for i in range(2))
-    return Served(success=success, cost_usd=cost_usd, promised_accuracy=unknown, promised_cost_usd=unknown)
+    return MethodResult(success=success, cost_usd=cost_usd, promised_accuracy=unknown, promised_cost_usd=unknown)

@@ -12,7 +12,7 @@ from langgraph.graph import END, START, StateGraph
 
 from vinelm import VineLM
 from vinelm.adapters.langgraph import RunContext
-from vinelm.api.served_fleet import ServedFleet
+from vinelm.api.application_fleet import ApplicationFleet
 from vinelm.backends.registry import replica_gates_of
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
@@ -95,7 +95,7 @@ GROUP = Catalog([entry(f"http://localhost:{n}/v1", name=f"r{n}", engine=f"e{n}",
 
 
 def test_replicas_are_chosen_by_orders_and_by_what_all_processes_have_in_flight(fleet):
-    one, two = (ServedFleet(Fleet.of(fleet), ModelResolver(GROUP)) for _ in range(2))
+    one, two = (ApplicationFleet(Fleet.of(fleet), ModelResolver(GROUP)) for _ in range(2))
     for made in (one, two):
         made.account_of(RunContext())  # the first request
     (gate,) = replica_gates_of(two._models.backends)
@@ -123,7 +123,7 @@ def test_replicas_are_chosen_by_orders_and_by_what_all_processes_have_in_flight(
 
 
 def test_first_requests_that_come_at_once_steer_once(fleet):
-    made = ServedFleet(Fleet.of(fleet), ModelResolver(GROUP))
+    made = ApplicationFleet(Fleet.of(fleet), ModelResolver(GROUP))
     for _ in range(2):
         made.account_of(RunContext())
         made._has_shared = False  # as a second thread finds it
@@ -134,12 +134,12 @@ def test_first_requests_that_come_at_once_steer_once(fleet):
 
 def test_other_models_than_those_of_the_fleet_are_one_line(fleet):
     other = Catalog([entry("http://localhost:3/v1", name="r3", engine="e3")], {"openai": {}})
-    one = ServedFleet(Fleet.of(fleet), ModelResolver(GROUP))
+    one = ApplicationFleet(Fleet.of(fleet), ModelResolver(GROUP))
     one.account_of(RunContext())
     two = Fleet(fleet)
     wait_for(lambda: two.processes == 2)
     two._member.stop()  # its rounds are the test's
-    ServedFleet(two, ModelResolver(other)).account_of(RunContext())
+    ApplicationFleet(two, ModelResolver(other)).account_of(RunContext())
     with pytest.warns(UserWarning, match="of the fleet differ: model 'r1' is only there: each goes by its own") as said:
         wait_for(lambda: two._member.round() and len(said))
     one.fleet.stop()

@@ -15,7 +15,7 @@ import pytest
 from kit.batch_files import answers, committed_usd
 
 import vinelm
-from vinelm.batches.batch import _Batch
+from vinelm.batches.batch import _Prepared
 from vinelm.errors import ConfigError, DatasetError, InfeasibleError, StageBroken, StoreError, WorkflowError
 from vinelm.objective import Objective
 from vinelm.running.request_ledger import RequestLedger
@@ -194,7 +194,7 @@ def test_at_the_deadline_and_a_grace_the_answers_are_written_whatever_a_node_doe
             now[0] = 3600.0 + 361.0
 
     with monkeypatch.context() as patch:
-        patch.setattr(_Batch, "_clock", lambda *_: lambda: now[0])
+        patch.setattr(_Prepared, "_clock", lambda *_: lambda: now[0])
         found = vinelm.batch(
             broken([asked], hang),
             "t.vine",
@@ -225,13 +225,13 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
-from vinelm.batches.batch import _Batch
-from vinelm.batches.run import BatchRun
+from vinelm.batches.batch import _Prepared
+from vinelm.batches.run import DatasetRun
 from vinelm.cli.main import main
 
 import my_app
 
-check, now, ended, question = my_app.check, [0.0], BatchRun._note_end, sys.argv[1]
+check, now, ended, question = my_app.check, [0.0], DatasetRun._note_end, sys.argv[1]
 
 def hangs(state):
     if state["question"] == question:  # on a thread that the interpreter waits for at its end
@@ -243,7 +243,7 @@ def note_end(run, *given):
     if run.left == 1:
         now[0] = 4000.0
 
-my_app.check, _Batch._clock, BatchRun._note_end = hangs, lambda *_: lambda: now[0], note_end
+my_app.check, _Prepared._clock, DatasetRun._note_end = hangs, lambda *_: lambda: now[0], note_end
 sys.argv[1:] = ["batch", "my_app:workflow", "--trie", "t.vine", "--maximize", "accuracy", "-o", "a.jsonl", "--budget-usd", "1",
     "--deadline", "1h", "--quiet"]
 sys.exit(main())

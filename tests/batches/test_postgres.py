@@ -12,7 +12,7 @@ from kit.servers.postgres_server import connected
 from sqlalchemy import text
 
 import vinelm
-from vinelm.batches.run import BatchRun
+from vinelm.batches.run import DatasetRun
 from vinelm.errors import StoreError
 from vinelm.objective import Objective
 from vinelm.profiler.execution.job import UnitBudget
@@ -53,10 +53,10 @@ def test_two_at_once_are_one_clear_line(app, postgres_url):
 KILLED = """
 import os, signal, sys
 import vinelm
-from vinelm.batches.run import BatchRun
+from vinelm.batches.run import DatasetRun
 
 done, most = [0], int(sys.argv[2])
-ended = BatchRun._serve
+ended = DatasetRun._serve
 
 def serve(run, *begun):
     ended(run, *begun)
@@ -64,7 +64,7 @@ def serve(run, *begun):
     if done[0] >= most:
         os.kill(os.getpid(), signal.SIGKILL)
 
-BatchRun._serve = serve
+DatasetRun._serve = serve
 vinelm.batch("my_app:workflow", "t.vine", vinelm.Objective(maximize="accuracy"), output="a.jsonl", budget_usd=1.0, workers=4,
     store=sys.argv[1])
 """
@@ -90,7 +90,7 @@ def test_kill_9_and_the_same_line_again_ends_as_undisturbed(app, postgres_url, k
 def test_a_run_that_has_lost_its_hold_buys_nothing_more_and_another_one_ends_the_batch(app, postgres_url, monkeypatch, how):
     """Each purchase is refused from then on, also one for which enough is reserved already; the other run is not disturbed."""
     run(output="whole.jsonl")
-    authorize, begun, lost, after = UnitBudget.authorize, BatchRun._serve, threading.Event(), []
+    authorize, begun, lost, after = UnitBudget.authorize, DatasetRun._serve, threading.Event(), []
     lock = threading.Lock()
 
     def authorized(budget, upper_usd):
@@ -119,7 +119,7 @@ def test_a_run_that_has_lost_its_hold_buys_nothing_more_and_another_one_ends_the
     with monkeypatch.context() as patch:
         patch.setattr(postgres, "SURE_S", 0.0)
         patch.setattr(UnitBudget, "authorize", authorized)
-        patch.setattr(BatchRun, "_serve", serve)
+        patch.setattr(DatasetRun, "_serve", serve)
         with pytest.raises(StoreError, match="run the same line again") as caught:
             run(store=postgres_url)
     assert "\n" not in str(caught.value)
@@ -130,7 +130,7 @@ def test_a_run_that_has_lost_its_hold_buys_nothing_more_and_another_one_ends_the
 
 
 def test_a_server_that_goes_away_loses_no_answer_that_it_had(app, postgres_server, monkeypatch):
-    ended, done = BatchRun._serve, []
+    ended, done = DatasetRun._serve, []
 
     def serve(run, *begun):
         ended(run, *begun)
@@ -138,7 +138,7 @@ def test_a_server_that_goes_away_loses_no_answer_that_it_had(app, postgres_serve
         if len(done) == 20:
             postgres_server.stop()
 
-    monkeypatch.setattr(BatchRun, "_serve", serve)
+    monkeypatch.setattr(DatasetRun, "_serve", serve)
     with pytest.raises(StoreError) as caught:
         run(store=postgres_server.url)
     assert "\n" not in str(caught.value)

@@ -15,7 +15,7 @@ import vinelm
 from vinelm.cli.main import main
 from vinelm.demo.recorded import against_today, run_recorded
 from vinelm.demo.recorded_page import recorded_page, table_rows
-from vinelm.demo.recorded_result import ServedPolicy, mean_over_groups
+from vinelm.demo.recorded_result import DemoPolicy, mean_over_groups
 from vinelm.reports import render
 from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.trie.verdict import LEADS
@@ -109,7 +109,7 @@ def policy(right, usd):
         ServedRequest(request_id=str(i), success=bool(one), cost_usd=usd, latency_s=0.0, prefix=("p",))
         for i, one in enumerate(right)
     )
-    return ServedPolicy(name="p", role="vinelm", served=tuple(served))
+    return DemoPolicy(name="p", role="vinelm", served=tuple(served))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from vinelm.profiler.execution.ledger import Ledger
 from vinelm.requests.workflow import Request
 from vinelm.rows.observation import Usage
 from vinelm.running import hosts
-from vinelm.running.serving_record import ServedTask, serving_record
+from vinelm.running.serving_record import ServingTask, serving_record
 from vinelm.traces import ObservationStore, ServedRequest, check_store
 from vinelm.traces.testing import an_identity
 from vinelm.verdicts.verification import digest_of_plans, held_out
@@ -71,7 +71,7 @@ def test_too_few_requests_are_refused(seen, count, code):
 
 
 def serve(record, policy, request_id, answer):
-    return record.serve(ServedTask(policy, request_id, answer))
+    return record.serve(ServingTask(policy, request_id, answer))
 
 
 # -- money and the record --------------------------------------------------------------------------------------

@@ -167,7 +167,7 @@ def test_no_more_is_bought_than_the_budget_allows(tables, sampler):
 
 def test_differences_are_paired_and_their_interval_is_that_of_the_groups(tables):
     from signals_parts.figures import Comparison, Pooled, differences
-    from signals_parts.protocol import Served, Settings, SplitResult
+    from signals_parts.protocol import MethodResult, Settings, SplitResult
 
     table = tables["classeval"]
     settings = Settings(budgets=(0.001,), extra_budgets=())
@@ -177,7 +177,7 @@ def test_differences_are_paired_and_their_interval_is_that_of_the_groups(tables)
         rows = tuple(int(row) for row in np.flatnonzero(rng.random(len(table)) < 0.5))
         unknown = np.zeros(1)
         served = {
-            name: Served(
+            name: MethodResult(
                 success=table.success[list(rows), m][None, :].astype(float),
                 cost_usd=table.cost_usd[list(rows), m][None, :],
                 promised_accuracy=unknown,

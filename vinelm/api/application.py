@@ -14,10 +14,10 @@ from vinelm.adapters.langchain.chat_model import VineInterface
 from vinelm.adapters.langgraph import GraphAdapter, RunContext
 from vinelm.adapters.tools.tool_box import Record
 from vinelm.adapters.tools.undeclared import watch_tools
+from vinelm.api.application_fleet import ApplicationFleet
 from vinelm.api.draws import VARIABLE, Draws
 from vinelm.api.long_running import LongRunning
-from vinelm.api.served_fleet import ServedFleet
-from vinelm.api.served_planners import ServedPlanners
+from vinelm.api.request_planners import RequestPlanners
 from vinelm.backends.resolver import ModelResolver
 from vinelm.catalog import Catalog
 from vinelm.catalog.model import entries_of
@@ -189,13 +189,13 @@ class VineLM(VineInterface, LongRunning):
         self.on_error: OnError = on_error
         self.fallback = fallback
         self.labelled = labelled
-        self._planners: ServedPlanners | None = None
+        self._planners: RequestPlanners | None = None
         self._annotated: AnnotatedTrie | None = None
         self._hit_rates: dict[tuple[str, str], float] = {}
         self._planning = Lock()
         self.correct_spend = correct_spend
         self._spend_control = lru_cache(MOST_OBJECTIVES)(self._new_control)
-        self.fleet = None if fleet is None else ServedFleet(Fleet.of(fleet), self.models)
+        self.fleet = None if fleet is None else ApplicationFleet(Fleet.of(fleet), self.models)
         others = None if self.fleet is None else self.fleet.others
         self._load_source = load_source(
             load,
@@ -303,7 +303,7 @@ class VineLM(VineInterface, LongRunning):
             )
             annotated.template.rule.require_served(cannot_serve)
         rates = self._rates_for(annotated)
-        planners = ServedPlanners(with_hits(annotated, rates), self.adapter, self.catalog)
+        planners = RequestPlanners(with_hits(annotated, rates), self.adapter, self.catalog)
         if self._share is not None:
             from vinelm.api.canary import Canary  # imports the estimator's tests, which serving does not need
 
@@ -533,7 +533,7 @@ class VineLM(VineInterface, LongRunning):
             return
         rates = self._rates_for(annotated)
         if any(abs(rates.get(where, 0.0) - before.get(where, 0.0)) >= MOVED for where in {*rates, *before}):
-            made = ServedPlanners(with_hits(annotated, rates), self.adapter, self.catalog)
+            made = RequestPlanners(with_hits(annotated, rates), self.adapter, self.catalog)
             if self._annotated is annotated:  # no other trie was loaded meanwhile
                 self._planners, self._hit_rates = made, rates
                 self._advised.cache_clear()

@@ -105,7 +105,7 @@ class _Draw:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Served:
+class _LiveRequest:
     """A request in progress, its objective, and the cost ratio that its plan was predicted to have to today's."""
 
     request: CanaryRequest
@@ -176,8 +176,8 @@ class Canary:
         self._draws: OrderedDict[str, _Draw] = OrderedDict()
         self._runs: OrderedDict[str, _Draw] = OrderedDict()
         self._back, self._notes = set[int](), list[str]()
-        self._live: OrderedDict[_Served, None] = OrderedDict()
-        self._gone: deque[_Served] = deque()
+        self._live: OrderedDict[_LiveRequest, None] = OrderedDict()
+        self._gone: deque[_LiveRequest] = deque()
         self._means = {name: _Means() for name in WORSE}
         self.decided: Advice | None = None
         self._reason, self._shown = "nothing is shown yet", set[str]()
@@ -205,7 +205,7 @@ class Canary:
         clock: Clock,
         started_at: float | None,
         caller: str = "",
-    ) -> _Served:
+    ) -> _LiveRequest:
         """Return a new request with its draw, for :meth:`follow`.
 
         Args:
@@ -237,15 +237,15 @@ class Canary:
                 while len(table) > REMEMBERED:
                     table.popitem(last=False)
             request = CanaryRequest(known.is_plan, clock, clock.now() if started_at is None else started_at)
-            served = _Served(request, known, objective, ratio)
+            served = _LiveRequest(request, known, objective, ratio)
             self._live[served] = None
         return served
 
-    def follow(self, session: Session, served: _Served) -> None:
+    def follow(self, session: Session, served: _LiveRequest) -> None:
         """Count the request when its session is gone."""
         weakref.finalize(session, self.end, served).atexit = False
 
-    def end(self, served: _Served) -> None:
+    def end(self, served: _LiveRequest) -> None:
         """Record that a request is over, to be counted later; safe in finalizers."""
         self._gone.append(served)
 
@@ -305,7 +305,7 @@ class Canary:
 
     # -- with the lock held ------------------------------------------------------------------------------------
 
-    def _count(self, served: _Served) -> CanaryEvent | None:
+    def _count(self, served: _LiveRequest) -> CanaryEvent | None:
         """Count a request once it has ended; return the event if this proves something."""
         request, draw = served.request, served.draw
         self._live.pop(served, None)

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
         Progress,
         SingleModels,
     )
-    from vinelm.profiler.dry_run.batches import RunForecast
-    from vinelm.profiler.execution.batching import BatchPrices
+    from vinelm.profiler.dry_run.batch_api_forecast import RunForecast
+    from vinelm.profiler.execution.batch_api import BatchPrices
     from vinelm.template import StopRule
     from vinelm.traces import CheckpointPlace, ObservationStore, StoreIdentity
     from vinelm.traces.databases.address import StoreAddress
@@ -157,7 +157,7 @@ def profile(
     from vinelm.backends.diagnostics import require_keys
     from vinelm.backends.remote.batches import BatchTimes
     from vinelm.profiler import ExecutionConfig, ProfileResult, ProfileSettings, WorkflowSource
-    from vinelm.profiler.execution.batching import BatchPrices, batched_models
+    from vinelm.profiler.execution.batch_api import BatchPrices, batched_models
     from vinelm.profiler.sampling.samplers import require_sampler
     from vinelm.traces import CheckpointPlace
 
@@ -501,10 +501,10 @@ def forecast_run(
         StoreError: The store cannot be read, or belongs to another workflow.
     """
     from vinelm.profiler import ProfileLimits, forecast_profile, make_sampler
-    from vinelm.profiler.dry_run.batches import RunForecast, batch_forecast
+    from vinelm.profiler.dry_run.batch_api_forecast import RunForecast, batch_forecast
     from vinelm.profiler.dry_run.forecast import WholeRuns, needs_of
     from vinelm.profiler.dry_run.throughput import rates_of
-    from vinelm.profiler.execution.batching import batched_models
+    from vinelm.profiler.execution.batch_api import batched_models
     from vinelm.profiler.growth import kinds_of
     from vinelm.profiler.runner import continued_share
     from vinelm.profiler.sampling.deciding_sampler import DecidingSampler

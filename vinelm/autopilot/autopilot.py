@@ -26,7 +26,7 @@ from vinelm.backends.remote.batches import BatchTimes
 from vinelm.backends.resolver import ModelResolver
 from vinelm.errors import ConfigError, StoreError, VineLMError
 from vinelm.foreign_code import answered
-from vinelm.profiler.execution.batching import having_batches
+from vinelm.profiler.execution.batch_api import having_batches
 from vinelm.replay.bill import dollars_of
 from vinelm.replay.formats.call import LoggedCall
 from vinelm.replay.formats.own import MARK, calls_of

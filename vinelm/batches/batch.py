@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from vinelm.api.profiling import require_budget
 from vinelm.backends import create_backends
 from vinelm.backends.remote.batches import BatchTimes
-from vinelm.batches.batch_prices import BatchPricedRun, gate_for, in_batches, require_repeatable, rest_s
-from vinelm.batches.requests import BatchRequests, requests_of
+from vinelm.batches.batch_api_run import BatchApiRun, gate_for, in_batches, require_repeatable, rest_s
+from vinelm.batches.requests import DatasetRequests, requests_of
 from vinelm.batches.result import BatchResult, require_own, write_lines
-from vinelm.batches.run import INTERRUPTED, BatchRun, Served
+from vinelm.batches.run import INTERRUPTED, DatasetApplication, DatasetRun
 from vinelm.batches.steering import DatasetForecast, Finish, Steering
 from vinelm.catalog import Catalog
 from vinelm.datasets import Columns
@@ -27,7 +27,7 @@ from vinelm.errors import BudgetExhausted, ConfigError, InfeasibleError
 from vinelm.io.atomic import draft_path, require_regular
 from vinelm.objective import Objective
 from vinelm.profiler import RayCluster
-from vinelm.profiler.execution.batching import CODE, PART
+from vinelm.profiler.execution.batch_api import CODE, PART
 from vinelm.requests.protocols import Backend
 from vinelm.requests.workflow import Workflow
 from vinelm.running.hosts import Server, serving
@@ -144,7 +144,7 @@ def batch(
         raise ConfigError(f"{other} have no common cache: leave one of the two out")
     annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
     times = BatchTimes() if batch_prices is True else batch_prices or None
-    made = _Batch(workflow, annotated, objective, None if models is None else Catalog.of(models), seed=seed, times=times)
+    made = _Prepared(workflow, annotated, objective, None if models is None else Catalog.of(models), seed=seed, times=times)
     settings = {
         "budget_usd": budget_usd,
         "deadline_s": deadline_s,
@@ -167,8 +167,8 @@ def batch(
     _require_enough(forecast, steered, len(made.found.order))
     calls = None if cluster is not None or times is not None else (None if cache is None else address_of(cache), cache_age_s)
     with serving(  # opened before the store, since the deadline counts from the first moment
-        made.served, annotated, cluster, on_note, verb="batch", models=models, make=Served.of, labelled=False, workflow=name,
-        dataset=dataset, columns=columns, seed=seed,
+        made.application, annotated, cluster, on_note, verb="batch", models=models, make=DatasetApplication.of, labelled=False,
+        workflow=name, dataset=dataset, columns=columns, seed=seed,
     ) as made.server:  # fmt: skip
         return made.run(address, steered, settings, on_done, calls)
 
@@ -196,7 +196,7 @@ class Steered(NamedTuple):
         return self._replace(budget_usd=self.budget_usd - lost_usd)
 
 
-class _Batch:
+class _Prepared:
     """A workflow and a plan, ready to answer."""
 
     def __init__(
@@ -216,11 +216,11 @@ class _Batch:
         self.backends, self.times, self.gate = backends, times, None
         if times is not None:
             self.gate, backends = gate_for(workflow.template, catalog, backends, times)
-        self.served = Served.of(workflow, annotated, catalog, backends)
-        self.server: Server = self.served
+        self.application = DatasetApplication.of(workflow, annotated, catalog, backends)
+        self.server: Server = self.application
         if times is not None:
-            require_repeatable(workflow, self.served.app, objective)
-        self.found: BatchRequests = requests_of(workflow, catalog, self.served.app)
+            require_repeatable(workflow, self.application.app, objective)
+        self.found: DatasetRequests = requests_of(workflow, catalog, self.application.app)
 
     @property
     def is_simulated(self) -> bool:
@@ -246,7 +246,7 @@ class _Batch:
         """
         is_whole, budget_usd = steered.is_in_batches, steered.budget_usd
         return Steering(
-            self.served.vine.served_planner(),
+            self.application.vine.served_planner(),
             self.objective,
             keys=self.found.order,
             groups=self.found.groups,
@@ -268,7 +268,7 @@ class _Batch:
         return StoreIdentity(
             workflow=f"{self.workflow.name} (batch)",  # so that no profile adds to its ledger
             template=self.annotated.template.to_dict(),
-            catalog=self.served.vine.catalog.to_dict(),
+            catalog=self.application.vine.catalog.to_dict(),
             dataset_digest=self.workflow.dataset_digest,
             fingerprint={
                 "trie": digest_of_plans(self.annotated),
@@ -297,7 +297,7 @@ class _Batch:
             stack.enter_context(store.exclusive())
             require_own(settings["output"], Answers(store))
             if calls is not None:
-                self.served.keep_calls(stack.enter_context(kept_in(calls[0], store, calls[1])))
+                self.application.keep_calls(stack.enter_context(kept_in(calls[0], store, calls[1])))
             run = self._begun(store, steered)
             _require_time(run, steered.deadline_s)
             try:
@@ -319,7 +319,7 @@ class _Batch:
                 **settings,
             )
 
-    def _begun(self, store: ObservationStore, steered: Steered) -> BatchRun:
+    def _begun(self, store: ObservationStore, steered: Steered) -> DatasetRun:
         """Return the run, continuing from the store."""
         records, answers = BatchRecords(store), Answers(store)
         terms = records.terms()
@@ -335,15 +335,15 @@ class _Batch:
         if self.gate is None or self.times is None or not (terms or steered.is_in_batches):
             lost_usd = ledger.committed_usd - sum(answer.cost_usd for answer in answers.brief())
             steering = self.steering(steered.without(lost_usd))
-            return BatchRun(self.served, self.found, answers, ledger, steering, **common)
+            return DatasetRun(self.application, self.found, answers, ledger, steering, **common)
         if terms is None:
             lost_usd = ledger.committed_usd - ledger.replaceable_usd - sum(answer.cost_usd for answer in answers.brief())
             terms = steered.without(lost_usd).terms
             records.note_terms(terms)
         steering = self.steering(steered._replace(is_in_batches=True, **terms))
         self.gate.start(records)
-        return BatchPricedRun(
-            self.served,
+        return BatchApiRun(
+            self.application,
             self.found,
             answers,
             ledger,
@@ -377,7 +377,7 @@ def _require_enough(forecast: DatasetForecast, steered: Steered, requests: int) 
     )
 
 
-def _require_time(run: BatchRun, deadline_s: float | None) -> None:
+def _require_time(run: DatasetRun, deadline_s: float | None) -> None:
     if deadline_s is not None and run.left and run.elapsed_s >= deadline_s:
         raise ConfigError(
             f"the deadline has passed: the batch was first started {run.elapsed_s:,.0f} s ago, and {run.left:,} requests are "

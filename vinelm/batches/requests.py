@@ -21,7 +21,7 @@ _KEY = b"texts that are at hand and are not kept"
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRequests:
+class DatasetRequests:
     """The requests of a dataset without duplicates.
 
     Args:
@@ -47,7 +47,7 @@ class BatchRequests:
         return len(self.keys) - len(self.first)
 
 
-def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> BatchRequests:
+def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> DatasetRequests:
     """Return the requests of a workflow, deduplicated and ordered. Spends nothing; see :func:`.first_prompt`.
 
     Args:
@@ -67,7 +67,7 @@ def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> BatchRequests
     prompt = found or of_inputs([_given(workflow, request) for request in list(first.values())[:SAMPLE]])
     order = depth_first(shape_of(prompt.of(_given(workflow, request)), _KEY) for request in first.values())
     ordered = [*first]
-    return BatchRequests(
+    return DatasetRequests(
         keys,
         first,
         tuple(ordered[place] for place in order.places),

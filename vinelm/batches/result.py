@@ -10,11 +10,11 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Any, Literal
 
-from vinelm.batches.requests import BatchRequests
+from vinelm.batches.requests import DatasetRequests
 from vinelm.batches.steering import DatasetForecast
 from vinelm.errors import ConfigError
 from vinelm.io.atomic import atomic_path
-from vinelm.profiler.dry_run.batches import BatchForecast
+from vinelm.profiler.dry_run.batch_api_forecast import BatchApiForecast
 from vinelm.requests.workflow import Request
 from vinelm.traces.served.answers import READ_AT_ONCE, Answer, Answers
 
@@ -63,7 +63,7 @@ class BatchResult:
     elapsed_s: float = 0.0
     deadline_s: float | None
     forecast: DatasetForecast | None
-    in_batches: BatchForecast | None = None
+    in_batches: BatchApiForecast | None = None
     shared: float | None
     note: str
     output: Path
@@ -91,7 +91,7 @@ class BatchResult:
 class Tally:
     """Counts requests by status."""
 
-    def __init__(self, found: BatchRequests) -> None:
+    def __init__(self, found: DatasetRequests) -> None:
         self._times = Counter(found.keys)
         self.by_status: Counter[Status] = Counter()
         self.by_status["unanswered"] = len(found.keys)

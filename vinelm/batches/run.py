@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from typing import Any
+from typing import Any, Self
 
 from vinelm.adapters.langgraph import build_graph
 from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
@@ -15,7 +15,7 @@ from vinelm.api import VineLM
 from vinelm.backends.remote.equal_calls import EqualCalls, KeepsCalls
 from vinelm.batches.ordered_models import OrderedModels
 from vinelm.batches.plan_shares import PLANNERS, Drawn, priced
-from vinelm.batches.requests import BatchRequests
+from vinelm.batches.requests import DatasetRequests
 from vinelm.batches.result import Tally
 from vinelm.batches.steering import Steering
 from vinelm.catalog import Catalog
@@ -44,8 +44,8 @@ BUDGET, DEADLINE, INTERRUPTED = "budget", "deadline", "interrupted"
 
 
 @dataclass(frozen=True)
-class Served:
-    """The application of a batch, ready to be run by several threads.
+class DatasetApplication:
+    """The application that answers a data set, ready to be run by several threads.
 
     Args:
         workflow: Makes the inputs, and names the keys of the answer.
@@ -61,7 +61,7 @@ class Served:
 
     @property
     def vines(self) -> tuple[VineLM, ...]:
-        """See :class:`~vinelm.running.hosts.ServedApplication`."""
+        """See :class:`~vinelm.running.hosts.ServingApplication`."""
         return (self.vine,)
 
     @cached_property
@@ -70,7 +70,7 @@ class Served:
         return lru_cache(PLANNERS)(partial(priced, self.vine.served_planner()))
 
     @classmethod
-    def of(cls, workflow: Workflow, annotated: AnnotatedTrie, catalog: Catalog, backends: Mapping[str, Backend]) -> Served:
+    def of(cls, workflow: Workflow, annotated: AnnotatedTrie, catalog: Catalog, backends: Mapping[str, Backend]) -> Self:
         """Return the application of a workflow, over the trie."""
         vine = VineLM(
             catalog,
@@ -165,7 +165,7 @@ def _is(given: dict[str, Any], key: str, value: Any) -> bool:
     return key in given and given[key] is value
 
 
-class BatchRun:
+class DatasetRun:
     """Serves the requests that have no answer yet. A request begins only if the steering gives it a plan.
 
     Attributes:
@@ -190,8 +190,8 @@ class BatchRun:
 
     def __init__(
         self,
-        app: Served,
-        found: BatchRequests,
+        app: DatasetApplication,
+        found: DatasetRequests,
         answers: Answers,
         ledger: RequestLedger,
         steering: Steering,

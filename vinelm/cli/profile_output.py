@@ -14,7 +14,7 @@ from vinelm.trie.verdict import MAX_LOSS, what_can_be_proven
 if TYPE_CHECKING:
     from vinelm.api.certainty import Shortfall
     from vinelm.profiler import Forecast, ProfileResult
-    from vinelm.profiler.dry_run.batches import BatchForecast, RunForecast
+    from vinelm.profiler.dry_run.batch_api_forecast import BatchApiForecast, RunForecast
     from vinelm.profiler.dry_run.forecast import ForecastInterval, Needs
     from vinelm.traces import ObservationStore
 
@@ -212,7 +212,7 @@ def print_forecast(found: RunForecast, *, as_json: bool) -> None:
     say(f"The run would stop by {forecast.stopped_by}. No model was called and nothing was written.")
 
 
-def _show_batches(batches: BatchForecast, stopped_by: str) -> None:
+def _show_batches(batches: BatchApiForecast, stopped_by: str) -> None:
     hours = f"{batches.wait_s / 3600:g} h"
     say(
         f"In batches: about {usd(batches.cost_usd)} in place of {usd(batches.ordinary_usd)}, and {batches.waves} waves or "

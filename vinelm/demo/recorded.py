@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from vinelm.catalog import Catalog
 from vinelm.controller import Decision
 from vinelm.demo.recorded_page import recorded_page
-from vinelm.demo.recorded_result import SUBJECTS, RecordedResult, ServedPolicy, Subject, mean_over_groups
+from vinelm.demo.recorded_result import SUBJECTS, DemoPolicy, RecordedResult, Subject, mean_over_groups
 from vinelm.demo.steps import PAGE, STORE, TRIE, profiled_anew
 from vinelm.evaluation.plans.plans import Role
 from vinelm.evaluation.plans.plans_over import plans_over
@@ -104,11 +104,11 @@ def run_recorded(name: str, folder: Path, *, seed: int, advance: Callable[..., N
 
 
 def against_today(
-    plan: ServedPolicy,
-    today: ServedPolicy,
+    plan: DemoPolicy,
+    today: DemoPolicy,
     groups: Sequence[str],
     *,
-    beside: Sequence[ServedPolicy] = (),
+    beside: Sequence[DemoPolicy] = (),
     decision: Decision | None = None,
     cap_usd: float | None = None,
 ) -> Verdict:
@@ -143,7 +143,7 @@ def against_today(
     )
 
 
-def _compared(plan: ServedPolicy, today: ServedPolicy, groups: Sequence[str]) -> ComparedPlan:
+def _compared(plan: DemoPolicy, today: DemoPolicy, groups: Sequence[str]) -> ComparedPlan:
     gain = mean_over_groups(plan.right - today.right, groups)
     saved = mean_over_groups(today.cost_usd - plan.cost_usd, groups)
     is_fixed = plan.role in ("model", "static")
@@ -252,5 +252,5 @@ class _Application:
         return lambda request: self.vine.session(objective, request=request, clock=self.vine.new_clock())
 
 
-def _served(name: str, role: Role, found: Sequence[ServedRequest]) -> ServedPolicy:
-    return ServedPolicy(name=name, role=role, served=tuple(found))
+def _served(name: str, role: Role, found: Sequence[ServedRequest]) -> DemoPolicy:
+    return DemoPolicy(name=name, role=role, served=tuple(found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vinelm.demo.recorded_result import RecordedResult, ServedPolicy
+from vinelm.demo.recorded_result import DemoPolicy, RecordedResult
 from vinelm.reports.card import AFTER, before, verdict_card
 from vinelm.reports.document import ExampleAnswer, Report, Row, Section, Table
 from vinelm.reports.examples import examples
@@ -30,7 +30,7 @@ def table_columns(found: RecordedResult) -> tuple[str, ...]:
     return (f"{len(found.groups)} {found.subject.noun}", "correct", "$ per 1,000", *timed, "dollars")
 
 
-def table_rows(found: RecordedResult, *, most_models: int | None = None) -> Iterator[tuple[ServedPolicy, tuple[str, ...]]]:
+def table_rows(found: RecordedResult, *, most_models: int | None = None) -> Iterator[tuple[DemoPolicy, tuple[str, ...]]]:
     """Yield each policy with its cells.
 
     Args:
@@ -51,7 +51,7 @@ def table_rows(found: RecordedResult, *, most_models: int | None = None) -> Iter
         yield one, (name, percent(one.accuracy), thousand(one.usd), *timed, change)
 
 
-def _beats(one: ServedPolicy, other: ServedPolicy) -> bool:
+def _beats(one: DemoPolicy, other: DemoPolicy) -> bool:
     return one.usd < other.usd and one.accuracy > other.accuracy
 
 

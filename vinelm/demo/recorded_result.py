@@ -86,7 +86,7 @@ SUBJECTS: Mapping[str, Subject] = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ServedPolicy:
+class DemoPolicy:
     """One policy, served to every request: ``served``, in the same order for all policies."""
 
     name: str
@@ -139,9 +139,9 @@ class RecordedResult:
 
     subject: Subject
     profiled: ProfileResult
-    models: tuple[ServedPolicy, ...]
-    fixed: ServedPolicy | None
-    vinelm: ServedPolicy
+    models: tuple[DemoPolicy, ...]
+    fixed: DemoPolicy | None
+    vinelm: DemoPolicy
     found: Verdict
     equal: Verdict | None
     annotated: AnnotatedTrie
@@ -157,12 +157,12 @@ class RecordedResult:
         return self.decision.words
 
     @property
-    def today(self) -> ServedPolicy:
+    def today(self) -> DemoPolicy:
         """The current setup."""
         return self.models[0]
 
     @property
-    def policies(self) -> tuple[ServedPolicy, ...]:
+    def policies(self) -> tuple[DemoPolicy, ...]:
         """The rows of the table, VineLM last."""
         return (*self.models, *(() if self.fixed is None else (self.fixed,)), self.vinelm)
 

@@ -116,7 +116,7 @@ class Gateway:
         self.vine, self.keys, self._limits = vine, keys, limits
         self.record = None if record is None else CallFile(Path(record), "the gateway")
         self._given, self._steps, self._known = objective, dict(steps or {}), set[str]()
-        self._plan = _ServedPlan.of(vine, objective)
+        self._plan = _LoadedPlan.of(vine, objective)
         self._requests = OpenRequests(vine)
         self._by_key: dict[str, CallerKey] = {}
         self._theirs = vine.adapter.account_of
@@ -145,11 +145,11 @@ class Gateway:
         await self._app(scope, receive, send)
 
     @property
-    def plan(self) -> _ServedPlan:
+    def plan(self) -> _LoadedPlan:
         """The plan of the currently loaded trie, which may be replaced while the gateway runs."""
         if self.vine.planner is not self._plan.planner:
             try:
-                self._plan = _ServedPlan.of(self.vine, self._given)
+                self._plan = _LoadedPlan.of(self.vine, self._given)
             except ConfigError as error:
                 self._plan = self._plan._replace(planner=self.vine.planner)
                 _LOG.warning("the new plan is served for the old objective: %s", error)
@@ -394,7 +394,7 @@ async def _hung_up(receive: Callable[[], Awaitable[Any]]) -> None:
         pass
 
 
-class _ServedPlan(NamedTuple):
+class _LoadedPlan(NamedTuple):
     """The currently loaded plan: its objective, and the steps that it knows."""
 
     planner: Any
@@ -402,7 +402,7 @@ class _ServedPlan(NamedTuple):
     steps: frozenset[str]
 
     @classmethod
-    def of(cls, vine: VineLM, given: Objective | None) -> _ServedPlan:
+    def of(cls, vine: VineLM, given: Objective | None) -> _LoadedPlan:
         planner = vine.planner
         if planner is None:
             return cls(None, given, frozenset())

@@ -29,7 +29,7 @@ from vinelm.catalog.environment import take_variables
 from vinelm.errors import UNSUPPORTED_CALL, CallError, ConfigError, InputError, VineLMError
 from vinelm.profiler.cluster.messages import RequestJob, RequestOutcome
 from vinelm.profiler.cluster.worker import ClusterWorker
-from vinelm.profiler.execution.batching import CODE, PART, BatchPrices, gate_of, having_batches, through, with_batches
+from vinelm.profiler.execution.batch_api import CODE, PART, BatchPrices, gate_of, having_batches, through, with_batches
 from vinelm.profiler.execution.job import TopUp, UnitBudget
 from vinelm.replay.judge import ORDERS, comparison, verdict_name
 from vinelm.replay.kept import LIST_USD, Kept, ReplayUnit, key_of

@@ -46,7 +46,7 @@ class Server(Protocol):
         ...
 
 
-class ServedApplication(Server, Protocol):
+class ServingApplication(Server, Protocol):
     """The application that serves a verb's requests, in a process."""
 
     @property
@@ -78,7 +78,7 @@ class NodeWorkerMaker:
         seed: Decides the answers of simulated models.
     """
 
-    make: Callable[[Workflow, AnnotatedTrie, Catalog, Mapping[str, Backend]], ServedApplication]
+    make: Callable[[Workflow, AnnotatedTrie, Catalog, Mapping[str, Backend]], ServingApplication]
     labelled: bool
     workflow: str
     dataset: str | Path | None
@@ -123,7 +123,7 @@ class NodeWorkerMaker:
 class NodeWorker:
     """Serves requests on a node, each on the thread that asks for it."""
 
-    def __init__(self, app: ServedApplication) -> None:
+    def __init__(self, app: ServingApplication) -> None:
         self._app = app
         self._requests = {request.id: request for request in app.workflow.requests}
 
@@ -157,7 +157,7 @@ class Nodes:
 
 @contextmanager
 def serving(
-    app: ServedApplication,
+    app: ServingApplication,
     annotated: AnnotatedTrie,
     cluster: RayCluster | None,
     on_note: Callable[[str], None] | None,
@@ -202,6 +202,6 @@ def serving(
         worker.close()
 
 
-def _parts(app: ServedApplication) -> dict[str, str]:
+def _parts(app: ServingApplication) -> dict[str, str]:
     vine = app.vines[0]
     return fingerprint(app.workflow, vine.catalog, vine.models.backends)

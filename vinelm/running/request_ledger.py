@@ -18,7 +18,7 @@ from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.traces.store.batches import BatchRecords
 from vinelm.traces.store.group_commit import GroupCommit
 
-Served = TypeVar("Served", ServedRequest, Answer)
+Result = TypeVar("Result", ServedRequest, Answer)
 
 AHEAD = ""
 """Placeholder for the request of an advance reservation, until the request that took it has ended."""
@@ -99,10 +99,10 @@ class RequestLedger:
     def serve(
         self,
         name: str,
-        answer: Callable[[UnitBudget], Served],
-        keep: Callable[[int, Served], None],
+        answer: Callable[[UnitBudget], Result],
+        keep: Callable[[int, Result], None],
         paying: Paying | None = None,
-    ) -> Served | None:
+    ) -> Result | None:
         """Return the result of ``answer`` once it is durable; None if the budget refused a call, although its payments count.
 
         Args:
@@ -133,8 +133,8 @@ class RequestLedger:
                 self._changed.notify_all()
 
     def _served(
-        self, paying: Paying, answer: Callable[[UnitBudget], Served], keep: Callable[[int, Served], None]
-    ) -> Served | None:
+        self, paying: Paying, answer: Callable[[UnitBudget], Result], keep: Callable[[int, Result], None]
+    ) -> Result | None:
         # Nothing is reserved at first: the first call asks for its bound.
         budget = UnitBudget(0.0, paying.top_up, before=partial(self._require_held, paying))
         try:

@@ -69,7 +69,7 @@ def _changed(found: StoreIdentity, wanted: StoreIdentity) -> str:
     return ", ".join(parts)
 
 
-class ServedTask(NamedTuple):
+class ServingTask(NamedTuple):
     """A request to be served under a policy.
 
     Args:
@@ -117,7 +117,7 @@ class ServingRecord:
         """True if the budget is used up."""
         return self.spent_usd >= self._limit_usd
 
-    def serve_all(self, tasks: Iterable[ServedTask], *, workers: int = 1, on_done: Callable[[int], None]) -> None:
+    def serve_all(self, tasks: Iterable[ServingTask], *, workers: int = 1, on_done: Callable[[int], None]) -> None:
         """Serve the missing requests, in order and several at a time, until the budget refuses a call or is used up.
 
         Requests in progress are always waited for. A request with a refused call does not count.
@@ -134,11 +134,11 @@ class ServingRecord:
         left = iter([task for task in tasks if (task.policy, task.request_id) not in self.served])
         told = len(self.served)
 
-        def take() -> ServedTask | None:
+        def take() -> ServingTask | None:
             with crew.changed:
                 return None if self.is_exhausted else next(left, None)
 
-        def run(task: ServedTask) -> None:
+        def run(task: ServingTask) -> None:
             if self.serve(task) is None:
                 crew.stop()
 
@@ -151,7 +151,7 @@ class ServingRecord:
         crew = Crew(take, run, size=workers, name="vinelm request")
         crew.work(tell)
 
-    def serve(self, task: ServedTask) -> ServedRequest | None:
+    def serve(self, task: ServingTask) -> ServedRequest | None:
         """Return the served request once it is durable; None if the budget refused a call: then it does not count."""
 
         def keep(entry: int, served: ServedRequest) -> None:

@@ -32,7 +32,7 @@ from vinelm.trying.project import (
 if TYPE_CHECKING:
     from vinelm.api.profiling import Inputs
     from vinelm.profiler import Progress, SingleModels
-    from vinelm.profiler.dry_run.batches import RunForecast
+    from vinelm.profiler.dry_run.batch_api_forecast import RunForecast
     from vinelm.traces import ObservationStore
 
 STORE, TRIE, REPORT = "app.db", "app.vine", "report"

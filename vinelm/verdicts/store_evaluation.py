@@ -118,7 +118,7 @@ def evaluate(
     if in_use is not None:
         raise ConfigError("in_use has no effect where requests are served: leave it out")
     from vinelm.running.serving_record import serving_record
-    from vinelm.verdicts.served_plans import ServedPlans
+    from vinelm.verdicts.evaluated_plans import EvaluatedPlans
     from vinelm.verdicts.verification import HeldOut
 
     assert objective is not None
@@ -126,7 +126,7 @@ def evaluate(
     asked = HeldOut.of(
         store, subject.whole, workflow=workflow, dataset=dataset, columns=columns, models=models, requests=serve, seed=seed
     )
-    make = partial(ServedPlans.of, objective=objective)
+    make = partial(EvaluatedPlans.of, objective=objective)
     plans = asked.made(make)
     require_budget(asked.backends, budget_usd)
     with (

@@ -22,7 +22,7 @@ from vinelm.clock import WorkClock
 from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.running.serving import Purses, serve
-from vinelm.running.serving_record import ServedTask, serving_record
+from vinelm.running.serving_record import ServingTask, serving_record
 from vinelm.tools.call import SessionPart, ToolEvent
 from vinelm.tools.declaration import ToolDeclaration
 from vinelm.traces import ObservationStore, ServedRequest
@@ -149,10 +149,10 @@ class _Recording:
         reads |= {name for name, says in declared.items() if says.read_only}
         return cls(workflow, vine, app, declared, reads, Purses(vine.adapter))
 
-    def task(self, request: Request) -> ServedTask:
+    def task(self, request: Request) -> ServingTask:
         """Return the request in the form that is served and stored."""
         parts: list[SessionPart] = []
-        return ServedTask(TODAY, request.id, partial(self.served, request, parts), partial(_keep, parts))
+        return ServingTask(TODAY, request.id, partial(self.served, request, parts), partial(_keep, parts))
 
     def served(self, request: Request, parts: list[SessionPart], budget: CallGuard) -> ServedRequest:
         """Serve one request, and add what it shows to ``parts``."""

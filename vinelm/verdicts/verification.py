@@ -30,9 +30,9 @@ from vinelm.policies import Policy, StaticPolicy
 from vinelm.profiler import RayCluster
 from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
-from vinelm.running.hosts import ServedApplication, Server, serving
+from vinelm.running.hosts import Server, ServingApplication, serving
 from vinelm.running.serving import Purses, judge_of, serve
-from vinelm.running.serving_record import ServedTask, digest_of_plans, serving_record
+from vinelm.running.serving_record import ServingTask, digest_of_plans, serving_record
 from vinelm.traces import ObservationStore, StoreIdentity
 from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -40,7 +40,7 @@ from vinelm.verdicts.verification_result import Verification
 from vinelm.vinefile import load_trie
 from vinelm.workflows import WORKFLOWS, load_workflow
 
-App = TypeVar("App", bound=ServedApplication)
+App = TypeVar("App", bound=ServingApplication)
 
 DEFAULT_REQUESTS = 100
 PLAN = "plan"
@@ -146,7 +146,7 @@ def verify(
         serving_record(None if log is None else Path(log), asked.identity(objective, run.annotated), budget_usd) as record,
         asked.serving(run, make, "verify", cluster, on_note) as server,
     ):
-        tasks = [ServedTask(PLAN, request.id, partial(server.serve, request, PLAN)) for request in asked.requests]
+        tasks = [ServingTask(PLAN, request.id, partial(server.serve, request, PLAN)) for request in asked.requests]
         record.serve_all(tasks, workers=workers, on_done=lambda done: on_done(done, len(tasks)))
         return result(record.served, record.spent_usd)
 
@@ -212,8 +212,8 @@ class HeldOut:
 
     def serving(
         self,
-        app: ServedApplication,
-        make: Callable[..., ServedApplication],
+        app: ServingApplication,
+        make: Callable[..., ServingApplication],
         verb: str,
         cluster: RayCluster | None,
         on_note: Callable[[str], None] | None,
@@ -335,7 +335,7 @@ class ServingRun:
 
     @property
     def vines(self) -> tuple[VineLM, ...]:
-        """See :class:`~vinelm.running.hosts.ServedApplication`."""
+        """See :class:`~vinelm.running.hosts.ServingApplication`."""
         return (self.vine,)
 
     def serve(self, request: Request, plan: str, guard: CallGuard) -> ServedRequest:

@@ -16,7 +16,7 @@ from vinelm.backends import create_backends
 from vinelm.backends.remote.batches import BatchTimes
 from vinelm.catalog import Catalog, Model, Price
 from vinelm.profiler import ExecutionConfig, ProfileSettings, profile
-from vinelm.profiler.execution.batching import BatchPrices
+from vinelm.profiler.execution.batch_api import BatchPrices
 from vinelm.profiler.execution.fingerprint import store_identity
 from vinelm.template import Stage, Template
 from vinelm.traces import ObservationStore

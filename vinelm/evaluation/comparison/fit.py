@@ -85,7 +85,7 @@ def _answers_first(template: Template) -> bool:
     return template.knows_past_ends and all(stage.answerable for stage in template.stages)
 
 
-def _served(found: Mapping[PolicyName, ChosenPolicy]) -> ChosenPolicy | None:
+def _vinelm(found: Mapping[PolicyName, ChosenPolicy]) -> ChosenPolicy | None:
     """Return VineLM's policy as a service would follow it."""
     return found.get("signals") or found.get("paths")
 
@@ -223,11 +223,11 @@ class Fit:
     ) -> dict[PolicyName, ChosenPolicy]:
         """Return the policies by request type, next to those that ignore types."""
         found = self.plain.choose(objective, votes=votes)
-        without, own = _served(found), _served(by_kind)
+        without, own = _vinelm(found), _vinelm(by_kind)
         if own is not None and objective.target == "accuracy":
             # At the dollars that plans by kind are expected to spend: within one bound the two could spend different amounts.
             capped = replace(objective, mix=True, max_cost_usd=own.promised_cost_usd * (1.0 + 1e-9))
-            without = _served(self.plain.choose(capped, votes=False)) or without if capped.mixes else without
+            without = _vinelm(self.plain.choose(capped, votes=False)) or without if capped.mixes else without
         others = {name: one for name, one in found.items() if name not in ("signals", "paths")}
         return others | by_kind | ({} if without is None else {"no_kinds": without})
 

@@ -15,7 +15,7 @@ from kit.toys.batched import run as profiled
 from kit.toys.profiling import State
 
 import vinelm
-from vinelm.batches.batch_prices import BatchPricedRun
+from vinelm.batches.batch_api_run import BatchApiRun
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
 from vinelm.profiler.execution.ledger import Ledger
@@ -160,9 +160,9 @@ def test_the_cap_is_kept_while_calls_wait(provider, tmp_path, monkeypatch):
         made(self, *given, **named)
         self._parked = SlowSet()
 
-    made = BatchPricedRun.__init__
+    made = BatchApiRun.__init__
     monkeypatch.setattr(Ledger, "_reserve", noted)
-    monkeypatch.setattr(BatchPricedRun, "__init__", slowly)
+    monkeypatch.setattr(BatchApiRun, "__init__", slowly)
     found = app.run(budget_usd=budget_usd)
     assert max(seen) <= budget_usd + 1e-9
     assert found.spent_usd <= budget_usd

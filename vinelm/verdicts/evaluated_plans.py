@@ -22,7 +22,7 @@ from vinelm.plans.assignment import Assignment
 from vinelm.requests.protocols import Backend, CallGuard
 from vinelm.requests.workflow import Request, Workflow
 from vinelm.running.hosts import Server
-from vinelm.running.serving_record import ServedTask, ServingRecord
+from vinelm.running.serving_record import ServingRecord, ServingTask
 from vinelm.traces import StoreIdentity
 from vinelm.traces.served.served_requests import ServedRequest
 from vinelm.trie.annotated_trie import AnnotatedTrie
@@ -33,7 +33,7 @@ Serve = Callable[[Request, CallGuard], ServedRequest]
 
 
 @dataclass(frozen=True)
-class ServedPlans:
+class EvaluatedPlans:
     """The plans of one trie for one objective, ready to be served on held-out requests.
 
     Args:
@@ -59,7 +59,7 @@ class ServedPlans:
         backends: Mapping[str, Backend],
         *,
         objective: Objective,
-    ) -> ServedPlans:
+    ) -> EvaluatedPlans:
         """Plan for the objective, and prepare the application.
 
         Raises:
@@ -91,7 +91,7 @@ class ServedPlans:
 
     @property
     def workflow(self) -> Workflow:
-        """See :class:`~vinelm.running.hosts.ServedApplication`."""
+        """See :class:`~vinelm.running.hosts.ServingApplication`."""
         return self.run.workflow
 
     def serve(self, request: Request, plan: PolicyName, guard: CallGuard) -> ServedRequest:
@@ -104,10 +104,10 @@ class ServedPlans:
         by_words = {("plan" if name in ("static", "single") else name, one.words): name for name, one in self.policies.items()}
         return {name: self.policies[name] for name in self.policies if name in by_words.values()}
 
-    def tasks(self, server: Server, requests: Sequence[Request]) -> list[ServedTask]:
+    def tasks(self, server: Server, requests: Sequence[Request]) -> list[ServingTask]:
         """Return tasks that serve every request under every policy by ``server``."""
         return [
-            ServedTask(name, request.id, partial(server.serve, request, name))
+            ServingTask(name, request.id, partial(server.serve, request, name))
             for request in requests
             for name in self._distinct
         ]

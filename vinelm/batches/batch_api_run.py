@@ -19,13 +19,13 @@ from vinelm.adapters.langgraph.build import nodes_beside_stages
 from vinelm.backends.remote.batches import BatchesLeft, BatchGate, BatchTimes
 from vinelm.backends.remote.parked_calls import CallParked, ParkedUnit
 from vinelm.batches.plan_shares import Drawn
-from vinelm.batches.run import DEADLINE, BatchRun
+from vinelm.batches.run import DEADLINE, DatasetRun
 from vinelm.batches.steering import DatasetForecast
 from vinelm.catalog import Catalog
 from vinelm.errors import ConfigError, VineLMError
 from vinelm.objective import Objective
-from vinelm.profiler.dry_run.batches import BatchForecast
-from vinelm.profiler.execution.batching import CODE, PART, BatchPrices, gate_of, through, with_batches
+from vinelm.profiler.dry_run.batch_api_forecast import BatchApiForecast
+from vinelm.profiler.execution.batch_api import CODE, PART, BatchPrices, gate_of, through, with_batches
 from vinelm.profiler.execution.job import UnitBudget
 from vinelm.profiler.execution.replayed.application import RepeatGuard
 from vinelm.requests.protocols import Backend
@@ -88,10 +88,10 @@ def rest_s(forecast: DatasetForecast, requests: int, workers: int) -> float:
     return mean_s * (requests / workers + 1.0) if requests else 0.0
 
 
-def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes) -> tuple[DatasetForecast, BatchForecast]:
+def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes) -> tuple[DatasetForecast, BatchApiForecast]:
     """Convert a forecast at ordinary prices to batch prices, with its longest duration and the savings. Pure."""
     halved = replace(forecast, usd=PART * forecast.usd, seconds=template.depth * times.wait_s)
-    return halved, BatchForecast(
+    return halved, BatchApiForecast(
         cost_usd=halved.usd, ordinary_usd=forecast.usd, waves=template.depth, wait_s=times.wait_s, timed_cells=0
     )
 
@@ -107,7 +107,7 @@ class _Begun:
     guard: UnitBudget | None = None
 
 
-class BatchPricedRun(BatchRun):
+class BatchApiRun(DatasetRun):
     """Serves requests whose calls go in the providers' batches.
 
     A request is in one of these states: left (not begun), ready (to be run from its start), active (a thread runs it), parked
@@ -118,7 +118,7 @@ class BatchPricedRun(BatchRun):
         records: The store's batches.
         times: How long to wait for a batch.
         forecast: The forecast of the plans.
-        common: See :class:`BatchRun`.
+        common: See :class:`DatasetRun`.
     """
 
     _orders_calls = False  # calls in a batch wait for no engine

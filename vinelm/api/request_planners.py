@@ -9,7 +9,7 @@ from vinelm.errors import ConfigError
 from vinelm.trie.annotated_trie import AnnotatedTrie, ending_after, whole_paths
 
 
-class ServedPlanners:
+class RequestPlanners:
     """The planners over one trie.
 
     Plans end only where the graph can end a request. Over signals, where the application declares some and the trie knows them,

@@ -115,7 +115,7 @@ def through(gate: BatchGate, backends: Mapping[str, Backend]) -> dict[str, Backe
     return {name: one.through(gate) if isinstance(one, RemoteBackend) else one for name, one in backends.items()}
 
 
-class BatchingWorker:
+class BatchApiWorker:
     """A worker whose units wait for batches together.
 
     Args:

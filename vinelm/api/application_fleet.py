@@ -22,7 +22,7 @@ from vinelm.requests.names import label_of
 from vinelm.requests.protocols import CallGuard
 
 
-class ServedFleet:
+class ApplicationFleet:
     """The fleet of one application. Thread-safe.
 
     Args:

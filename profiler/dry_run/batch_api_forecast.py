@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from vinelm.catalog import Catalog
 from vinelm.profiler.dry_run.forecast import Forecast, Needs
-from vinelm.profiler.execution.batching import BatchPrices
+from vinelm.profiler.execution.batch_api import BatchPrices
 from vinelm.requests.workflow import Workflow
 from vinelm.template import Template
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchForecast:
+class BatchApiForecast:
     """The forecast of a run in batches.
 
     Attributes:
@@ -50,13 +50,13 @@ class RunForecast:
     is_simulated: bool
     run: Forecast
     needs: Needs
-    batches: BatchForecast | None = None
+    batches: BatchApiForecast | None = None
     max_error: float | None = None
 
 
 def batch_forecast(
     forecast: Forecast, prices: BatchPrices, batched: Collection[str], template: Template, catalog: Catalog
-) -> BatchForecast:
+) -> BatchApiForecast:
     """Convert a forecast to batches. Pure.
 
     Args:
@@ -72,7 +72,7 @@ def batch_forecast(
     share = sum(usd[name] for name in usd if name in batched) / total if total else 0.0
     timed = min(prices.timed_paths * sum(len(stage.models or ()) for stage in template.stages), rows)
     ordinary = forecast.cost_usd.middle
-    return BatchForecast(
+    return BatchApiForecast(
         cost_usd=ordinary * (1.0 - 0.5 * share * (1.0 - timed / rows)) if rows else ordinary,
         ordinary_usd=ordinary,
         waves=template.depth,
