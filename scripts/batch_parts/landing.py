@@ -19,7 +19,7 @@ import numpy as np
 import places  # noqa: F401 - first: where the oracles are
 from kit.oracles.mixtures_of_plans import KINDS, small_tries
 
-from vinelm.batches.plan_shares import Drawn, PlanShares
+from vinelm.batches.plan_shares import DrawnPlan, PlanShares
 from vinelm.batches.steering import Steering
 from vinelm.controller import Planner
 from vinelm.objective import Objective
@@ -77,10 +77,10 @@ class World(Protocol):
 
     def __len__(self) -> int: ...
 
-    def took(self, plan: Drawn, planner: Planner, place: int) -> tuple[float, float]:
+    def took(self, plan: DrawnPlan, planner: Planner, place: int) -> tuple[float, float]:
         """Dollars and seconds of a request under a plan."""
 
-    def bound_usd(self, plan: Drawn) -> float:
+    def bound_usd(self, plan: DrawnPlan) -> float:
         """What a ledger reserves for a request, at least what it takes."""
 
 
@@ -89,7 +89,7 @@ class Simulated(NamedTuple):
 
     spent: float
     elapsed: float
-    plans: dict[int, Drawn]
+    plans: dict[int, DrawnPlan]
 
 
 @dataclass
@@ -109,11 +109,11 @@ class _World:
     def __len__(self) -> int:
         return len(self.own)
 
-    def bound_usd(self, plan: Drawn) -> float:
+    def bound_usd(self, plan: DrawnPlan) -> float:
         """See :class:`World`."""
         return BOUND * plan.usd
 
-    def took(self, plan: Drawn, planner: Planner, place: int) -> tuple[float, float]:
+    def took(self, plan: DrawnPlan, planner: Planner, place: int) -> tuple[float, float]:
         """Dollars and seconds of a request under a plan."""
         at = place / len(self.own)
         usd, seconds = _by_model(plan, planner)
@@ -122,7 +122,7 @@ class _World:
             float(self.own[place, 1]) * sum(value * _between(self.seconds[name], at) for name, value in seconds.items()),
         )
 
-    def total(self, plan: Drawn, planner: Planner) -> tuple[float, float]:
+    def total(self, plan: DrawnPlan, planner: Planner) -> tuple[float, float]:
         """The same of all requests."""
         usd, seconds = np.array([self.took(plan, planner, place) for place in range(len(self.own))]).mean(axis=0)
         return float(usd) * len(self.own), float(seconds) * len(self.own)
@@ -132,10 +132,10 @@ def _between(ends: tuple[float, float], at: float) -> float:
     return ends[0] + at * (ends[1] - ends[0])
 
 
-_SPLIT: dict[int, tuple[Drawn, tuple[dict[str, float], dict[str, float]]]] = {}
+_SPLIT: dict[int, tuple[DrawnPlan, tuple[dict[str, float], dict[str, float]]]] = {}
 
 
-def _by_model(plan: Drawn, planner: Planner) -> tuple[dict[str, float], dict[str, float]]:
+def _by_model(plan: DrawnPlan, planner: Planner) -> tuple[dict[str, float], dict[str, float]]:
     """The plan's expected dollars and seconds by model; "" for what runs before the first."""
     found = _SPLIT.get(id(plan))
     if found is None:
@@ -207,8 +207,8 @@ def simulated(
     steering = Steering(planner, BEST, budget_usd=budget, deadline_s=deadline, keys=keys, workers=workers)
     spent = reserved = elapsed = 0.0
     under_way: list[tuple[float, int, float, float, float]] = []
-    held: Drawn | None = None  # a plan for which the ledger has no room yet
-    plans: dict[int, Drawn] = {}
+    held: DrawnPlan | None = None  # a plan for which the ledger has no room yet
+    plans: dict[int, DrawnPlan] = {}
     at = 0
     while at < len(keys) or under_way:
         while at < len(keys) and len(under_way) < workers:

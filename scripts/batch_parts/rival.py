@@ -26,14 +26,14 @@ from science.path_rivals import MixedSingle, StaticPlan
 from signals_parts import exams
 from signals_parts.buying import catalog_of, template_of
 from signals_parts.curves import Curve, Held
-from signals_parts.equal_dollars import Drawn as Resamples
+from signals_parts.equal_dollars import Resamples
 from signals_parts.figures import Comparison
 from signals_parts.protocol import Settings, Task, estimated, rows_of, split
 from signals_parts.record import number, read_rows
 from signals_parts.systems import load_tables
 from signals_parts.vinelm_signals import SignalChooser, SignalPolicy, VineLMSignals
 
-from vinelm.batches.plan_shares import Drawn
+from vinelm.batches.plan_shares import DrawnPlan
 from vinelm.controller import Planner
 from vinelm.evaluation import OutcomeTable
 from vinelm.evaluation.rivals import Evidence
@@ -63,26 +63,26 @@ class Replayed:
         self.table = table
         self.timed = replace(table, cost_usd=seconds)
         self._bounded = replace(table, cost_usd=np.broadcast_to(most_usd, seconds.shape))
-        self._known: dict[int, tuple[Drawn, FloatArray, float]] = {}
+        self._known: dict[int, tuple[DrawnPlan, FloatArray, float]] = {}
         self.times = -(-REQUESTS // len(table))
 
     def __len__(self) -> int:
         return len(self.table) * self.times
 
-    def of(self, plan: Drawn) -> FloatArray:
+    def of(self, plan: DrawnPlan) -> FloatArray:
         """Success, dollars and seconds of every request under a plan, shape (3, requests)."""
         return self._replayed(plan)[1]
 
-    def took(self, plan: Drawn, planner: Planner, place: int) -> tuple[float, float]:
+    def took(self, plan: DrawnPlan, planner: Planner, place: int) -> tuple[float, float]:
         """See :class:`~batch_parts.landing.World`."""
         _, usd, seconds = self.of(plan)[:, place % len(self.table)]
         return float(usd), float(seconds)
 
-    def bound_usd(self, plan: Drawn) -> float:
+    def bound_usd(self, plan: DrawnPlan) -> float:
         """See :class:`~batch_parts.landing.World`: the bounds of the calls that the plan makes at its dearest."""
         return self._replayed(plan)[2]
 
-    def _replayed(self, plan: Drawn) -> tuple[Drawn, FloatArray, float]:
+    def _replayed(self, plan: DrawnPlan) -> tuple[DrawnPlan, FloatArray, float]:
         found = self._known.get(id(plan))
         if found is None:
             policy = SignalPolicy(plan.planner, plan.objective)

@@ -21,7 +21,7 @@ TRIES = 200
 QUESTIONS = 7
 """About each trie."""
 REFUSED, NO_PLAN = "refused", "no plan"
-Drawn = tuple[dict[str, Any], dict[str, Any]]
+Asked = tuple[dict[str, Any], dict[str, Any]]
 """The fields of an objective, and the other arguments of a plan."""
 FIGURES = ("accuracy", "path_cost_usd", "path_latency_s", "remaining_cost_usd", "remaining_latency_s")
 
@@ -108,21 +108,21 @@ class Asker:
 
     # -- kinds -----------------------------------------------------------------------------------------------------
 
-    def _mean_budget(self) -> Drawn:
+    def _mean_budget(self) -> Asked:
         return {"maximize": "accuracy", "max_cost_usd": self._usd()}, {"may_stop": False}
 
-    def _request_budget(self) -> Drawn:
+    def _request_budget(self) -> Asked:
         fields = {"maximize": "accuracy", "max_cost_usd": self._usd(0.4, 1.4), "cost_budget": "per_request"}
         return fields | ({"z": 0.5} if self._rng.random() < 0.3 else {}), {"may_stop": False}
 
-    def _deadline(self) -> Drawn:
+    def _deadline(self) -> Asked:
         fields = {"maximize": "accuracy", "max_latency_s": self._seconds()}
         return fields | ({"risk": "mean+sd"} if self._rng.random() < 0.3 else {}), {"may_stop": False}
 
-    def _cheapest_with_floor(self) -> Drawn:
+    def _cheapest_with_floor(self) -> Asked:
         return {"minimize": "cost", "min_accuracy": self._rng.uniform(0.2, 0.8)}, {"may_stop": False}
 
-    def _fastest(self) -> Drawn:
+    def _fastest(self) -> Asked:
         fields: dict[str, Any] = {"minimize": "latency"}
         if self._rng.random() < 0.5:
             fields["min_accuracy"] = self._rng.uniform(0.1, 0.7)
@@ -130,40 +130,40 @@ class Asker:
             fields["max_cost_usd"] = self._usd(0.3)
         return fields, {"may_stop": False}
 
-    def _confident(self) -> Drawn:
+    def _confident(self) -> Asked:
         return {"maximize": "accuracy", "max_cost_usd": self._usd(), "confidence": 0.9}, {"may_stop": False}
 
-    def _confident_per_request(self) -> Drawn:
+    def _confident_per_request(self) -> Asked:
         fields = {"minimize": "cost", "min_accuracy": self._rng.uniform(0.1, 0.5), "confidence": 0.8}
         return fields | {"max_latency_s": self._seconds(0.5)}, {"may_stop": False}
 
-    def _program(self) -> Drawn:
+    def _program(self) -> Asked:
         return {"maximize": "accuracy", "max_latency_s": self._seconds(), "risk": "dp"}, {"may_stop": False}
 
-    def _loaded(self) -> Drawn:
+    def _loaded(self) -> Asked:
         fields: dict[str, Any] = {"maximize": "accuracy", "max_latency_s": self._seconds(0.5, 2.0)}
         if self._rng.random() < 0.3:
             fields = {"minimize": "latency"}
         return fields, {"may_stop": False, "load": self._load()}
 
-    def _under_way(self) -> Drawn:
+    def _under_way(self) -> Asked:
         fields: dict[str, Any] = {"maximize": "accuracy", "max_latency_s": self._seconds()}
         if self._rng.random() < 0.5:
             fields |= {"max_cost_usd": self._usd(0.3), "cost_budget": "per_request"}
         asked: dict[str, Any] = {"elapsed_s": 0.3 * self._seconds(), "spent_usd": 0.3 * self._usd()}
         return fields, asked | self._inner_node() | ({"load": self._load()} if self._rng.random() < 0.4 else {})
 
-    def _under_way_on_average(self) -> Drawn:
+    def _under_way_on_average(self) -> Asked:
         fields = {"maximize": "accuracy", "max_cost_usd": self._usd()}
         return fields, {"elapsed_s": 0.5, "spent_usd": 0.25} | self._inner_node()
 
-    def _or_raise(self) -> Drawn:
+    def _or_raise(self) -> Asked:
         bound = self._rng.choice(("max_cost_usd", "max_latency_s", "min_accuracy"))
         value = {"max_cost_usd": self._usd(0.0, 0.5), "max_latency_s": self._seconds(0.1, 0.8), "min_accuracy": 0.6}[bound]
         target = {"minimize": "cost"} if bound == "min_accuracy" else {"maximize": "accuracy"}
         return target | {bound: value, "on_infeasible": "raise"}, {"may_stop": False}
 
-    def _narrowed(self) -> Drawn:
+    def _narrowed(self) -> Asked:
         asked: dict[str, Any] = self._inner_node()
         if self._rng.random() < 0.5:
             asked["without"] = (self._rng.choice(self._annotated.trie.models),)
@@ -172,7 +172,7 @@ class Asker:
         return {"maximize": "accuracy", "max_cost_usd": self._usd()}, asked
 
 
-KINDS: dict[str, Callable[[Asker], Drawn]] = {
+KINDS: dict[str, Callable[[Asker], Asked]] = {
     "mean budget": Asker._mean_budget,
     "deadline": Asker._deadline,
     "under way": Asker._under_way,

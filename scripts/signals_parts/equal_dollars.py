@@ -17,7 +17,7 @@ from vinelm.trie.arrays import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class Resamples:
     """Resamples of requests and of profiles.
 
     Args:
@@ -29,7 +29,7 @@ class Drawn:
     splits: FloatArray
 
     @classmethod
-    def of(cls, compare: Comparison, n_splits: int) -> Drawn:
+    def of(cls, compare: Comparison, n_splits: int) -> Resamples:
         """Draw the splits beside the groups."""
         return cls(compare, resample_weights(n_splits, BOOTSTRAP_SEED + 1))
 
@@ -65,7 +65,7 @@ def figures(held: Sequence[Held], compare: Comparison, n_budgets: int) -> dict[s
         compare: of the table.
         n_budgets: so many first budgets are those of the mean.
     """
-    drawn = Drawn.of(compare, len(held))
+    drawn = Resamples.of(compare, len(held))
     rivals = [name for name in held[0].curves if name not in (MIXED, UNMIXED, KINDS)]
     has_kinds = KINDS in held[0].curves
     over = {ours: {name: lead(held, drawn, ours, name, n_budgets) for name in rivals} for ours in (MIXED, UNMIXED)}
@@ -105,14 +105,14 @@ def gap(one: Held, ours: str, rival: str, budget: int, *, hindsight: bool) -> tu
     return found, float(theirs.cost_usd.mean() / cost.mean())
 
 
-def lead(held: Sequence[Held], drawn: Drawn, ours: str, rival: str, n: int, *, hindsight: bool = False) -> dict[str, float]:
+def lead(held: Sequence[Held], drawn: Resamples, ours: str, rival: str, n: int, *, hindsight: bool = False) -> dict[str, float]:
     """The mean lead over ``n`` budgets at equal dollars, and the dollars that the rival spends for each of ours."""
     found = [[gap(one, ours, rival, b, hindsight=hindsight) for b in range(n)] for one in held]
     means = [np.mean([each for each, _ in split], axis=0) for split in found]
     return drawn.interval(held, means) | {"dollars": float(np.mean([ratio for split in found for _, ratio in split]))}
 
 
-def by_budget(held: Sequence[Held], drawn: Drawn, rival: str, n_budgets: int) -> list[dict[str, Any]]:
+def by_budget(held: Sequence[Held], drawn: Resamples, rival: str, n_budgets: int) -> list[dict[str, Any]]:
     """Under each budget: what VineLM spends, how accurate it is, and its lead over a rival at these dollars."""
     return [
         {
@@ -143,7 +143,7 @@ def promises(held: Sequence[Held], method: str, n_budgets: int) -> dict[str, flo
     return dict(zip(names, np.mean(rows, axis=0).tolist(), strict=True))
 
 
-def saved(held: Sequence[Held], drawn: Drawn, method: str, reference: str) -> dict[str, float | None]:
+def saved(held: Sequence[Held], drawn: Resamples, method: str, reference: str) -> dict[str, float | None]:
     """Share of the dollars of a reference that a method saves where it is as accurate, by its mean curve over the splits.
 
     Between the plans of two neighbouring budgets the method mixes them. None where it never is as accurate.

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from vinelm.replay import ReplayResult, StepResult
-from vinelm.reports.drawing.html import write_page
+from vinelm.reports.pictures.html import write_page
 from vinelm.reports.replay_page import replay_page
 
 SWITCH = StepResult(

@@ -18,7 +18,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from vinelm.adapters.langgraph.build import nodes_beside_stages
 from vinelm.backends.remote.batches import BatchesLeft, BatchGate, BatchTimes
 from vinelm.backends.remote.parked_calls import CallParked, ParkedUnit
-from vinelm.batches.plan_shares import Drawn
+from vinelm.batches.plan_shares import DrawnPlan
 from vinelm.batches.run import DEADLINE, DatasetRun
 from vinelm.batches.steering import DatasetForecast
 from vinelm.catalog import Catalog
@@ -101,7 +101,7 @@ class _Begun:
     """A request that has begun, and may be run several times. ``guard`` belongs to its last run."""
 
     request: Request
-    drawn: Drawn
+    drawn: DrawnPlan
     unit: ParkedUnit
     paying: Paying
     guard: UnitBudget | None = None
@@ -142,7 +142,7 @@ class BatchApiRun(DatasetRun):
 
     # -- what runs next --------------------------------------------------------------------------------------------
 
-    def _next(self) -> tuple[str, Request, Drawn] | None:
+    def _next(self) -> tuple[str, Request, DrawnPlan] | None:
         with self._lock:
             while not self._crew.is_stopping:
                 if (found := self._again() or self._fresh()) is not None:
@@ -158,13 +158,13 @@ class BatchApiRun(DatasetRun):
                     self._lock.wait(0.2)
             return None
 
-    def _again(self) -> tuple[str, Request, Drawn] | None:
+    def _again(self) -> tuple[str, Request, DrawnPlan] | None:
         if not self._ready:
             return None
         key = self._ready.popleft()
         return key, self._begun[key].request, self._begun[key].drawn
 
-    def _fresh(self) -> tuple[str, Request, Drawn] | None:
+    def _fresh(self) -> tuple[str, Request, DrawnPlan] | None:
         if not self._left or (self._put_off and not self._may_fetch()):
             return None
         key, drawn = self._left.pop(), None
@@ -204,7 +204,7 @@ class BatchApiRun(DatasetRun):
 
     # -- one request -------------------------------------------------------------------------------------------------
 
-    def _serve(self, key: str, request: Request, drawn: Drawn) -> None:
+    def _serve(self, key: str, request: Request, drawn: DrawnPlan) -> None:
         begun = self._begun.get(key) or self._begin(key, request, drawn)
         made: list[Answer] = []
         try:
@@ -237,7 +237,7 @@ class BatchApiRun(DatasetRun):
                     self._take_up()
                 self._lock.notify_all()
 
-    def _begin(self, key: str, request: Request, drawn: Drawn) -> _Begun:
+    def _begin(self, key: str, request: Request, drawn: DrawnPlan) -> _Begun:
         unit = ParkedUnit((request.id, ()), may_wait=self._may_wait, side_by_side=self._side_by_side)
         unit.bought = self._records.digests(unit.cell)
         paying = self._ledger.paying(

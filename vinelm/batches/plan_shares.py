@@ -41,7 +41,7 @@ _OVER, _BELOW = 1e4, 1e2
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnPlan:
     """The plan that was drawn for a request.
 
     Args:
@@ -62,14 +62,14 @@ class Drawn:
     weights: tuple[float, float] = NO_PRICE
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Drawn, (None, self.objective, self.usd, self.seconds, self.accuracy, self.weights)
+        return DrawnPlan, (None, self.objective, self.usd, self.seconds, self.accuracy, self.weights)
 
 
 class Share(NamedTuple):
     """A plan and the share of the requests that follow it, in (0, 1]."""
 
     share: float
-    plan: Drawn
+    plan: DrawnPlan
 
 
 class PlanShares:
@@ -88,7 +88,7 @@ class PlanShares:
         annotated = planner.annotated
         self._planner, self.objective = planner, objective
         self._planners: dict[int | None, Planner] = {None: planner}
-        self._plans: dict[tuple[str, ...], Drawn] = {}
+        self._plans: dict[tuple[str, ...], DrawnPlan] = {}
         self._best: set[tuple[str, ...]] = set()
         self._near: int | None = None  # the last price, since the next one is near it
         usd, seconds = float(annotated.cost_usd.sum()), float(annotated.latency_s.sum())
@@ -150,14 +150,14 @@ class PlanShares:
             for one in [objective] if mixture is None else [mixture.low, mixture.high]:
                 self._kept(price, one)
 
-    def _kept(self, price: int | None, objective: Objective) -> Drawn:
+    def _kept(self, price: int | None, objective: Objective) -> DrawnPlan:
         """Return the plan of an objective at a price, deduplicated: an equal plan found before is returned instead."""
         planner = self._at(price)
         decision = planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0]))
         annotated, reached = self._planner.annotated, decision.reached
         reached[0] = 1.0  # the probability of reaching the first invocation
         usd, seconds = float(reached @ annotated.cost_usd), float(reached @ annotated.latency_s)
-        plan = Drawn(planner, objective, usd, seconds, decision.accuracy, self._weights(price))
+        plan = DrawnPlan(planner, objective, usd, seconds, decision.accuracy, self._weights(price))
         return self._plans.setdefault(_key(plan), plan)
 
     def _shared(self, usd: float | None, seconds: float | None) -> tuple[tuple[Share, ...], float]:
@@ -194,7 +194,7 @@ class PlanShares:
         return tuple(shares), self._worth(found.ineqlin.marginals, plans, usd, seconds, scale)
 
     def _worth(
-        self, marginals: Sequence[float], plans: Sequence[Drawn], usd: float | None, seconds: float | None, scale: float
+        self, marginals: Sequence[float], plans: Sequence[DrawnPlan], usd: float | None, seconds: float | None, scale: float
     ) -> float:
         """Return the value of a second in dollars, by the marginal values of both bounds."""
         # The marginal of a bound is what the target gains per unit of it; their ratio is the price of a second in dollars.
@@ -244,7 +244,7 @@ def priced(planner: Planner, weights: tuple[float, float]) -> Planner:
     return Planner(replace(annotated, cost_usd=usd, cost_se=None), available=available)
 
 
-def _key(plan: Drawn) -> tuple[str, ...]:
+def _key(plan: DrawnPlan) -> tuple[str, ...]:
     """Return a key that is equal for plans that differ only by rounding."""
     return tuple(f"{value:.9g}" for value in (plan.usd, plan.seconds, plan.accuracy))
 

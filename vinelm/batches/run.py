@@ -14,7 +14,7 @@ from vinelm.adapters.langgraph.path.path_channel import PATH_KEY
 from vinelm.api import VineLM
 from vinelm.backends.remote.equal_calls import EqualCalls, KeepsCalls
 from vinelm.batches.ordered_models import OrderedModels
-from vinelm.batches.plan_shares import PLANNERS, Drawn, priced
+from vinelm.batches.plan_shares import PLANNERS, DrawnPlan, priced
 from vinelm.batches.requests import DatasetRequests
 from vinelm.batches.result import Tally
 from vinelm.batches.steering import Steering
@@ -93,7 +93,7 @@ class DatasetApplication:
         """Answer equal calls once, from now on."""
         self.vine.models.equal = EqualCalls(kept, self.vine.adapter.deterministic)
 
-    def serve(self, request: Request, plan: Drawn, guard: CallGuard) -> Answer:
+    def serve(self, request: Request, plan: DrawnPlan, guard: CallGuard) -> Answer:
         """Run one request; failed calls or failures of the application's code are also answers. Its key is the id."""
         vine, workflow, objective = self.vine, self.workflow, plan.objective
         planner = plan.planner or self._planner(plan.weights)
@@ -293,10 +293,10 @@ class DatasetRun:
             self._steering.ended(answer.key, cost_usd=answer.cost_usd, seconds=answer.latency_s)
         return done
 
-    def _begin_to_end(self, job: tuple[str, Request, Drawn]) -> None:
+    def _begin_to_end(self, job: tuple[str, Request, DrawnPlan]) -> None:
         self._serve(*job)
 
-    def _next(self) -> tuple[str, Request, Drawn] | None:
+    def _next(self) -> tuple[str, Request, DrawnPlan] | None:
         """Return the next request with its plan; None if no more should begin."""
         with self._lock:
             while not self._crew.is_stopping and self._left:
@@ -316,7 +316,7 @@ class DatasetRun:
         time_used = self.elapsed_s / self._deadline_s if self._deadline_s is not None else 0.0
         return DEADLINE if time_used > self._ledger.used else BUDGET
 
-    def _serve(self, key: str, request: Request, drawn: Drawn) -> None:
+    def _serve(self, key: str, request: Request, drawn: DrawnPlan) -> None:
         made: list[Answer] = []
         lost_usd = 0.0
 

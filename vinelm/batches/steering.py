@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vinelm.batches.plan_shares import Drawn, PlanShares, Share
+from vinelm.batches.plan_shares import DrawnPlan, PlanShares, Share
 from vinelm.controller import Planner
 from vinelm.errors import ConfigError
 from vinelm.objective import Objective
@@ -119,12 +119,12 @@ class Steering:
         self._lost_usd = np.zeros(len(keys))
         self._known = 0  # all requests before this place have ended
         self._block = -1
-        self._drawn: list[Drawn | None] = []
+        self._drawn: list[DrawnPlan | None] = []
         self._first = self._plans.within(self._each(budget_usd), self._each_s(deadline_s)) if keys else ()
-        self._of_group: tuple[int | None, Drawn | None, int] = (None, None, 0)
+        self._of_group: tuple[int | None, DrawnPlan | None, int] = (None, None, 0)
         self._ratio_s, self._deviation_s = 1.0, 0.0
         self._under_way_usd, self._bound = 0.0, 0.0
-        self._quickest: Drawn | None = None
+        self._quickest: DrawnPlan | None = None
         if keys and deadline_s is not None and finish == "all":
             self._quickest = self._plans.within(None, 0.0)[0].plan
 
@@ -133,7 +133,7 @@ class Steering:
         block = self._block_of(key)
         return self._deadline_s is None and block > max(self._block, 1) and self._known < self._starts[block - 1]
 
-    def next(self, key: str, *, elapsed_s: float, reserved_usd: float = 0.0) -> Drawn | None:
+    def next(self, key: str, *, elapsed_s: float, reserved_usd: float = 0.0) -> DrawnPlan | None:
         """Return the plan of the next request; None if no dollars or seconds are left for it.
 
         Requests begin in the order of the keys; :meth:`ended` must be called for each that got a plan, even if it failed.
@@ -154,7 +154,7 @@ class Steering:
             for one in [block] if self._deadline_s is not None else range(self._block + 1, block + 1):
                 self._begin(one, elapsed_s)
         plan = self._drawn[place - self._starts[self._block]]
-        # Drawn when the block began. If time has passed since, a quicker plan may still answer in time.
+        # DrawnPlan when the block began. If time has passed since, a quicker plan may still answer in time.
         if plan is not None and self._is_late(plan, elapsed_s):
             plan = None if self._quickest is None or self._is_late(self._quickest, elapsed_s) else self._quickest
             if plan is not None:
@@ -227,7 +227,7 @@ class Steering:
             found.append((max(over, _ROUNDING), target, shares))
         return min(found, key=itemgetter(0, 1))[-1]
 
-    def _draw(self, place: int, shares: tuple[Share, ...], most: int) -> Drawn:
+    def _draw(self, place: int, shares: tuple[Share, ...], most: int) -> DrawnPlan:
         group, (before, plan, times) = None if self._groups is None else self._groups[place], self._of_group
         if group is None or group != before or times >= most or not any(one is plan for _, one in shares):
             plan, times = Assignment(shares[::-1]).of(self._keys[place]), 0
@@ -281,7 +281,7 @@ class Steering:
         deviation = math.sqrt((squares + BELIEF * expected**2) / (float(weight.sum()) + BELIEF))
         return max(ratio, 1e-9), deviation
 
-    def _is_late(self, plan: Drawn, elapsed_s: float) -> bool:
+    def _is_late(self, plan: DrawnPlan, elapsed_s: float) -> bool:
         if self._deadline_s is None:
             return False
         of_plan = plan.seconds / max(_mean(self._first, "seconds"), 1e-300)  # a request of a quicker plan varies by less

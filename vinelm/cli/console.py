@@ -204,7 +204,7 @@ def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) ->
     click.secho(wrapped, output(), bold=bold)
 
 
-def draw(lines: Sequence[Sequence[tuple[str, Mapping[str, bool]]]]) -> None:
+def show_screen(lines: Sequence[Sequence[tuple[str, Mapping[str, bool]]]]) -> None:
     """Clear the terminal, and print lines of texts, each with its style as :func:`click.style` takes it."""
     make_way()
     click.clear()

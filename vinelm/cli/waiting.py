@@ -29,7 +29,7 @@ class AtWork:
 
     Args:
         title: What is at work, such as ``vinelm estimate a.db``.
-        draw: Replaces the last text on a terminal; None if stderr is not one.
+        show: Replaces the last text on a terminal; None if stderr is not one.
         log: Writes a line to a log.
         clock: Seconds.
     """
@@ -37,15 +37,15 @@ class AtWork:
     def __init__(
         self,
         title: str,
-        draw: Callable[[str], None] | None,
+        show: Callable[[str], None] | None,
         log: Callable[[str], None],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._title, self._draw, self._log, self._clock = title, draw, log, clock
+        self._title, self._show, self._log, self._clock = title, show, log, clock
         self._lock = threading.RLock()
         self._began_s = self._heard_s = clock()
-        self._next_log_s, self._holds, self._is_drawn = FIRST_LOG_S, 0, False
+        self._next_log_s, self._holds, self._is_shown = FIRST_LOG_S, 0, False
 
     def tick(self) -> None:
         """Show that the command is at work, if it has been silent for long enough."""
@@ -54,10 +54,10 @@ class AtWork:
             silent_s, elapsed_s = now_s - self._heard_s, now_s - self._began_s
             if self._holds:
                 return
-            if self._draw is not None and silent_s >= SILENT_S:
-                self._is_drawn = True
-                self._draw(f"{_MARKS[int(elapsed_s / _REDRAWN_S) % len(_MARKS)]} {self._title}: {elapsed_s:.0f} s")
-            elif self._draw is None and silent_s >= self._next_log_s:
+            if self._show is not None and silent_s >= SILENT_S:
+                self._is_shown = True
+                self._show(f"{_MARKS[int(elapsed_s / _REDRAWN_S) % len(_MARKS)]} {self._title}: {elapsed_s:.0f} s")
+            elif self._show is None and silent_s >= self._next_log_s:
                 self._heard_s = now_s
                 self._next_log_s = min(2.0 * self._next_log_s, LONGEST_LOG_S)
                 self._log(f"{self._title}: at work for {elapsed_s:.0f} s")
@@ -66,9 +66,9 @@ class AtWork:
         """Take the sign away, because something else is printed now."""
         with self._lock:
             self._heard_s = self._clock()
-            if self._is_drawn and self._draw is not None:
-                self._draw("")
-            self._is_drawn = False
+            if self._is_shown and self._show is not None:
+                self._show("")
+            self._is_shown = False
 
     def rename(self, title: str) -> None:
         """Change the name of the work, and count its seconds from 0."""
@@ -115,7 +115,7 @@ def held() -> Iterator[None]:
 def at_work(title: str) -> Iterator[None]:
     """Show ``title`` as the work in the block whenever nothing has been printed for a while."""
     is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    one = AtWork(title, _draw if is_terminal else None, _log)
+    one = AtWork(title, _show if is_terminal else None, _log)
     _CURRENT.append(one)
     ticking = Repeated(one.tick, _REDRAWN_S, name="vinelm at work")
     try:
@@ -126,7 +126,7 @@ def at_work(title: str) -> Iterator[None]:
         _CURRENT.remove(one)
 
 
-def _draw(text: str) -> None:
+def _show(text: str) -> None:
     """Replace the line; the cursor stays at its beginning, so that an application's output overwrites it."""
     with suppress(OSError, ValueError):
         width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # a pseudo-terminal without a size reports 0

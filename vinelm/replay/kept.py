@@ -73,7 +73,7 @@ class ReplayUnit:
     recorded_at: float | None = None
 
 
-class _Drawn(NamedTuple):
+class _Sampled(NamedTuple):
     """The call that represents a request and step; it has the smallest ``number`` of ``calls``."""
 
     number: int
@@ -113,7 +113,7 @@ class Sample:
         self, calls: Iterable[LoggedCall], *, seed: int, requests: int = MOST_REQUESTS, even_days: bool = False
     ) -> None:
         self._seed, self._requests, self._total = str(seed), requests, 0
-        self._kept: dict[str, dict[str, _Drawn]] = {}
+        self._kept: dict[str, dict[str, _Sampled]] = {}
         self.days: dict[str, Counter[int]] = {}
         self._worst: dict[str, list[tuple[float, str]]] = {}
         self._nearest: dict[str, float] = {}
@@ -144,9 +144,9 @@ class Sample:
         if known is not None:  # of several calls, the one with the smallest number is drawn
             kept[call.request] = known._replace(calls=known.calls + 1)
             if drawn <= known.number:
-                kept[call.request] = _Drawn(drawn, known.calls + 1, row_of(call, step, usd), call.stands_for, _day_of(call))
+                kept[call.request] = _Sampled(drawn, known.calls + 1, row_of(call, step, usd), call.stands_for, _day_of(call))
         elif len(worst) < self._requests or place < -worst[0][0]:
-            kept[call.request] = _Drawn(drawn, 1, row_of(call, step, usd), call.stands_for, _day_of(call))
+            kept[call.request] = _Sampled(drawn, 1, row_of(call, step, usd), call.stands_for, _day_of(call))
             heappush(worst, (-place, call.request))
             if len(worst) > self._requests:
                 left_out, gone = heappop(worst)
@@ -160,7 +160,7 @@ class Sample:
         """Return a number from 0 to 1 that looks drawn by chance."""
         return number_of(f"{self._seed}\0{request}{more}") / _WHOLE
 
-    def _weigh(self, step: str, *, even_days: bool) -> list[tuple[float, _Drawn]]:
+    def _weigh(self, step: str, *, even_days: bool) -> list[tuple[float, _Sampled]]:
         """Return the requests of a step that are used, each with its place in a random order.
 
         A request was kept with a probability of min(1, what it stands for x the smallest place left out). Another draw corrects
@@ -191,7 +191,7 @@ class Sample:
             link([one.row for _, one in used])
             sizes = Counter(one.row["cluster"] for _, one in used)
 
-            def order(found: tuple[float, _Drawn], sizes: Mapping[str, int] = sizes) -> tuple[float, float]:
+            def order(found: tuple[float, _Sampled], sizes: Mapping[str, int] = sizes) -> tuple[float, float]:
                 # The place of a cluster is drawn for itself: that of its first request would put large ones first.
                 place, cluster = found[0], found[1].row["cluster"]
                 return (place if sizes[cluster] == 1 else self._place(cluster)), place

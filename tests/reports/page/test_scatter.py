@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from vinelm.reports.document import Dot, Scatter
-from vinelm.reports.drawing.scatter import draw_scatter
+from vinelm.reports.pictures.scatter import plot_scatter
 
 EVIL = '<script>"&'
 
@@ -40,7 +40,7 @@ def names(svg):
 
 @pytest.mark.parametrize(("kind", "width"), [("wide", 560), ("narrow", 360)])
 def test_every_dot_has_its_name_inside_the_picture_and_none_covers_another(kind, width):
-    found = names(draw_scatter(SCATTER, kind, "label"))
+    found = names(plot_scatter(SCATTER, kind, "label"))
     assert set(found) == {one.name for one in DOTS}
     places = list(found.values())
     for i, (left, right, base) in enumerate(places):
@@ -51,12 +51,12 @@ def test_every_dot_has_its_name_inside_the_picture_and_none_covers_another(kind,
 
 @pytest.mark.parametrize("kind", ["wide", "narrow"])
 def test_of_two_close_dots_the_left_one_is_not_named_on_the_side_of_the_other(kind):
-    found = names(draw_scatter(SCATTER, kind, "label"))
+    found = names(plot_scatter(SCATTER, kind, "label"))
     assert found["gpt-3.5-turbo"][0] < found["gemini-pro"][0]
 
 
 def test_vinelm_is_the_diamond_and_each_dot_can_be_read_out():
-    svg = draw_scatter(SCATTER, "wide", "label", note="simulated models")
+    svg = plot_scatter(SCATTER, "wide", "label", note="simulated models")
     assert len(re.findall(r'l9 9l-9 9l-9 -9z" fill="var\(--vinelm\)"', svg)) == 1
     assert svg.count('class="hit"') == len(DOTS)
     assert 'data-tip="VineLM: 75%"' in svg
@@ -65,14 +65,14 @@ def test_vinelm_is_the_diamond_and_each_dot_can_be_read_out():
 
 def test_equal_accuracies_without_a_line_are_drawn():
     same = [replace(dot(name, usd, 0.5), low=0.5, high=0.5) for name, usd in (("a", 1.0), ("b", 2.0))]
-    svg = draw_scatter(replace(SCATTER, dots=tuple(same)), "narrow", "label")
+    svg = plot_scatter(replace(SCATTER, dots=tuple(same)), "narrow", "label")
     assert svg.count('class="hit"') == 2
 
 
 def test_where_names_have_no_room_those_of_models_alone_are_left_out():
     crowd = tuple(dot(f"model-number-{i}", 1.0 + i / 100, 0.6 + i / 1000) for i in range(40))
     own = (dot("VineLM", 1.2, 0.62, "vinelm"), dot("today", 1.21, 0.62, "in_use"))
-    svg = draw_scatter(replace(SCATTER, dots=(*crowd, *own)), "narrow", "label")
+    svg = plot_scatter(replace(SCATTER, dots=(*crowd, *own)), "narrow", "label")
     assert svg.count('class="hit"') == 42, "each says its name"
     assert {">VineLM<", ">today<"} <= set(re.findall(r">[^<>]+<", svg))
     assert 0 < svg.count(">model-number-") < 40

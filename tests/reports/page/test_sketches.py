@@ -7,10 +7,10 @@ from html import unescape
 import pytest
 
 from vinelm.reports.budgets import BudgetSlider, BudgetStop, GraphPicture, PlanNode, PlanTree, StageBars
-from vinelm.reports.drawing.budgets import draw_stage_bars, drawn_budgets
-from vinelm.reports.drawing.graph import draw_graph
-from vinelm.reports.drawing.sketch import fitted, wrapped
-from vinelm.reports.drawing.tree import draw_tree
+from vinelm.reports.pictures.budgets import plot_stage_bars, plotted_budgets
+from vinelm.reports.pictures.graph import plot_graph
+from vinelm.reports.pictures.sketch import fitted, wrapped
+from vinelm.reports.pictures.tree import plot_tree
 from vinelm.template import END, Branch, Loop, Parallel, Stage, Template
 
 M = ("m", "n")
@@ -67,7 +67,7 @@ def require_apart(svg):
 def test_every_stage_of_a_graph_has_its_box_and_none_covers_another(name, kind):
     template = TEMPLATES[name]
     calls = {"draft": (("m", 1.0),), "write": (("m", 0.25), (EVIL, 0.75))}
-    svg = draw_graph(GraphPicture(template=template, calls=calls), colour_of, kind, "g", "simulated models")
+    svg = plot_graph(GraphPicture(template=template, calls=calls), colour_of, kind, "g", "simulated models")
     found = require_apart(svg)
     assert sorted(words.splitlines()[0] for *_, words in found) == sorted(stage.name for stage in template.stages)
     says = {words.splitlines()[0]: words for *_, words in found}
@@ -81,15 +81,15 @@ def test_every_stage_of_a_graph_has_its_box_and_none_covers_another(name, kind):
 
 
 def test_words_of_loops_and_branches_are_on_the_graph():
-    svg = draw_graph(GraphPicture(template=TEMPLATES["nested"], calls={}), colour_of, "wide", "g")
+    svg = plot_graph(GraphPicture(template=TEMPLATES["nested"], calls={}), colour_of, "wide", "g")
     assert {"up to 2 times", "deep", "flat", "x", "y"} <= set(re.findall(r">([^<>]+)</text>", svg))
-    side = draw_graph(GraphPicture(template=TEMPLATES["side"], calls={}), colour_of, "narrow", "g")
+    side = plot_graph(GraphPicture(template=TEMPLATES["side"], calls={}), colour_of, "narrow", "g")
     assert "side by side" in side
 
 
 def test_many_models_of_a_stage_are_counted():
     calls = {"draft": tuple((f"m{i}", 0.1) for i in range(9))}
-    svg = draw_graph(GraphPicture(template=TEMPLATES["chain"], calls=calls), colour_of, "wide", "g")
+    svg = plot_graph(GraphPicture(template=TEMPLATES["chain"], calls=calls), colour_of, "wide", "g")
     assert "and 6 more" in svg
 
 
@@ -104,7 +104,7 @@ def test_steps_of_a_tree_stand_apart(kind, depth):
     for i in range(depth - 1):
         end = node("", None, 0.2, when="passed, with many words that have no room in one line of a box")
         chain = node(f"s{i}", EVIL, 0.5, chain, end)
-    svg = draw_tree(PlanTree(roots=(chain,)), colour_of, kind, "t")
+    svg = plot_tree(PlanTree(roots=(chain,)), colour_of, kind, "t")
     found = require_apart(svg)
     assert len(found) == 2 * depth - 1
     assert EVIL not in svg
@@ -113,13 +113,13 @@ def test_steps_of_a_tree_stand_apart(kind, depth):
 
 def test_bars_are_as_long_as_their_amounts():
     stages = (("draft", (("VineLM", (("m", 1.0), ("n", 1.0))), ("today", (("m", 4.0),)))),)
-    svg = draw_stage_bars(StageBars(stages=stages, most=4.0, amount=lambda value: f"${value:g}"), colour_of, "wide", "b")
+    svg = plot_stage_bars(StageBars(stages=stages, most=4.0, amount=lambda value: f"${value:g}"), colour_of, "wide", "b")
     (_, _, own, _, said), (_, _, other, _, _) = boxes(svg)
     assert own == pytest.approx(other / 2, abs=1)
     assert said == "draft, VineLM: $2\nm: $1\nn: $1"
     assert {">$2<", ">$4<", ">today<"} <= set(re.findall(r">[^<>]+<", svg))
     empty = StageBars(stages=(("draft", (("VineLM", ()),)),), most=0.0, amount=str)
-    assert boxes(draw_stage_bars(empty, colour_of, "narrow", "b"))
+    assert boxes(plot_stage_bars(empty, colour_of, "narrow", "b"))
 
 
 def test_of_too_many_pictures_every_second_budget_is_left_out(monkeypatch):
@@ -129,10 +129,10 @@ def test_of_too_many_pictures_every_second_budget_is_left_out(monkeypatch):
         return BudgetStop(budget=f"{i}", plan="", figures=(), graph=graph, tree=tree, bars={})
 
     slider = BudgetSlider(intro="", stops=tuple(map(stop, range(9))), start=4, beside="", models=M)
-    whole, parts = drawn_budgets(slider, "")
+    whole, parts = plotted_budgets(slider, "")
     assert [len(whole.stops), *(len(part.shown) for part in parts)] == [9, 9, 9]
-    monkeypatch.setattr("vinelm.reports.drawing.budgets.MOST_CHARACTERS", 5_000)
-    fewer, parts = drawn_budgets(slider, "")
+    monkeypatch.setattr("vinelm.reports.pictures.budgets.MOST_CHARACTERS", 5_000)
+    fewer, parts = plotted_budgets(slider, "")
     assert [one.budget for one in fewer.stops] == ["0", "4", "8"]
     assert fewer.stops[0] == slider.stops[0]
     assert fewer.stops[fewer.start].budget == "4", "what is shown first stays"

@@ -57,7 +57,7 @@ def status(*, store: Path, as_json: bool, page: Path | None) -> None:
 
     found = status_of(store)
     if page is not None:
-        from vinelm.reports.drawing.html import require_page, write_page
+        from vinelm.reports.pictures.html import require_page, write_page
 
         if page.resolve() == store.resolve():
             raise ConfigError(f"--report is {page}, which holds the answers: name another file")

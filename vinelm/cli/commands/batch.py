@@ -69,7 +69,7 @@ def command(
     if page is not None and page.resolve() in {output.resolve(), Path(given["store"] or output.with_suffix(".db")).resolve()}:
         raise ConfigError(f"--report is {page}, which holds the answers: name another file")
     if page is not None:  # before anything is spent
-        from vinelm.reports.drawing.html import require_page
+        from vinelm.reports.pictures.html import require_page
 
         require_page(page)
     with in_options(), progress(quiet=quiet) as advance:
@@ -90,7 +90,7 @@ def command(
         _show(found)
     if page is not None and not dry_run:
         from vinelm.reports.batch_page import batch_page
-        from vinelm.reports.drawing.html import write_page
+        from vinelm.reports.pictures.html import write_page
 
         path = write_page(batch_page(found, objective), page)
         if not as_json:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vinelm.cli.console import draw, say
+from vinelm.cli.console import say, show_screen
 from vinelm.cli.options import flag, option, store_argument
 from vinelm.cli.quantities import Count
 from vinelm.cli.waiting import held
@@ -151,4 +151,4 @@ def _show(asked: Mapping[str, Any], standing: str, *, whole: bool) -> None:
         if len(answer) > LINES and not whole:
             answer[LINES:] = [[("... (p shows the rest)", dim)]]
         lines += [[(f"{f'{side} ':─<{width}}", {"bold": True})], *answer]
-    draw([*lines, [("1 left  2 right  3 both  4 neither  5 cannot say  g scores  u undo  p all  q stop", dim)]])
+    show_screen([*lines, [("1 left  2 right  3 both  4 neither  5 cannot say  g scores  u undo  p all  q stop", dim)]])

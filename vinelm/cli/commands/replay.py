@@ -99,7 +99,7 @@ def command(
         raise ConfigError("--budget-usd is missing: say what asking the models may cost (--dry-run asks nothing)")
     kept, reading = store or Path("replay.db"), TraceReading()
     if page is not None:  # before anything is spent
-        from vinelm.reports.drawing.html import require_page
+        from vinelm.reports.pictures.html import require_page
 
         if page.resolve() == kept.resolve():
             raise ConfigError(f"--report is {page}, which holds the answers: name another file")
@@ -141,7 +141,7 @@ def command(
         _show_broken(reading)
     written = [] if plans is None else list(_write_plans(found, plans))
     if page is not None:
-        from vinelm.reports.drawing.html import write_page
+        from vinelm.reports.pictures.html import write_page
         from vinelm.reports.replay_page import replay_page
 
         written.append(f"Wrote {write_page(replay_page(found, kept.name), page)}")

@@ -24,10 +24,10 @@ from vinelm.prompts.layout import StagePrompts
 from vinelm.reports.budgets import BudgetSlider
 from vinelm.reports.card import AFTER, before, verdict_card
 from vinelm.reports.document import Card, ExampleAnswer, Examples, Report, Section, Table, readable
-from vinelm.reports.drawing.html import write_page
 from vinelm.reports.evaluation_text import evaluation_lines, evaluation_tables, verdict_table
 from vinelm.reports.examples import RIGHT, examples
 from vinelm.reports.formatting import oracle_words, percent, thousand, usd
+from vinelm.reports.pictures.html import write_page
 from vinelm.reports.plan_tree import plan_tree
 from vinelm.reports.plan_words import plan_line
 from vinelm.reports.store.budget_section import BudgetPlans

@@ -21,7 +21,7 @@ _TESTED = "Judged by requests that did not choose the plan."
 
 def _cost_chart(sweep: PolicySweep) -> Chart:
     """Return the accuracy against dollars under a range of budgets."""
-    series = tuple(_by_cost(name, points) for name, points in sweep.points.items() if any(map(_is_drawn, points)))
+    series = tuple(_by_cost(name, points) for name, points in sweep.points.items() if any(map(_is_plotted, points)))
     is_free = all(x == 0.0 for one in series for x in one.x)
     return Chart(
         name="cost",
@@ -140,7 +140,7 @@ def _cells(sweep: PolicySweep, one: SweptPolicy) -> tuple[str, ...]:
 
 
 def _by_cost(name: str, points: Sequence[SweptPolicy]) -> Series:
-    known = sorted(filter(_is_drawn, points), key=lambda one: one.policy.cost_usd.value)
+    known = sorted(filter(_is_plotted, points), key=lambda one: one.policy.cost_usd.value)
     return _series(name, known, [1000 * max(one.policy.cost_usd.value, 0.0) for one in known])
 
 
@@ -166,7 +166,7 @@ def _says(one: SweptPolicy) -> str:
 
 
 def _floor_chart(sweep: PolicySweep) -> Chart:
-    shown = [(name, points) for name, points in sweep.points.items() if any(map(_is_drawn, points))]
+    shown = [(name, points) for name, points in sweep.points.items() if any(map(_is_plotted, points))]
     return Chart(
         name="floor",
         title="What an accuracy costs",
@@ -182,7 +182,7 @@ def _floor_chart(sweep: PolicySweep) -> Chart:
 def _cap_chart(sweep: PolicySweep) -> Chart:
     series = []
     for name, points in sweep.points.items():
-        known = [one for one in points if _is_drawn(one)]
+        known = [one for one in points if _is_plotted(one)]
         if known:
             series.append(_series(name, known, [one.objective.max_latency_s or 0.0 for one in known]))
     return Chart(
@@ -199,7 +199,7 @@ def _promise_chart(sweeps: Sequence[PolicySweep]) -> Chart | None:
     series = []
     for name in ("signals", "paths", "static", "single"):
         points = [
-            one for sweep in sweeps if sweep.bound != "max_latency_s" for one in sweep.points.get(name, ()) if _is_drawn(one)
+            one for sweep in sweeps if sweep.bound != "max_latency_s" for one in sweep.points.get(name, ()) if _is_plotted(one)
         ]
         if points:
             found = _series(name, points, [one.policy.promised_accuracy for one in points])
@@ -224,7 +224,7 @@ def _is_known(one: SweptPolicy) -> bool:
     return one.policy.accuracy.is_identified
 
 
-def _is_drawn(one: SweptPolicy) -> bool:
+def _is_plotted(one: SweptPolicy) -> bool:
     """True if a point is worth drawing; the table has the others."""
     return _is_known(one) and one.band[1] - one.band[0] <= WIDEST and 0.0 <= one.policy.accuracy.value <= 1.0
 

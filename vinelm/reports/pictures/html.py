@@ -12,10 +12,10 @@ from vinelm.errors import ConfigError
 from vinelm.io.atomic import write_atomic
 from vinelm.reports.budgets import BudgetSlider
 from vinelm.reports.document import Chart, Report, Scatter
-from vinelm.reports.drawing.budgets import budget_data, budget_table, drawn_budgets
-from vinelm.reports.drawing.canvas import NARROW, WIDE, as_inline, drawing
-from vinelm.reports.drawing.lines import draw_lines
-from vinelm.reports.drawing.scatter import draw_scatter
+from vinelm.reports.pictures.budgets import budget_data, budget_table, plotted_budgets
+from vinelm.reports.pictures.canvas import NARROW, WIDE, as_inline, plotting
+from vinelm.reports.pictures.lines import plot_lines
+from vinelm.reports.pictures.scatter import plot_scatter
 
 _SECONDS = re.compile(r"(\d) s\b")
 
@@ -35,14 +35,14 @@ def render(report: Report) -> str:
     )
     environment.filters["filename"] = _filename
     environment.filters["finite"] = _finite
-    pictures = {picture.name: _draw(picture, note=note) for picture in _pictures(report)}
+    pictures = {picture.name: _plot(picture, note=note) for picture in _pictures(report)}
     budgets = {} if report.budgets is None else _budgets(report.budgets, note)
     return environment.get_template("report.html").render(report=report, pictures=pictures, **{"slider": None, **budgets})
 
 
 def _budgets(slider: BudgetSlider, note: str) -> dict[str, Any]:
     """Return the template's data about the plans of several budgets."""
-    slider, parts = drawn_budgets(slider, note)
+    slider, parts = plotted_budgets(slider, note)
     data = budget_data(slider, parts, _typeset)
     return {"slider": slider, "parts": parts, "data": data, "budget_table": budget_table(slider)}
 
@@ -54,19 +54,19 @@ def _pictures(report: Report) -> Iterator[Chart | Scatter]:
         yield from (part for part in section.parts if isinstance(part, Chart))
 
 
-def _draw(picture: Chart | Scatter, *, note: str = "") -> str:
+def _plot(picture: Chart | Scatter, *, note: str = "") -> str:
     """Return a picture as two SVG elements: a wide one for laptops and print, and a narrow one for phones.
 
     The note is printed inside, so that an exported picture still has it.
     """
     label = f"{picture.title}: arrow keys read out its points"
     if isinstance(picture, Scatter):
-        return "\n".join(draw_scatter(picture, kind, label, note) for kind in ("wide", "narrow"))
-    with drawing():
+        return "\n".join(plot_scatter(picture, kind, label, note) for kind in ("wide", "narrow"))
+    with plotting():
         found = []
         for kind, size in (("wide", WIDE), ("narrow", NARROW)):
             name = f"{picture.name}-{kind}"
-            svg, readings = draw_lines(picture, size, name, note=note)
+            svg, readings = plot_lines(picture, size, name, note=note)
             found.append(as_inline(svg, name, kind, label, sorted(readings, key=lambda one: (one.x, one.y))))
     return "\n".join(found)
 

@@ -41,7 +41,7 @@ class Reading(NamedTuple):
 
 
 @contextmanager
-def drawing() -> Iterator[None]:
+def plotting() -> Iterator[None]:
     """Set up drawing inside the block: text stays text, and dollar signs are dollars."""
     require_extra("report", "a report", "matplotlib")
     import matplotlib as mpl

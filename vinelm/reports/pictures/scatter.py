@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import ceil, floor, log10
 
 from vinelm.reports.document import Dot, Scatter
-from vinelm.reports.drawing.sketch import CHARACTER, Sketch
+from vinelm.reports.pictures.sketch import CHARACTER, Sketch
 
 _SIZES = {"wide": (560.0, 330.0), "narrow": (360.0, 228.0)}
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 16.0, 14.0, 42.0
@@ -17,7 +17,7 @@ _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Candidate distances between accuracy lines; the first that gives at most six lines is used."""
 
 
-def draw_scatter(scatter: Scatter, kind: str, label: str, note: str = "") -> str:
+def plot_scatter(scatter: Scatter, kind: str, label: str, note: str = "") -> str:
     """Return the picture as an SVG element of this kind, ``wide`` or ``narrow``.
 
     Each dot has its name on a side with room, and its interval as a line.

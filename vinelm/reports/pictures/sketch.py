@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from textwrap import wrap
 
-from vinelm.reports.drawing.canvas import MODEL_COLOURS
+from vinelm.reports.pictures.canvas import MODEL_COLOURS
 
 CHARACTER = 0.56
 """Width of a character relative to its font size, with some room: fonts are not measured, as each device has its own."""

@@ -8,14 +8,14 @@ from typing import Any
 
 from vinelm.reports.budgets import BudgetSlider, BudgetStop, StageBars
 from vinelm.reports.document import Row, Table
-from vinelm.reports.drawing.graph import NARROW, WIDE, draw_graph
-from vinelm.reports.drawing.sketch import ColourOf, Sketch
-from vinelm.reports.drawing.tree import draw_tree
+from vinelm.reports.pictures.graph import NARROW, WIDE, plot_graph
+from vinelm.reports.pictures.sketch import ColourOf, Sketch
+from vinelm.reports.pictures.tree import plot_tree
 
 _BAR, _ROW, _HEAD = 14.0, 22.0, 24.0
 
 
-def draw_stage_bars(bars: StageBars, colour_of: ColourOf, kind: str, label: str, note: str = "") -> str:
+def plot_stage_bars(bars: StageBars, colour_of: ColourOf, kind: str, label: str, note: str = "") -> str:
     """Return the bars as an SVG element of this kind, ``wide`` or ``narrow``."""
     room = WIDE if kind == "wide" else NARROW
     names = 130.0 if kind == "wide" else 92.0
@@ -77,7 +77,7 @@ class BudgetPart:
     shown: tuple[str, ...]
 
 
-def drawn_budgets(slider: BudgetSlider, note: str) -> tuple[BudgetSlider, list[BudgetPart]]:
+def plotted_budgets(slider: BudgetSlider, note: str) -> tuple[BudgetSlider, list[BudgetPart]]:
     """Return the section's pictures, and the slider with as many stops as fit."""
     while True:
         parts = budget_parts(slider, note)
@@ -91,13 +91,13 @@ def drawn_budgets(slider: BudgetSlider, note: str) -> tuple[BudgetSlider, list[B
 def budget_parts(slider: BudgetSlider, note: str) -> list[BudgetPart]:
     """Return the section's pictures, each as two SVG elements: a wide one for laptops and print, a narrow one for phones."""
 
-    def part(name: str, title: str, caption: str, draw: Callable[[BudgetStop, str, str], str]) -> BudgetPart:
+    def part(name: str, title: str, caption: str, plot: Callable[[BudgetStop, str, str], str]) -> BudgetPart:
         label = f"{title}: arrow keys read out its parts"
-        shown = tuple("\n".join(draw(stop, kind, label) for kind in KINDS) for stop in slider.stops)
+        shown = tuple("\n".join(plot(stop, kind, label) for kind in KINDS) for stop in slider.stops)
         return BudgetPart(name, title, caption, shown)
 
     def bars(one: StageBars, kind: str, label: str) -> str:
-        return draw_stage_bars(one, slider.colour_of, kind, label, note)
+        return plot_stage_bars(one, slider.colour_of, kind, label, note)
 
     left = max(stop.tree.left_out for stop in slider.stops)
     rare = f" Rare steps are left out, at most {left:,} at a budget." if left else ""
@@ -106,13 +106,13 @@ def budget_parts(slider: BudgetSlider, note: str) -> list[BudgetPart]:
             "graph",
             "Your graph with the chosen models",
             _GRAPH,
-            lambda stop, kind, label: draw_graph(stop.graph, slider.colour_of, kind, label, note),
+            lambda stop, kind, label: plot_graph(stop.graph, slider.colour_of, kind, label, note),
         ),
         part(
             "tree",
             "The plan as a tree",
             _TREE.format(rare=rare),
-            lambda stop, kind, label: draw_tree(stop.tree, slider.colour_of, kind, label, note),
+            lambda stop, kind, label: plot_tree(stop.tree, slider.colour_of, kind, label, note),
         ),
     ]
     for name in slider.stops[0].bars:

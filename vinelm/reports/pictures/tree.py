@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vinelm.reports.budgets import PlanNode, PlanTree
-from vinelm.reports.drawing.graph import NARROW, WIDE
-from vinelm.reports.drawing.sketch import ColourOf, Sketch, wrapped
+from vinelm.reports.pictures.graph import NARROW, WIDE
+from vinelm.reports.pictures.sketch import ColourOf, Sketch, wrapped
 
 LEAST_COLUMN = 168.0
 """A narrower column has no room for a model's name."""
@@ -28,7 +28,7 @@ class _Place:
         return self.y + self.height / 2
 
 
-def draw_tree(tree: PlanTree, colour_of: ColourOf, kind: str, label: str, note: str = "") -> str:
+def plot_tree(tree: PlanTree, colour_of: ColourOf, kind: str, label: str, note: str = "") -> str:
     """Return the plan as an SVG element of this kind, ``wide`` or ``narrow``."""
     columns = _depth(tree.roots)
     room = WIDE if kind == "wide" else NARROW
@@ -40,7 +40,7 @@ def draw_tree(tree: PlanTree, colour_of: ColourOf, kind: str, label: str, note: 
         if place.above is not None:
             layout.connect(sketch, place.above, place)
     for place in layout.places:
-        _draw(sketch, place, colour_of)
+        _plot(sketch, place, colour_of)
     return sketch.svg(room, bottom, kind, label, note)
 
 
@@ -125,7 +125,7 @@ def _when(node: PlanNode, width: float) -> list[str]:
     return wrapped(f"if {node.when}", width - 14, 12) if node.when else []
 
 
-def _draw(sketch: Sketch, place: _Place, colour_of: ColourOf) -> None:
+def _plot(sketch: Sketch, place: _Place, colour_of: ColourOf) -> None:
     node, x, y, width = place.node, place.x, place.y, place.width
     share = f"{100 * node.share:.0f} %" if node.share >= 0.005 else "< 1 %"
     is_end = node.model is None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vinelm.reports.drawing.canvas import COLOURS, Reading, new_figure, saved, short
+from vinelm.reports.pictures.canvas import COLOURS, Reading, new_figure, saved, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,7 @@ MARKERS: dict[str, str] = {
 }  # fmt: skip
 
 
-def draw_lines(chart: Chart, size: tuple[int, int], name: str, *, note: str = "") -> tuple[str, list[Reading]]:
+def plot_lines(chart: Chart, size: tuple[int, int], name: str, *, note: str = "") -> tuple[str, list[Reading]]:
     """Return a chart as SVG text, and its points.
 
     Args:
@@ -35,7 +35,7 @@ def draw_lines(chart: Chart, size: tuple[int, int], name: str, *, note: str = ""
     figure = new_figure(size)
     axes = figure.subplots()
     for series in chart.series:
-        _draw(axes, series, is_banded=series.role in ("vinelm", "static"))  # with more bands they would hide each other
+        _plot(axes, series, is_banded=series.role in ("vinelm", "static"))  # with more bands they would hide each other
     _dress(axes, chart, is_narrow=size[0] < 600)
     if note:
         axes.text(0.01, 0.98, note, transform=axes.transAxes, va="top", color=COLOURS["muted"], size=11)
@@ -51,7 +51,7 @@ def draw_lines(chart: Chart, size: tuple[int, int], name: str, *, note: str = ""
     return svg, readings
 
 
-def _draw(axes: Axes, series: Series, *, is_banded: bool) -> None:
+def _plot(axes: Axes, series: Series, *, is_banded: bool) -> None:
     colour, order = COLOURS[series.role], 4 if series.role == "vinelm" else 3
     x, y = np.asarray(series.x, float), np.asarray(series.y, float)
     style: dict[str, Any] = {

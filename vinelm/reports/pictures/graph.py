@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vinelm.reports.budgets import GraphPicture, Parts
-from vinelm.reports.drawing.sketch import ColourOf, Sketch
+from vinelm.reports.pictures.sketch import ColourOf, Sketch
 from vinelm.template.steps import END, Branch, Loop, Parallel, Stage, Step
 
 WIDE, NARROW = 880.0, 350.0
@@ -25,23 +25,23 @@ class _Block:
     width: float
     height: float
     middle: float
-    draw: Callable[[float, float], None]
+    plot: Callable[[float, float], None]
     ends: bool = False
     has_head: bool = True
 
 
-def draw_graph(graph: GraphPicture, colour_of: ColourOf, kind: str, label: str, note: str = "") -> str:
+def plot_graph(graph: GraphPicture, colour_of: ColourOf, kind: str, label: str, note: str = "") -> str:
     """Return the graph as an SVG element of this kind, ``wide`` or ``narrow``."""
     sketch = Sketch()
     steps = graph.template.steps
     across = _Across(sketch, graph.calls, colour_of).whole(steps)
     if kind == "wide" and across.width <= WIDE:
-        across.draw((WIDE - across.width) / 2, 4)
+        across.plot((WIDE - across.width) / 2, 4)
         return sketch.svg(WIDE, across.height + 8, kind, label, note)
     width = 460.0 if kind == "wide" else NARROW
     down = _Down(sketch, graph.calls, colour_of, width).whole(steps)
     room = WIDE if kind == "wide" else NARROW
-    down.draw((room - width) / 2, 4)
+    down.plot((room - width) / 2, 4)
     return sketch.svg(room, down.height + 8, kind, label, note)
 
 
@@ -89,17 +89,17 @@ class _Across(_Layout):
         inner = self.series(steps)
         ends = 0 if inner.ends else _GAP
 
-        def draw(x: float, y: float) -> None:
+        def plot(x: float, y: float) -> None:
             at = y + inner.middle
             self.sketch.dot(x + 6, at)
             self.sketch.line([(x + 11, at), (x + _GAP, at)], has_arrow=inner.has_head)
-            inner.draw(x + _GAP, y)
+            inner.plot(x + _GAP, y)
             if not inner.ends:
                 end = x + _GAP + inner.width
                 self.sketch.line([(end, at), (end + _GAP - 12, at)], has_arrow=True)
                 self.sketch.dot(end + _GAP - 6, at, is_end=True)
 
-        return _Block(inner.width + _GAP + ends, inner.height, inner.middle, draw)
+        return _Block(inner.width + _GAP + ends, inner.height, inner.middle, plot)
 
     def series(self, steps: Sequence[Step]) -> _Block:
         blocks = [self.block(step) for step in steps]
@@ -108,16 +108,16 @@ class _Across(_Layout):
         middle = max(block.middle for block in blocks)
         height = middle + max(block.height - block.middle for block in blocks)
 
-        def draw(x: float, y: float) -> None:
+        def plot(x: float, y: float) -> None:
             for i, block in enumerate(blocks):
-                block.draw(x, y + middle - block.middle)
+                block.plot(x, y + middle - block.middle)
                 x += block.width
                 if i + 1 < len(blocks):
                     self.sketch.line([(x, y + middle), (x + _GAP, y + middle)], has_arrow=blocks[i + 1].has_head)
                 x += _GAP
 
         width = sum(block.width for block in blocks) + _GAP * (len(blocks) - 1)
-        return _Block(width, height, middle, draw, blocks[-1].ends, blocks[0].has_head)
+        return _Block(width, height, middle, plot, blocks[-1].ends, blocks[0].has_head)
 
     def block(self, step: Step) -> _Block:
         if isinstance(step, Stage):
@@ -136,18 +136,18 @@ class _Across(_Layout):
             return inner
         middle, width = inner.middle + top, inner.width + 2 * pad
 
-        def draw(x: float, y: float) -> None:
+        def plot(x: float, y: float) -> None:
             at, end = y + middle, x + width
             self.sketch.line([(x, at), (x + pad, at)], has_arrow=inner.has_head)
             self.sketch.line([(end - pad, at), (end, at)])
-            inner.draw(x + pad, y + top)
+            inner.plot(x + pad, y + top)
             back = [(end - 10, at), (end - 10, y + 20), (x + 6, y + 20), (x + 6, at)]
             self.sketch.line(back, has_arrow=True)
             self.sketch.text(
                 x + width / 2, y + 14, f"up to {step.times} times", room=width, size=12, colour="muted", anchor="middle"
             )
 
-        return _Block(width, inner.height + top, middle, draw, inner.ends, has_head=False)
+        return _Block(width, inner.height + top, middle, plot, inner.ends, has_head=False)
 
     def branch(self, step: Branch | Parallel) -> _Block:
         arms = [(label, self.series(steps)) for label, steps in self.arms(step)]
@@ -160,12 +160,12 @@ class _Across(_Layout):
         middle = (tops[0] + arms[0][1].middle + tops[-1] + arms[-1][1].middle) / 2
         ends = all(block.ends for _, block in arms)
 
-        def draw(x: float, y: float) -> None:
+        def plot(x: float, y: float) -> None:
             for (label, block), top in zip(arms, tops, strict=True):
                 at = y + top + block.middle
                 start = x + _FORK
                 self.sketch.line([(x, y + middle), (x + 10, y + middle), (x + 10, at), (start, at)], has_arrow=block.has_head)
-                block.draw(start, y + top)
+                block.plot(start, y + top)
                 self.sketch.text(start, y + top - 5, label, room=widest, size=12, colour="muted")
                 if not block.ends:
                     right = x + width
@@ -173,7 +173,7 @@ class _Across(_Layout):
                         [(start + block.width, at), (right - 10, at), (right - 10, y + middle), (right, y + middle)]
                     )
 
-        return _Block(width, height, middle, draw, ends, has_head=False)
+        return _Block(width, height, middle, plot, ends, has_head=False)
 
 
 class _Down(_Layout):
@@ -186,17 +186,17 @@ class _Down(_Layout):
     def whole(self, steps: Sequence[Step]) -> _Block:
         inner = self.series(steps, self.width)
 
-        def draw(x: float, y: float) -> None:
+        def plot(x: float, y: float) -> None:
             at = x + self.width / 2
             self.sketch.dot(at, y + 6)
             self.sketch.line([(at, y + 11), (at, y + 26)], has_arrow=inner.has_head)
-            inner.draw(x, y + 26)
+            inner.plot(x, y + 26)
             if not inner.ends:
                 end = y + 26 + inner.height
                 self.sketch.line([(at, end), (at, end + 16)], has_arrow=True)
                 self.sketch.dot(at, end + 22, is_end=True)
 
-        return _Block(self.width, inner.height + 26 + (0 if inner.ends else 30), self.width / 2, draw)
+        return _Block(self.width, inner.height + 26 + (0 if inner.ends else 30), self.width / 2, plot)
 
     def series(self, steps: Sequence[Step], width: float) -> _Block:
         blocks, gap, middle = [self.block(step, width) for step in steps], 22.0, width / 2
@@ -205,16 +205,16 @@ class _Down(_Layout):
                 width, 14, middle, lambda x, y: self.sketch.line([(x + middle, y), (x + middle, y + 14)]), has_head=False
             )
 
-        def draw(x: float, y: float) -> None:
+        def plot(x: float, y: float) -> None:
             for i, block in enumerate(blocks):
-                block.draw(x, y)
+                block.plot(x, y)
                 y += block.height
                 if i + 1 < len(blocks):
                     self.sketch.line([(x + middle, y), (x + middle, y + gap)], has_arrow=blocks[i + 1].has_head)
                 y += gap
 
         height = sum(block.height for block in blocks) + gap * (len(blocks) - 1)
-        return _Block(width, height, middle, draw, blocks[-1].ends, blocks[0].has_head)
+        return _Block(width, height, middle, plot, blocks[-1].ends, blocks[0].has_head)
 
     def block(self, step: Step, width: float) -> _Block:
         if isinstance(step, Stage):
@@ -238,16 +238,16 @@ class _Down(_Layout):
             return self.series(step.stages, width)
         inner, middle = self.series(step.stages, width - 2 * pad), width / 2
 
-        def draw(x: float, y: float) -> None:
+        def plot(x: float, y: float) -> None:
             at, end, right = x + middle, y + inner.height + top, x + width - 4
             self.sketch.line([(at, y), (at, y + top)], has_arrow=inner.has_head)
-            inner.draw(x + pad, y + top)
+            inner.plot(x + pad, y + top)
             self.sketch.line([(at, end), (at, end + 12)])
             back = [(at, end + 8), (right, end + 8), (right, y + 8), (at + 3, y + 8)]
             self.sketch.line(back, has_arrow=True)
             self.sketch.text(at + 12, y + 4, f"up to {step.times} times", room=middle - 16, size=12, colour="muted")
 
-        return _Block(width, inner.height + top + 12, middle, draw, inner.ends, has_head=False)
+        return _Block(width, inner.height + top + 12, middle, plot, inner.ends, has_head=False)
 
     def branch(self, step: Branch | Parallel, width: float) -> _Block:
         rail, turn, middle = 16.0, 34.0, width / 2
@@ -255,14 +255,14 @@ class _Down(_Layout):
         height = sum(turn + block.height + 10 for _, block in arms) + 10
         ends = all(block.ends for _, block in arms)
 
-        def draw(x: float, y: float) -> None:
+        def plot(x: float, y: float) -> None:
             at, left, right, top, bottom = x + middle, x + 5, x + width - 5, y, y + height
             for number, (label, block) in enumerate(arms):
                 # The first branch is entered, and the last one left, in a straight line; the others along the rails.
                 aside = [(at, top + 6), (left, top + 6), (left, y + 14), (at, y + 14)] if number else [(at, y)]
                 self.sketch.line([*aside, (at, y + turn)], has_arrow=block.has_head)
                 self.sketch.text(left + 8, y + 28, label, room=middle - 24, size=12, colour="muted")
-                block.draw(x + rail, y + turn)
+                block.plot(x + rail, y + turn)
                 y += turn + block.height
                 if not block.ends:
                     is_last = number == len(arms) - 1
@@ -270,4 +270,4 @@ class _Down(_Layout):
                     self.sketch.line([(at, y), *aside, (at, bottom)])
                 y += 10
 
-        return _Block(width, height, middle, draw, ends, has_head=False)
+        return _Block(width, height, middle, plot, ends, has_head=False)
