@@ -72,6 +72,7 @@ class Replanner:
         self._load, self._raises, self._is_off = load, raises, is_off
         self.follows = follows
         self.objectives: tuple[Objective, ...] = (objective,)
+        # A prefix is followed through the trie once. A stage or an outcome that is noted later moves only longer prefixes.
         self._nodes: dict[tuple[str, ...], int] = {(): 0}
         self._stages: dict[tuple[str, ...], str] = {}
         self._least_call_usd = least_call_usd
@@ -135,6 +136,7 @@ class Replanner:
                 return self._best(here), note
             decision, why = self._without_excluded(self._excluded, here, prefix, tried)
             return decision, _noted(note, why)
+        # No fault: the application may run models, or take branches, that were never profiled.
         except KeyError:
             return None, f"the path {'/'.join(prefix)} is not planned for: default model"
         except InfeasibleError as error:
@@ -173,6 +175,7 @@ class Replanner:
         """
         counts_as = self._template.counts_as(kind)
         if counts_as != self._kind:
+            # Request types have separate branches from the root on, so no cached node stays valid.
             self._kind = counts_as
             self._nodes = {(): 0}
         return counts_as or None
@@ -187,6 +190,7 @@ class Replanner:
         """Return the trie's name of the stage that ran after a node; None if it is unknown which of several ran."""
         if stage is not None or not self._kind:
             return stage and stage_title(stage, self._kind)
+        # The branches decide if only one of them belongs to this type. Two could have run, and a guess would spoil the path.
         own = {self._own(arm) for arm in self._planner.trie.arms(before)} - {None}
         return stage_title(own.pop() or "", self._kind) if len(own) == 1 else None
 
@@ -208,7 +212,7 @@ class Replanner:
 
     def note_verdict(self, prefix: tuple[str, ...], passed: bool) -> None:
         """Record the workflow's own check of the last answer of ``prefix``, if plans depend on it."""
-        if self.seen.judge(prefix, passed):
+        if self.seen.note_check(prefix, passed):
             self._forget_below(prefix)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
@@ -226,6 +230,7 @@ class Replanner:
         return False
 
     def _forget_below(self, prefix: tuple[str, ...]) -> None:
+        # The prefix itself stays: its node depends on what came before it, not on what it has just shown.
         self._nodes = {known: node for known, node in self._nodes.items() if known[: len(prefix)] != prefix or known == prefix}
 
     def arms(self, prefix: tuple[str, ...]) -> tuple[str, ...]:
@@ -238,6 +243,7 @@ class Replanner:
     def _lacking(self, stage: str | frozenset[str], prefix: tuple[str, ...]) -> str:
         """Return why a stage that the trie lacks after ``prefix`` is not planned."""
         names = repr(stage) if isinstance(stage, str) else " or ".join(map(repr, sorted(stage)))
+        # The usual reason is a loop that ran more turns than the template allows: then the limit is named, which can be raised.
         before = tuple(self._stages.get(prefix[:k], "") for k in range(len(prefix)))
         template = self._template.base
         for name in (stage,) if isinstance(stage, str) else sorted(stage):
@@ -258,6 +264,7 @@ class Replanner:
             node = self.node(prefix)
         except KeyError:
             return None
+        # A tool started for a branch on which the plan ends would run in vain, so such branches do not count.
         after = self._planner.annotated.comes_next(node).items()
         return math.fsum(p for arm, p in after if self._own(arm) in stages and (plan is None or plan.goes_on(node, arm)))
 
@@ -293,6 +300,7 @@ class Replanner:
 
     def affords(self, model: str, spent_usd: float) -> bool:
         """Return whether the request's cap allows even the smallest call of ``model``."""
+        # The smallest call, because the real prompt is unknown until the node runs. A larger one is refused later.
         cap_usd, least = self._objective.max_cost_usd, self._least_call_usd
         return cap_usd is None or least is None or least(model) <= cap_usd - spent_usd
 
@@ -317,6 +325,7 @@ class Replanner:
         barred = set(tried)
         if objective.max_cost_usd is not None:
             barred |= excluded.unaffordable(node, prefix, objective.max_cost_usd - here["spent_usd"])
+        # Two tries at most: without all models of an engine that may be down, then without only those that failed.
         relaxed: tuple[Decision, str] | None = None
         for failed in excluded.failed(prefix):
             with suppress(InfeasibleError):
@@ -325,6 +334,7 @@ class Replanner:
                 if decision.is_feasible:
                     return decision, note
                 relaxed = decision, note
+        # If the bounds hold only with a failed model, it gets a second chance. If they hold with no model, it does not.
         decision = self._best(here, without=barred)
         return (decision, "") if decision.is_feasible or relaxed is None else relaxed
 

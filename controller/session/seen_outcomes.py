@@ -34,7 +34,7 @@ class Belief:
         """Note the outcome of the invocation at the end of ``path``; return whether plans depend on it and it is new."""
         return False
 
-    def judge(self, path: Path, passed: bool) -> bool:
+    def note_check(self, path: Path, passed: bool) -> bool:
         """Note the workflow's own check of the answer at the end of ``path``; see :meth:`note` for the result."""
         return False
 
@@ -101,8 +101,8 @@ class SeenOutcomes(Belief):
         self._shown[path] = outcome
         return is_new
 
-    def judge(self, path: Path, passed: bool) -> bool:
-        """See :meth:`Belief.judge`."""
+    def note_check(self, path: Path, passed: bool) -> bool:
+        """See :meth:`Belief.note_check`."""
         is_new = self._passed.get(path) != passed
         self._passed[path] = passed
         return is_new

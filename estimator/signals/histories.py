@@ -88,6 +88,7 @@ class _Vectors(NamedTuple):
     @classmethod
     def of(cls, model: Predictive, of_points: FloatArray, *, is_final: bool) -> _Vectors:
         """Return the vectors with their sums."""
+        # The points of a fit lie side by side, so each fit is a slice. Final vectors are already sums by fit.
         starts = np.flatnonzero(np.diff(model.fit, prepend=-1))
         of_fits = of_points if is_final else np.add.reduceat(of_points, starts, axis=1)
         return cls(
@@ -149,6 +150,7 @@ class _Growing:
             is_open=np.ones(n, np.bool_), held=np.full(n, NOT_ASKED),
             judged=np.full((n, len(models) if course.judges else 0, depth), -1, np.int8), begins=np.arange(n),
         )  # fmt: skip
+        # One row for each way to begin, without classes, and one vector for all: the prior of the latent pairs.
         self.rows = _Rows(np.arange(n), np.full((n, depth), -1, np.int8), zero, shares)
         self.vectors = _Vectors.of(model, np.exp(model.log_weights)[None, :], is_final=False)
         self.label_of_class = np.full((n, depth), -1, np.int64)
@@ -188,6 +190,7 @@ class _Growing:
         """Yield the open histories by next stage: their indices, the contexts of that stage, and the next position."""
         last, course = self.last, self.course
         has_answer = (last.last != NOT_ASKED).any(axis=1)
+        # Everything a context depends on except the model: histories that agree in it are expanded together.
         keys = np.column_stack((last.position, last.following, has_answer, last.after, last.begins))
         afters, starts = list(self.afters), list(course.starts)
         for at, stage, is_later, shown, begins in np.unique(keys[last.is_open], axis=0).tolist():
@@ -204,6 +207,7 @@ class _Growing:
         found: list[dict[str, int]] = [{}, {}]
         for is_again in (False, True):
             for m, name in asked:
+                # A judge leaves the answer as it is, so it does not matter whether its model has answered before.
                 if self.course.keeps(stage, name):
                     kept = index.get(Context(stage, name, False, False, arms, False, (), True, begins))
                     if kept is not None:
@@ -212,10 +216,13 @@ class _Growing:
                     continue
                 later, again = is_later and answers, is_again and answers
                 context = Context(stage, name, later, again, arms, answers, after, False, begins)
+                # Without rows for a context there is nothing to predict from, so that no plan asks this model here.
                 if context in index:
                     found[is_again][name] = index[context]
         labels, copies = self.model.labels, None
         ended = [label._replace(passed=True, arm=None) for label in labels]  # requests end there, whatever the answer
+        # An answer that joins a class has the label of the class's first answer, as the check and the signal depend on the text
+        # alone. But the label may name a stage that cannot follow here: then it is copied only where requests end anyway.
         if all(label.arm in (None, *arms) for label in labels):
             copies = np.arange(len(labels))
         elif not arms and set(ended) <= set(labels):
@@ -225,6 +232,8 @@ class _Growing:
     def _multiplied(self, part: _Part, *, is_final: bool) -> tuple[_Vectors, Ints]:
         """Return the vectors of the rows ``part``, and the index of each row's vector."""
         model, before = self.model, self.vectors.of_points
+        # Many rows share a factor and a vector: each product is computed once. The factor leads the code, so that the rows of
+        # each factor are a slice.
         first, of = _numbered(part.factor * len(before) + part.vector)
         factor, parent = part.factor[first], part.vector[first]
         found = np.empty((len(first), model.n_fits if is_final else before.shape[1]))
@@ -233,6 +242,7 @@ class _Growing:
             of_points = _of_points(model, int(factor[low]))
             for start in range(low, high, _AT_ONCE):
                 here = slice(start, min(start + _AT_ONCE, high))
+                # The last level needs no points any more, only the sum of each fit: its vectors are the most numerous.
                 found[here] = (
                     before[parent[here]] @ (self.of_fit * of_points[:, None]) if is_final else before[parent[here]] * of_points
                 )
@@ -247,6 +257,7 @@ class _Growing:
         reach = np.asarray(np.bincount(rows.history, total, n), np.float64)
         right, right_by_fit = np.zeros((n, self.depth)), np.zeros((n, self.depth, self.model.n_fits))
         for j in range(self.depth):
+            # Only here the unobserved types matter: the rows in which class j is the right one.
             those = rows.take(np.flatnonzero(rows.types[:, j] == RIGHT))
             right[:, j] = np.bincount(those.history, those.scale * vectors.total[those.vector], n)
             right_by_fit[:, j] = _sums_by_fit(those, vectors.of_fits, n)
@@ -256,6 +267,7 @@ class _Growing:
         gave = np.flatnonzero(self.answers[context])
         last[gave, model[gave]] = np.where(kind < 0, NO_ANSWER, kind)[gave]
         held, judged = self.last.held[parent], self.last.judged[parent]
+        # A router, or a judge, leaves the answer of the state in place.
         held[gave] = np.where(kind < 0, NO_ANSWER, kind)[gave]
         if judged.shape[1]:
             said = np.flatnonzero(self.keeps[context] & (kind >= 0))
@@ -325,6 +337,7 @@ def _n_factors(model: Predictive) -> int:
 def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
     """Return the sums over the rows of each of ``n`` histories, times the number of fits; ``values`` are by vector and fit."""
     n_fits, found = values.shape[1], np.zeros((n, values.shape[1]))
+    # The points of each fit have 1 / fits of the mass, but a value by fit is a probability under that fit alone.
     for fit in range(n_fits):
         found[:, fit] = np.bincount(rows.history, values[rows.vector, fit] * (rows.scale * n_fits), n)
     return found
@@ -338,6 +351,7 @@ def _of_points(model: Predictive, factor: int) -> FloatArray:
     if which >= _SAYS:
         kind, signal = divmod(which - _SAYS, len(model.verdicts.signals))
         return np.asarray(np.exp(model.log_verdicts[model.verdicts.number[context], kind, signal]))
+    # A wrong answer may look like the right one. Then the two agree, so that answers of both types join the same class.
     p = np.exp(model.log_types[context])
     return np.asarray(p[RIGHT] + p[ALIKE] if which == _JOINS else p[which])
 
@@ -350,6 +364,7 @@ def _numbered(code: Ints) -> tuple[Ints, Ints]:
     if int(code.max()) > _MOST_SPARSE + 8 * len(code):
         _, first, of = np.unique(code, return_index=True, return_inverse=True)
         return first, of
+    # Counting is linear where sorting is not, and most codes lie close together.
     place = np.full(int(code.max()) + 1, -1, np.int64)
     place[code] = np.arange(len(code))
     codes = np.flatnonzero(place >= 0)
@@ -436,6 +451,7 @@ def _judge(model: Predictive, judge: int, part: _Parts, known: _Before) -> None:
     every = np.arange(len(rows.history))
     held, shown = before.held[rows.history], before.label[rows.history] if known.depth else np.full(len(every), -1)
     kind = np.maximum(held, NO_ANSWER)
+    # 1 stands for a missing answer, for which judges have separate rates.
     truth = np.where(kind < 0, 1, kinds_of(rows.types[every, np.maximum(kind, 0)], RIGHT, NONE))
     said = np.full(len(every), -1)
     if before.judged.shape[1]:
@@ -443,6 +459,7 @@ def _judge(model: Predictive, judge: int, part: _Parts, known: _Before) -> None:
     of = np.column_stack((shown, truth, said))
     for last, y, again in np.unique(of, axis=0).tolist():
         at = np.flatnonzero((of == (last, y, again)).all(axis=1))
+        # A repeated verdict multiplies by one, since the first already counted. Only the rest of its label may differ.
         for signal in np.flatnonzero(verdicts.possible[judge]) if again < 0 else [again]:
             rates = verdicts.follows[judge, last] * (verdicts.signal == signal)
             factor = _SAYS + y * len(verdicts.signals) + int(signal) if again < 0 else _REPEATS
@@ -477,6 +494,7 @@ class _Parts:
         if not len(at):
             return
         rows = self.rows.take(at)
+        # `take` has copied the types, so the rows before this answer keep theirs.
         if new_type is not None:
             rows.types[:, kind] = new_type
         alike = (np.full(len(at), value) for value in (self.model, kind, self.factors + factor))
@@ -486,5 +504,6 @@ class _Parts:
         else:
             labels = [(np.full(len(at), index), rate) for index, rate in enumerate(np.asarray(scale).tolist())]
         for shown, rate in labels:
+            # Labels that cannot occur would multiply the rows of each further level.
             if rate > 0.0:
                 self.parts.append(_Part(rows.history, model, shown, kinds, rows.types, rows.vector, factors, rows.scale * rate))

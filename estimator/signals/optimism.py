@@ -1,4 +1,4 @@
-"""The optimism of choosing the best of all contingent plans: each fit chooses, and the others judge.
+"""The optimism of choosing the best of all contingent plans: each fit chooses, and the others test.
 
 For plans over outcomes, the fits to resampled requests differ from their mean as the estimate differs from the truth. By the
 bootstrap, a fit's prediction for the plan that it considers best, less the other fits' prediction, is a sample of the optimism
@@ -122,8 +122,8 @@ def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatAr
     cost, gap, expected = np.zeros(PRICES), np.zeros(PRICES), np.zeros((PRICES, own[0].cost_usd.shape[1]))
     for i, price in enumerate(_prices(own)):
         choice = chosen(own, price)
-        promised, judged = worth(own, choice), worth(others, choice)
-        gap[i], cost[i], expected[i] = (promised[0] - judged[0]).mean(), judged[1].mean(), promised[1]
+        promised, tested = worth(own, choice), worth(others, choice)
+        gap[i], cost[i], expected[i] = (promised[0] - tested[0]).mean(), tested[1].mean(), promised[1]
     return cost, gap, expected
 
 

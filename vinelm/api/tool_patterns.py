@@ -37,16 +37,16 @@ class MinedPatterns:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON types."""
-        judged = self.replayed
-        shares = {"ready": judged.ready_share, "speculations_per_call": judged.speculations_per_call}
+        held_out = self.replayed
+        shares = {"ready": held_out.ready_share, "speculations_per_call": held_out.speculations_per_call}
         return {
             "sessions": self.sessions,
             "without_values": self.without_values,
             "sets": 0 if self.patterns is None else len(self.patterns.sets),
             **shares,
-            "precision": judged.precision,
-            "nothing_to_gain": judged.nothing_to_gain,
-            "replayed": asdict(judged),
+            "precision": held_out.precision,
+            "nothing_to_gain": held_out.nothing_to_gain,
+            "replayed": asdict(held_out),
         }
 
 
@@ -88,10 +88,10 @@ def mine_tools(
     if len(set(groups)) < LEAST_GROUPS:
         raise ConfigError(f"{source}: {len(set(groups))} requests are recorded: patterns need {LEAST_GROUPS}, better 50")
     cost_usd = sum(event.cost_usd for event in events if event.tool in reads) / max(1, whole.reads)
-    judged = hold_out(histories, reads, groups=groups, cost_usd=cost_usd)
+    held_out = hold_out(histories, reads, groups=groups, cost_usd=cost_usd)
     digests = {tool: schema_digest(schema) for tool, schema in (schemas or {}).items()}
     patterns = mine(histories, reads, groups=groups, schemas=digests)
-    return MinedPatterns(sessions=len(valued), replayed=judged, patterns=patterns, without_values=without)
+    return MinedPatterns(sessions=len(valued), replayed=held_out, patterns=patterns, without_values=without)
 
 
 def _calls(sessions: Sequence[ToolSession]) -> list[ToolEvent]:

@@ -157,16 +157,16 @@ class Problem:
         """Return the plan, or the best plan for the requests that it leads to each node if that one is better.
 
         The rates of a merged node depend on the plan that leads there. The first plan uses those of the profile; the second
-        those of the requests that follow the first. Both are judged by their own requests.
+        those of the requests that follow the first. Both are valued by the requests that follow them.
         """
         plan = found.plan(self.graph, 0)
         again = replace(self, graph=self.graph.for_mass(plan.mass))._by_rates(goal, admission)
-        judged = [
+        both = [
             replace(each, accuracy=followed.accuracy, cost_usd=followed.cost_usd)
             for each, followed in ((found, plan), (again, again.plan(self.graph, 0)))
         ]
         weight, price = (0.0, 1.0) if goal.target == "cost" else (1.0, goal.price)
-        return max(judged, key=lambda each: weight * each.accuracy - price * each.cost_usd)
+        return max(both, key=lambda each: weight * each.accuracy - price * each.cost_usd)
 
     def _ends(self, found: Induction, nothing: BoolArray, on: Worth) -> BoolArray:
         """Return which branches end the request now, given the value of continuing."""

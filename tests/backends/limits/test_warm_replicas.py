@@ -71,7 +71,7 @@ def test_a_pin_counts_more_and_a_failing_replica_is_the_last_resort():
     made = gate()
     assert served(made, *turn("a", 0)) == 0
     assert served(made, *turn("a", 1), priority=Pinned(0.0)) == 1
-    made._judge(1, failed=True)
+    made._note_end(1, failed=True)
     assert served(made, *turn("a", 2)) == 0
 
 

@@ -143,7 +143,7 @@ class ReplicaPermit:
 
     def ended(self, *, failed: bool) -> None:
         """Report whether the attempt failed because of the replica, which is then avoided for a while."""
-        self._gate._judge(self.replica, failed)
+        self._gate._note_end(self.replica, failed)
 
     def free(self) -> None:
         """Free the place on the replica for the next call."""
@@ -358,7 +358,7 @@ class ReplicaGate:
                 found[place] = tokens if tokens >= WARM_PART * prompt.tokens[-1] else 0
         return found
 
-    def _judge(self, place: int, failed: bool) -> None:
+    def _note_end(self, place: int, failed: bool) -> None:
         with self._lock:
             replica = self._replicas[place]
             replica.failures = replica.failures + 1 if failed else 0

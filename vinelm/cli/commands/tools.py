@@ -177,22 +177,22 @@ def mine(*, source: Path, output: Path | None, read_only: tuple[str, ...], app: 
 
 
 def _show(mined: MinedPatterns, target: Path) -> None:
-    judged = mined.replayed
+    replayed = mined.replayed
     if mined.patterns is None:
-        say(f"{judged.calls:,} calls of {mined.sessions:,} requests: {judged.nothing_to_gain}.", bold=True)
+        say(f"{replayed.calls:,} calls of {mined.sessions:,} requests: {replayed.nothing_to_gain}.", bold=True)
         return
-    say(f"{len(mined.patterns.sets)} patterns of {judged.calls:,} calls in {mined.sessions:,} requests.", bold=True)
+    say(f"{len(mined.patterns.sets)} patterns of {replayed.calls:,} calls in {mined.sessions:,} requests.", bold=True)
     say(
-        f"Held out by request: {percent(judged.ready_share)} of {judged.reads:,} reads ready when asked for, at "
-        f"{judged.speculations_per_call:.2f} guesses for each call, {percent(judged.precision)} of them right."
+        f"Held out by request: {percent(replayed.ready_share)} of {replayed.reads:,} reads ready when asked for, at "
+        f"{replayed.speculations_per_call:.2f} guesses for each call, {percent(replayed.precision)} of them right."
     )
     if mined.without_values:
         say(f"{mined.without_values:,} more requests are recorded without arguments: nothing was learnt from them.")
-    if judged.total_s:
-        waste = f", {usd(judged.waste_usd / mined.sessions)} wasted" if judged.waste_usd else ""
+    if replayed.total_s:
+        waste = f", {usd(replayed.waste_usd / mined.sessions)} wasted" if replayed.waste_usd else ""
         say(
-            f"A request of {seconds(judged.total_s / mined.sessions)} would take "
-            f"{seconds(judged.saved_s / mined.sessions)} less{waste}."
+            f"A request of {seconds(replayed.total_s / mined.sessions)} would take "
+            f"{seconds(replayed.saved_s / mined.sessions)} less{waste}."
         )
     else:
         say("No times were recorded, so that the seconds are not known.")

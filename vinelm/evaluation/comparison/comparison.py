@@ -131,6 +131,7 @@ class Comparison:
     def whole(self) -> Fit:
         """The fit of all rows: the plans that are served, and named."""
         own = self.annotated
+        # A trie for another stop rule, or restricted to tried steps, has other plans than these rows: then it is fitted again.
         is_own = own is not None and own.template == self.template and own.tried is None
         return Fit(
             self.rows,
@@ -165,6 +166,7 @@ class Comparison:
             models=declared or {},
             by_today=self._by_today,
         )
+        # A stop rule that needs labels ends no request of a service, so nothing could be switched to.
         if why_not := self.template.rule.why_not_served:
             return replace(found, why_not=why_not)
         # Rows that prove nothing are an answer as well, with the reason: readers print it instead of a traceback.
@@ -176,6 +178,7 @@ class Comparison:
         baseline = self._baseline(fit, today, objective)
         if isinstance(baseline, str):
             return replace(found, why_not=baseline)
+        # Under one objective only its plan is in question, so no other models are reported as missing.
         cheaper = () if objective is not None else self._cheaper(baseline.models)
         found, climbed = self._with_plans(replace(baseline.within(found), cheaper=cheaper), fit, baseline, objective)
         return found if self.referred is None else self._as_today(found, fit, climbed)
@@ -200,6 +203,7 @@ class Comparison:
 
     def _baseline(self, fit: CrossFit, today: TodaysPlan | None, objective: Objective | None) -> _Baseline | str:
         """Return the baseline, or in a few words why there is none."""
+        # Each part's trie has figures of its requests, so the same plan is looked up in each.
         if today is None and self.template.today is not None:
             plans = [half.plain.plans.today() for half in fit.planning]
             if any(plan is None for plan in plans):
@@ -209,6 +213,7 @@ class Comparison:
         if today is not None:
             found = _Baseline.of(fit, today.name, [today.under(half.plain.plans) for half in fit.planning], is_today=True)
             return found if found.accuracy.is_identified else f"too few requests have run {today.name} to its end"
+        # The strongest model may not meet the bounds. Then the strongest that does is what a person would run instead.
         if objective is not None:
             best = [half.plain.plans.mixed_fixed(objective, "single") for half in fit.planning]
             if all(plan is not None for plan in best):
@@ -233,6 +238,7 @@ class Comparison:
     def _cheaper(self, models: Mapping[str, str]) -> tuple[str, ...]:
         """Return the models that a stage may run more cheaply than the baseline's model, by list price of a usual call."""
         names = (*self.template.models, *models.values())
+        # List prices, as dollars of rows would compare prompts of different lengths.
         usd = {name: self.catalog[name].price.cost_usd(*USUAL_TOKENS) for name in names if name in self.catalog}
         found = [
             name
@@ -263,16 +269,19 @@ class Comparison:
             plans = tried if tried_only else plans
         known = {one.chosen.words for one in plans}
         singles = [] if objective is not None else self._single_models(fit, baseline)
+        # Every further rung widens the intervals of all, so a model that is already among the plans is not added.
         alone = [one for one in singles if one.is_identified and one.chosen.words not in known]
         climbed = [*plans, *(one for one in alone if _is_worth_a_rung(one, [*plans, *alone]))]
         # The others are only shown, or named if too few requests have run them to the end.
         shown = [*climbed, *(one for one in singles if one.chosen.words not in known and one not in climbed)]
         compared = _with_ends(shown, baseline, self.seed, self._level, rungs=len(climbed))
         if self.referred is not None:
+            # People are rarely asked about answers that equal today's. What that may hide is subtracted before the rule looks.
             lost = [self.referred.hidden(one.answers(fit)) for one in shown]
             compared = [plan.lowered(loss) for plan, loss in zip(compared, lost, strict=True)]
         plans_by_cost = tuple(sorted(compared, key=lambda plan: plan.cost_usd))
         found = replace(found, plans=plans_by_cost, tried_only=tried_only)
+        # Without timed rows the trie's seconds mean nothing, so none are shown.
         found = found if all(half.annotated.knows_latency for half in fit.planning) else found.untimed()
         return found, climbed
 
@@ -298,6 +307,7 @@ class Comparison:
         again = one.rescored(fit.rescored(self.hopeful))
         best = _compared(again, again.baseline, 1.0, self._level)
         hidden = self.referred.hidden(answers, is_hopeful=True)
+        # Over all traffic, a plan for the share LEAST_SHARE loses that much less, so it is the easiest to prove.
         n, room = max(len(answers), 1), best.gain + found.max_loss / LEAST_SHARE
         # A possible loss that was never observed shrinks with the number of requests itself, not with its root.
         power = 1.0 if best.lost == 0 and abs(best.gain) < 1e-9 else 0.5
@@ -307,6 +317,7 @@ class Comparison:
             sampled = math.hypot((best.gain - best.gain_low) / times**power, ndtri(self._level) * math.sqrt(open_variance))
             return sampled + hidden / times
 
+        # Found by search: the reach has terms that shrink at different rates. Steps of 5 % are finer than the estimate.
         times = 1.0
         while n * times < MOST_NEEDED and reach(times) >= room:
             times *= 1.05
@@ -348,11 +359,13 @@ class Comparison:
                 )
                 for policy, way in ways.items()
             }
+            # Rows that show the effect of none still name a plan, so that the reader learns which rows are missing.
             known = {policy: one for policy, one in candidates.items() if one.is_identified} or candidates
             best = standing_for(list(known.values()))
             before = found.get(best.chosen.words)
             if before is None or best.stability > before.stability:
                 found[best.chosen.words] = best
+        # All rows choose the current setup, and some part another plan: a difference here would be one between the parts.
         return [one for words, one in found.items() if words != baseline.words or one.is_same]
 
     def _single_models(self, fit: CrossFit, baseline: _Baseline) -> list[_Candidate]:
@@ -363,6 +376,7 @@ class Comparison:
             if not all(name in one for one in alone):
                 continue
             chosen = [half.following(one[name]) for half, one in zip(fit.planning, alone, strict=True)]
+            # Scored without a bound: a person who tries a model first gives it every request.
             ways = [fit.score(i, one, FREE) for i, one in enumerate(chosen)]
             found.append(_Candidate("fixed", ways, baseline, partial(self._alone, name, chosen[0]), fit))
         return [one for one in found if not one.is_same]
@@ -468,6 +482,7 @@ class _Candidate:
     @property
     def models(self) -> tuple[str, ...]:
         """The models that it may run, whichever part chose it."""
+        # Whole names only: `gpt-4` is also the beginning of `gpt-4.1`, and `r1` the end of `deepseek-r1`.
         words = " ".join(self.words)
         names = self.baseline.names
         return tuple(name for name in names if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", words))
@@ -504,6 +519,7 @@ class _Candidate:
             return None
         found = []
         for i, (half, way, other) in enumerate(zip(self._of_each, self.ways, self.baseline.ways, strict=True)):
+            # Parts in which both plans are the same add exactly 0, whichever requests are compared.
             scores = None if not half.unlike else self.fit.score_pair(i, way.chosen, other.chosen, self.objective)
             if half.unlike and scores is None:
                 return None
@@ -701,6 +717,7 @@ def _compared(one: _Candidate, baseline: _Baseline, best: float, level: float, *
             high = best_high = -low
     if not one.is_identified:  # figures of the model only: the true value may be anything
         low, high, best_low, best_high = -1.0, 1.0, -1.0, 1.0
+    # Dollars differ on nearly every request, so that the usual interval needs no allowance for rare losses.
     saved_value = 0.0 if saved is None else saved.value
     saved_reach = saved.reach(LEVEL) if saved is not None and one.is_identified else 0.0
     chosen = one.chosen

@@ -26,7 +26,7 @@ def render(report: Report) -> str:
 
     note = ", ".join([*(["simulated models"] if report.simulated else []), *(["oracle stop"] if report.oracle else [])])
     environment = Environment(
-        loader=PackageLoader("vinelm.reports", "drawing"),
+        loader=PackageLoader("vinelm.reports", "pictures"),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         finalize=_typeset,
