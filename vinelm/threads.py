@@ -18,7 +18,7 @@ def started(run: Callable[[], object], name: str) -> Thread:
 
 
 def beside(run: Callable[[], T], *, name: str) -> Future[T]:
-    """Run a function in a separate thread, which cannot be ended; the future gets its result or exception."""
+    """Run a function in a separate thread that cannot be stopped; return the future of its result."""
     made: Future[T] = Future()
 
     def work() -> None:

@@ -128,12 +128,12 @@ def _ages(view: FleetView) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def _by_engine(view: FleetView, values: FloatArray) -> FloatArray:
-    """Return the sum of the values of the rows on each engine; shape (number of engines,)."""
+    """Return, for each engine, the sum of its rows' values; shape (number of engines,)."""
     return np.bincount(view.engine, values, len(view.engines)).astype(float)  # without rows the result would have integer type
 
 
 def _of_group(view: FleetView, by_engine: FloatArray) -> FloatArray:
-    """Return the sum over the group of each engine; shape (number of engines,)."""
+    """Return, for each engine, the sum over all replicas of its group; shape (number of engines,)."""
     return np.bincount(view.group, by_engine, len(view.engines)).astype(float)[view.group]
 
 

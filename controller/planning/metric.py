@@ -61,7 +61,7 @@ def metric_of(quantity: Quantity) -> Metric:
 
 
 def z_of(quantity: Quantity) -> float:
-    """Return the standard deviations that the quantity includes."""
+    """Return how many standard deviations the quantity adds to its mean."""
     return quantity.z if isinstance(quantity, Remaining) else 0.0
 
 

@@ -78,7 +78,7 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
     The mean may be negative. The curve is smoothed over neighbouring caps, and no optimism is below 0.
 
     Args:
-        splits: At least one pair of fits to the two halves of the requests. Each half chooses once and judges once.
+        splits: At least one pair of fits to the two halves of the requests. Each half chooses once and tests once.
         fitted: The fit to all requests, which gives the curve's costs.
     """
     pairs = [pair for one, other in splits for pair in ((one, other), (other, one))]

@@ -231,7 +231,7 @@ class ActivePaths:
         return True
 
     def take(self) -> bool:
-        """Activate one more path, if the round has one that is not too far ahead of the first; return whether it did."""
+        """Activate the round's next path unless it is too far ahead of the first; return whether it did."""
         # A path further ahead has no price bound yet: a block's bound is learned when the first path of the previous block is
         # reached.
         if self._is_exhausted or (self.active and self._taken >= self._end()):

@@ -80,8 +80,8 @@ class ExecutionConfig:
     """Where the units of a profile run, how many at a time, and what each may use.
 
     Attributes:
-        isolation: ``"process"`` runs each unit in a fresh process, forked from one that has loaded everything; whatever the
-            workflow's code does there, crashes included, becomes a row. ``"thread"`` and ``"inline"`` (the calling thread)
+        isolation: ``"process"`` forks a fresh process for each unit, from a process that has loaded everything. Whatever
+            the workflow's code does there becomes a row, even a crash. ``"thread"`` and ``"inline"`` (the calling thread)
             are for trusted code.
         workers: the number of units that run at a time; inline only 1.
         source: how a fresh process builds the workflow again; needed for ``"process"``, and found for a workflow that

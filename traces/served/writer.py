@@ -194,7 +194,7 @@ class StoreWriter(Generic[Item, Kept]):
                     store.close()
 
     def _write_what_waits(self) -> None:
-        """Write the waiting items on this thread, since none can be started at shutdown."""
+        """Write the waiting items on the calling thread: at shutdown Python starts no threads."""
         with self._ready:
             self._closes_by = self._closes_by or time.monotonic() + CLOSING_S
         self._run()

@@ -158,7 +158,7 @@ def _insert_at_once(cursor: Any, rows: list[dict[str, Any]]) -> int:
 
 
 def read_rows(connection: Connection, *, after: int | None = None) -> Iterator[Observation]:
-    """Yield the rows in insertion order, all or those after the row of this number, inside the caller's transaction."""
+    """Yield all rows, or those after a row number, in insertion order and inside the caller's transaction."""
     prefixes: dict[str, tuple[str, ...]] = {}  # only a few distinct ones: each is decoded once
     cursor = connection.connection.cursor()
     try:

@@ -1,4 +1,4 @@
-"""The meaning of an exception to the caller of a command: a line on stderr, an exit code, and an object under ``--json``."""
+"""Turns exceptions into what a command reports: a line on stderr, an exit code, and an object under ``--json``."""
 
 from __future__ import annotations
 

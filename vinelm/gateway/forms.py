@@ -25,7 +25,7 @@ class SaidMessage(NamedTuple):
 
     @classmethod
     def of(cls, role: str, content: Any) -> SaidMessage:
-        """Return a message of a body."""
+        """Return one message of a request's body, in LangChain's form."""
         kind = _TYPES.get(role, role)
         if isinstance(content, list):
             parts = [part for part in content if isinstance(part, dict | str)]

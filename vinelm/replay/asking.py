@@ -213,7 +213,7 @@ class CallerMaker:
 
 
 class NodeCaller:
-    """Makes calls on a node, each on the asking thread."""
+    """Makes model calls on a node of a cluster, each on the thread that asks for it."""
 
     def __init__(self, models: ModelResolver) -> None:
         self._models = models

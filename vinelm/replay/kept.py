@@ -94,19 +94,19 @@ class Weighing(NamedTuple):
 class Sample:
     """Sampled calls of a trace: whole requests, drawn by the seed, in bounded memory.
 
-    Requests are drawn in proportion to the calls that each stands for, so that all that are drawn count the same.
+    A request that stands for more calls is drawn more often, so all drawn requests have the same weight.
 
     Attributes:
         bill: Where the money goes.
         digest: A digest of the calls that does not depend on their order.
-        days: By step: how many of its usable calls were made on each day (UTC), as far as they have a time.
+        days: By step: how many of its usable calls were made on each day (UTC). Calls without a time are left out.
         weighed: By step, if its requests do not all represent the same number of calls.
 
     Args:
         calls: A stream; it is read once.
         seed: Decides which requests are kept, their order, and which of several calls represents a request and step.
         requests: How many requests are kept of each step, at most.
-        even_days: Let each day (UTC) of a step count the same, whatever the number of its calls.
+        even_days: Give each day (UTC) of a step the same weight, however many calls it has.
     """
 
     def __init__(

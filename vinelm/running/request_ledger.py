@@ -228,7 +228,7 @@ class RequestLedger:
         return True
 
     def give_back(self, paying: Paying, owed_usd: float) -> None:
-        """Lower an idle request's reservation to what it owes, durably, so that others find room."""
+        """Lower an idle request's reservation to what it owes, durably, to make room for other requests."""
         if paying.reservation is not None and owed_usd < paying.reservation.upper_usd:
             self._commits.run(partial(self._ledger.lower, paying.reservation, owed_usd), is_one_statement=True)
             with self._changed:

@@ -272,7 +272,7 @@ class AnnotatedTrie:
         return np.array(own)[np.array(self.outcomes.stages)[stage]], max(own) + 1
 
     def with_shares(self, change: FloatArray) -> Self:
-        """Return the trie with each node's share of requests multiplied by a factor, shape (n + 1,), in figures by fit."""
+        """Return the trie whose figures by fit count each node ``change`` times as often, shape (n + 1,)."""
         return self
 
     @property

@@ -104,11 +104,11 @@ class SharedNodes:
         raise no_single_path("subtree")
 
     def accumulate(self, values: npt.NDArray[Any]) -> NoReturn:
-        """Raise :class:`VineLMError`: several paths lead to a node."""
+        """Raise :class:`VineLMError`: a node of a merged trie has several paths, so no sum along one."""
         raise no_single_path("a sum along the path")
 
     def multiply(self, of_edges: npt.NDArray[Any]) -> NoReturn:
-        """Raise :class:`VineLMError`: several paths lead to a node."""
+        """Raise :class:`VineLMError`: a node of a merged trie has several paths, so no product along one."""
         raise no_single_path("reach")
 
     def __getattr__(self, name: str) -> Any:

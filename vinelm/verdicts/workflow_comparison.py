@@ -119,11 +119,11 @@ class WorkflowComparison:
     """Two workflows on one data set.
 
     Attributes:
-        workflows: Their names; of the same name, the names of the stores.
-        plans: Each plan that both have run, what runs today first.
+        workflows: Their names, or the names of the stores if both workflows have one name.
+        plans: The plans that both have run. The current setup comes first.
         shared: How many requests both stores have.
         is_same_data: Whether both were profiled on the same requests, row by row. Else requests are paired by their ids alone.
-        is_simulated: Whether a model of either is simulated.
+        is_simulated: Whether a model of one of them is simulated.
     """
 
     workflows: tuple[str, str]

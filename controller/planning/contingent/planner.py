@@ -222,7 +222,7 @@ class ContingentPlanner:
         return Curve(problem, answers_first=answers_first), problem.static_plans(), free, {}
 
     def _fastest_on_average(self, objective: Objective) -> RootPlan:
-        """Return the policy with the shortest longest history among those that meet the bounds on averages, by bisection."""
+        """Return, by bisection, the policy with the smallest worst-case latency that meets the bounds on averages."""
         times = self.problems.times(objective)
         floor = objective.min_accuracy
         budget = objective.max_cost_usd if objective.cost_budget == "population" else None

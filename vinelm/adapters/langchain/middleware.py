@@ -77,7 +77,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         return _written(response, scope, adapter.on_error)
 
     def _found(self, request: ModelRequest[Any]) -> tuple[GraphAdapter, InvokeOptions, Exception | None]:
-        """Return the serving adapter, its settings, and a failure while reading them; what was read before it still counts."""
+        """Return the serving adapter, its settings, and the error if the application's context could not be read."""
         adapter, plain = self._adapter, InvokeOptions(run_is_request=True, default=self._default)
         try:
             adapter = self._serving(request)

@@ -343,11 +343,11 @@ class GraphInterface(OneProcess):
             request_id: distinguishes requests on one thread; by default the labelled request's own.
             priority: the priority of the request's calls when they wait for rate limits, from -100 to 100: higher goes first.
                 One step is worth 10 s of waiting, so that no request waits forever.
-            kind: what kind of request it is, in place of what the application declares; needed where no graph has its inputs.
+            kind: the request's type, instead of the one that the application's rule finds; needed if no graph gets its inputs.
             speculate: call read-only tools before the application asks for them; by default what the application's object says.
 
         Returns:
-            A context of our own, or the copy of ``user``.
+            VineLM's context, or a copy of ``user`` that carries it.
         """
         run = _run_context(self.adapter, objective, policy, request, started_at, request_id, priority, kind, speculate)
         return run if user is None else attach(run, user)

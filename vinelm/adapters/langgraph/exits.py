@@ -22,11 +22,11 @@ Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 
 def resolved(workflow: Workflow, vine: GraphInterface) -> Workflow:
-    """Return the workflow with a template: its own, or the one that its graph implies, with the graph's exits.
+    """Return the workflow with a template: the declared one, or else the graph's, with its exits.
 
     Args:
         workflow: the workflow.
-        vine: wraps the stages and routes of the graph that is read; of no use where the workflow has a template.
+        vine: wraps the stages and routes of the graph that is read. Unused if the workflow has a template.
 
     Raises:
         WorkflowError: the graph does not say where some edge leads.

@@ -12,7 +12,7 @@ from vinelm.backends.remote.batches import BatchedUnit, BatchGate
 
 
 class CallParked(BaseException):
-    """Ends a run whose call waits for its batch; passes the handlers of the application."""
+    """Ends a run whose call waits for its batch. No ``Exception``, so that the application does not catch it."""
 
 
 def _nothing(usd: float) -> None:

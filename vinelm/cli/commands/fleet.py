@@ -83,8 +83,8 @@ def run(*, url: str | None, name: str, text: str, period_s: float, dry_run: Path
     """Read the calls in flight of all processes, ask the policy and install its orders, until interrupted.
 
     Start it on two machines or more: one leads, the others wait and take over within seconds if it dies. Processes obey the
-    orders from memory; without a leader they go on without orders after 30 s. A policy that fails, takes too long or says what
-    cannot be meant changes nothing: a line says why, and its last good orders stay.
+    orders from memory; without a leader they drop them after 30 s. If a policy fails, takes too long or gives an impossible
+    order, its last good orders stay, and a line says why.
 
     With --dry-run nothing is installed; exit code 1 if orders for some view would be refused.
 

@@ -105,7 +105,7 @@ def signals_facts(signals: SignalTrie | None) -> dict[str, Any] | None:
 
 
 def signals_words(signals: SignalTrie) -> str:
-    """Return the same in words."""
+    """Return the facts about the signals' trie as one line of text."""
     facts, outcomes = signals_facts(signals), signals.outcomes
     assert facts is not None
     labels = "; ".join(map(str, outcomes.labels))

@@ -72,7 +72,7 @@ class Evaluation:
         return paths
 
     def not_identified(self) -> tuple[JudgedPolicy, ...]:
-        """Return VineLM's policies that the rows cannot judge, and that serving requests could."""
+        """Return VineLM's policies whose effect the rows do not show. Serving requests would show it."""
         names = () if self.is_served or STOP_RULES[self.stop].why_not_served else ("signals", "paths")
         return tuple(one for name in names if (one := self.policy(name)) is not None and not self._is_identified(one))
 

@@ -1,1 +1,1 @@
-"""The compared plans: for each policy and each budget, over tries of every form."""
+"""The plans that are compared: one for each policy and budget, over paths or over signals."""
