@@ -1,7 +1,7 @@
 """Predicts a plan's accuracy: the estimate, corrected for having been chosen as the best of many.
 
 The most accurate of many noisy estimates is on average too high (the winner's curse). How much too high is measured when a trie
-is estimated, by choosing on one half of the requests and judging by the other; :class:`SelectionOptimism` is the result, and
+is estimated, by choosing on one half of the requests and testing on the other; :class:`SelectionOptimism` is the result, and
 the trie keeps it in ``meta``. docs/estimators.md derives the correction.
 """
 
@@ -38,7 +38,7 @@ class SelectionOptimism:
 
     Args:
         cost_usd: Expected dollars per request of the plan, ascending.
-        accuracy: Predicted minus judged accuracy of the most accurate path that costs no more; a fraction >= 0.
+        accuracy: Predicted minus tested accuracy of the most accurate path that costs no more; a fraction >= 0.
         advantage: The same for its advantage over the most accurate single-model path that costs no more; a fraction >= 0.
             Empty if it was not measured.
     """

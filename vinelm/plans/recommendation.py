@@ -22,13 +22,13 @@ LEAST_ASKED = 0.05
 def served_objective(found: Verdict) -> Objective | None:
     """Return the objective by the dollars of the verdict's plan; None if it names none.
 
-    It allows only a single plan, as was judged, and no mixture of two others within the same dollars.
+    It allows only a single plan, as was tested, and no mixture of two others within the same dollars.
     """
     return None if found.max_cost_usd is None else Objective(maximize="accuracy", max_cost_usd=found.max_cost_usd, mix=False)
 
 
 def is_of_verdict(found: Verdict, objective: Objective) -> bool:
-    """Return whether an objective is that of :func:`served_objective`, so that its bound selects the judged plan."""
+    """Return whether an objective is that of :func:`served_objective`, so that its bound selects the tested plan."""
     own = served_objective(found)
     return own is not None and replace(own, on_infeasible=objective.on_infeasible) == objective
 

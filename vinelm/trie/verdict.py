@@ -26,7 +26,7 @@ LEAST_FOLLOWED = 0.5
 """Share of the requests that follow the best known plan: plans with fewer are shown, but are not rungs and stand for no others.
 """
 NEAR = 0.1
-"""A plan is not judged by compared plans whose range of dollars it misses by more than this share."""
+"""A plan is not valued by compared plans whose range of dollars it misses by more than this share."""
 LEAST_TIMES, MOST_TIMES = 1.1, 900.0
 """Growth that would settle a question: at least a tenth more requests; if more than this multiple is needed, nothing would."""
 MOST_MORE = 20
@@ -59,7 +59,7 @@ def require_max_loss(value: float, name: str = "max_loss") -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedPlan:
-    """A plan compared with the baseline on the same requests, judged by requests that did not choose it.
+    """A plan compared with the baseline on the same requests, tested on requests that did not choose it.
 
     Attributes:
         policy: What the plan depends on: ``"paths"``, ``"signals"``, or nothing (``"fixed"``).
@@ -67,11 +67,11 @@ class ComparedPlan:
         models: The models that it may run.
         cost_usd: Dollars per request that it was expected to cost, by the requests that chose it.
         cap_usd: Dollars per request within which all rows plan it: the bound of the objective that serves it.
-        accuracy: Judged accuracy, a fraction.
+        accuracy: Tested accuracy, a fraction.
         gain: Accuracy above the baseline's, a fraction; ``gain_low`` and ``gain_high`` each hold with 95 % for this plan.
         best_low, best_high: Ends that hold with 95 % for all compared plans together, so also for the best of them.
         saved_usd: Dollars per request below the baseline's; each of its ends holds with 95 %.
-        latency_s: Judged seconds per request; None if unknown.
+        latency_s: Tested seconds per request; None if unknown.
         answers: How many requests ran both plans to the end; None if none did, or one of the two is a mixture.
         lost: On how many of these the plan is worse than the baseline; None likewise.
         followed: How many equally weighted requests carry as much information as those whose rows follow the plan and the
@@ -271,7 +271,7 @@ class Verdict:
 
     @property
     def rungs(self) -> list[ComparedPlan]:
-        """The plans predicted to save enough, most expensive first, whatever their judged answers are.
+        """The plans predicted to save enough, most expensive first, whatever the answers that test them are.
 
         Plans with few rows are left out: they could only stop the ladder above plans with many. Their number depends on what
         was bought, not on the answers.
@@ -291,7 +291,7 @@ class Verdict:
             return "not enough data", None, 0.0
         passed = failed = None
         shown = [plan for plan in self.plans if plan.is_identified and not plan.is_same and plan.is_rung]
-        # Ordered by predicted dollars, which no judged answer decides. Each test is at 5 % and the first failure ends the
+        # Ordered by predicted dollars, which no answer of the test decides. Each test is at 5 % and the first failure ends the
         # ladder, so that a wrong switch needs one particular test to fail: 5 % in total, however many plans there are.
         for plan in self.rungs:
             if not plan.passes(self.max_loss):

@@ -186,7 +186,7 @@ _ORDER: tuple[PolicyName, ...] = ("signals", "paths", "static", "single")
 
 
 def _chosen(plan: Any) -> ChosenPolicy:
-    """Return a plan in the form that is judged."""
+    """Return a plan in the form that is compared."""
     return ChosenPolicy(
         parts=(), words=plan.words, promised_accuracy=plan.accuracy, promised_cost_usd=plan.path_cost_usd, code=code_of(plan),
         ends_early=ends_early(plan),

@@ -60,7 +60,7 @@ def evaluate(
         store: The path of the store.
         trie: A trie of this store, or its path: its estimator and stop rule are used, and ``serve`` serves its plans. None
             takes the default estimator and the workflow's own stop rule.
-        objective: What to plan for. None sweeps cost budgets and judges the mean over them.
+        objective: What to plan for. None sweeps cost budgets and compares the mean over them.
         in_use: What you run today: a model, or a file of ``vinelm plan --json``, whose first plan is meant. Plans are compared
             with it. None: the models that the application declares, else the strongest single model.
         serve: Really serve N held-out requests under each plan, instead of estimating from the rows. Spends money.
@@ -221,7 +221,7 @@ class _Subject:
 
 
 def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation, ...]:
-    """Return each budget of a sweep judged alone."""
+    """Return each budget of a sweep, compared alone."""
     # Bonferroni: a reader picks the budget that pleases, so that all intervals have to hold together.
     level = 1.0 - (1.0 - found.level) / len(runs)
 

@@ -1,4 +1,4 @@
-"""Decides whether rows can judge a choice of models at all, and supplies default objectives."""
+"""Decides whether rows can compare plans at all, and supplies default objectives."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ BUDGETS = 5
 
 
 def require_comparable(requests: Sequence[str], rows: Sequence[Observation], template: Template) -> None:
-    """Raise :class:`ConfigError` with the reason if these rows cannot judge a choice of models."""
+    """Raise :class:`ConfigError` with the reason if these rows cannot compare plans."""
     models = dict.fromkeys(name for stage in template.stages for name in stage.models or ())
     if len(models) < 2:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""A store as read for judging: one convention for prices, seconds, types, prompts, call rate and judge."""
+"""A store as read for a comparison: one convention for prices, seconds, types, prompts, call rate and judge."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class StoreEvidence:
             committed_usd = store.committed_usd()
             rows = scored.rows
             # A trie has already fixed its kinds and call rate, learned from these rows. Learning them again from more rows
-            # would judge another plan than the one that it serves.
+            # would test another plan than the one that it serves.
             template = identity.bound_template() if annotated is None else annotated.template
             untold = () if annotated is None else annotated.untold
             rows, template = told_apart(store, rows, template, learn=by_kind and not untold)
@@ -137,7 +137,7 @@ class StoreEvidence:
 
     @cached_property
     def rows(self) -> list[Observation]:
-        """The rows by which plans are judged: with the dollars of the service, and a latency for each."""
+        """The rows by which plans are compared: with the dollars of the service, and a latency for each."""
         return self._priced(self.observations)
 
     @cached_property

@@ -12,7 +12,7 @@ from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedPolicy:
-    """One policy, chosen by some requests and judged by others, each part once.
+    """One policy, chosen by some requests and tested on others, each part once.
 
     Attributes:
         name: Which policy.
@@ -39,7 +39,7 @@ class JudgedPolicy:
 
     @property
     def optimism(self) -> float | None:
-        """The optimism of choosing the best of many: predicted less judged accuracy; None if not identified."""
+        """The optimism of choosing the best of many: predicted less tested accuracy; None if not identified."""
         return self.promised_accuracy - self.accuracy.value if self.accuracy.is_identified else None
 
     def to_dict(self) -> dict[str, Any]:

@@ -22,8 +22,8 @@ class Evaluation:
         verdict: Whether to switch; the same verdict in every command, see :class:`~vinelm.trie.verdict.Verdict`.
         objectives: What was planned for: one objective, or the budgets of a sweep, whose results are averaged.
         policies: The policies, VineLM first.
-        requests: Requests that were judged.
-        rows: Stored rows that judged them; 0 where the requests were served.
+        requests: Requests that tested plans.
+        rows: Their stored rows; 0 where the requests were served.
         spent_usd: Dollars of the rows, or of serving.
         is_served: The policies were really served; else the figures are off-policy estimates.
         is_complete: Serving did not reach its budget early.
@@ -33,7 +33,7 @@ class Evaluation:
         level: Confidence level of every interval.
         by_budget: For a sweep, the same for each budget alone; their intervals hold together with 95 % confidence.
         kinds: The paired gain from telling kinds of request apart, at the same dollars; None if none are declared.
-        fit: The parts that were judged, and the fits that planned, for a report of the same store; None where requests were
+        fit: The parts of the requests with the fits that planned, for a report of the same store; None where requests were
             served.
     """
 

@@ -1,7 +1,7 @@
 """Restricts a trie to steps that enough requests took, so that rows show what a plan over them does.
 
 Estimates find the best of very many plans, and the best by few rows changes with every row. A comparison with the current setup
-needs whole runs of the plan that it judges. So if plans over all steps cannot be judged, plans over tried steps are.
+needs whole runs of the plan that it tests. So if plans over all steps cannot be tested, plans over tried steps are.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def paired_scores(policy: Policy, reference: Policy, bought: BoughtRows, *, max_
     Args:
         policy: The policy, planned from other requests.
         reference: What it is compared with.
-        bought: The judged requests and their rows.
+        bought: The test requests and their rows.
         max_latency_s: A right answer after more than this many seconds counts as wrong; None: no cap.
     """
     sides = [(_Side.of(policy, bought, request), _Side.of(reference, bought, request)) for request in bought.requests]

@@ -1,4 +1,4 @@
-"""Doubly robust scores of a policy, one for each judged request (Jiang and Li 2016; Murphy 2005 for sequences of choices).
+"""Doubly robust scores of a policy, one for each test request (Jiang and Li 2016; Murphy 2005 for sequences of choices).
 
 With q_0 the expected result of the policy before the first invocation, x_t what step t adds and q_t the expectation after it,
 the score of a request is
@@ -87,7 +87,7 @@ def scored(policy: StepPolicy | StepsByStart, bought: BoughtRows, *, max_latency
 
     Args:
         policy: The policy, planned from other requests.
-        bought: The judged requests and their rows.
+        bought: The test requests and their rows.
         max_latency_s: A right answer after more than this many seconds counts as wrong; None: no cap.
     """
     kinds = [bought.kinds.get(request) for request in bought.requests]

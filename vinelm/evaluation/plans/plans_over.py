@@ -26,7 +26,7 @@ def trie_of_verdict(annotated: AnnotatedTrie, found: Verdict) -> AnnotatedTrie:
 
 
 def plan_of_verdict(annotated: AnnotatedTrie, found: Verdict) -> Any:
-    """Return the plan of a verdict, by all rows: the one that was judged; None if it names none.
+    """Return the plan of a verdict, by all rows: the one that was tested; None if it names none.
 
     Args:
         annotated: The trie of all rows.

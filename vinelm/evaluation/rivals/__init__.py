@@ -1,4 +1,4 @@
-"""Simple ways to choose models that a planner has to beat, chosen from the same observations and judged in the same way."""
+"""Simple ways to choose models that a planner has to beat, chosen from the same observations and tested in the same way."""
 
 from vinelm.whole_imports import attach_stub
 
