@@ -52,7 +52,7 @@ class CanaryRequest:
         """Record that the invocation was interrupted and will run again, so that the request stays open."""
 
     def edge(self, goes_on: bool) -> None:
-        """Record whether the request goes on after a route of the graph."""
+        """Record whether the request continues after a route of the graph."""
         self._goes_on = goes_on
         self._seconds = self._clock.now() - self._started_at
 

@@ -669,7 +669,7 @@ def _outdoes(one: _Candidate, other: _Candidate) -> bool:
     """Return whether a share of a plan is predicted to save far more than another plan whenever it may lose as much.
 
     What may be lost is the predicted loss, and what cannot be excluded with as many requests as have run the plan. If the other
-    plan were tried first, it would end the ladder as soon as it fails, above a plan that is no less certain.
+    plan were tried first, it would end the ladder as soon as it fails, above a plan that is at least as certain.
     """
     saved, others = (plan.baseline.promised_usd - plan.promised_usd for plan in (one, other))
     if not (one.is_identified and saved > others >= LEAST_SAVED * one.baseline.promised_usd):
