@@ -11,7 +11,7 @@ from vinelm.trie.arrays import FloatArray
 
 BUDGETS = 9
 """How many budgets the value of mixtures is averaged over, from the cheapest model's dollars to the most expensive one's."""
-BATCHES = (1, 2, 4, 8, 16)
+AT_ONCE = (1, 2, 4, 8, 16)
 """How many further answers of a model are considered at a time; a single one can rarely change what is best."""
 PRIOR = 2.0
 """The weight, in answers, of the mean accuracy of all models."""
@@ -110,31 +110,31 @@ class Gains:
 
 
 def purchases(gains: Gains, usd: Sequence[float], open_: Sequence[int], round_usd: float, left_usd: float) -> list[int]:
-    """Return the models to buy answers of, in order: the batch that gains most per dollar comes next, until the round is full.
+    """Return the models to buy answers of, in order: the answers that gain most per dollar come next, until the round is full.
 
     Args:
         gains: The expected gains.
         usd: The dollars of an answer of each model, > 0.
         open_: How many requests each model has not answered.
-        round_usd: The dollars of the round; the last batch may exceed them.
-        left_usd: The total dollars left, which no batch exceeds.
+        round_usd: The dollars of the round; the last purchase may exceed them.
+        left_usd: The total dollars left, which no purchase exceeds.
     """
     pending, found, spent = [0] * len(usd), list[int](), 0.0
     scale = min(usd)
     while spent < round_usd:
         best, chosen = LEAST_GAIN, None
         for model, price in enumerate(usd):
-            for batch in BATCHES:
-                after = pending[model] + batch
-                if after > min(open_[model], MOST_PENDING) or spent + batch * price > left_usd:
+            for n_answers in AT_ONCE:
+                after = pending[model] + n_answers
+                if after > min(open_[model], MOST_PENDING) or spent + n_answers * price > left_usd:
                     break
-                rate = (gains.of(model, after) - gains.of(model, pending[model])) * scale / (batch * price)
+                rate = (gains.of(model, after) - gains.of(model, pending[model])) * scale / (n_answers * price)
                 if rate > best:
-                    best, chosen = rate, (model, batch)
+                    best, chosen = rate, (model, n_answers)
         if chosen is None:
             break
-        model, batch = chosen
-        pending[model] += batch
-        spent += batch * usd[model]
-        found += [model] * batch
+        model, n_answers = chosen
+        pending[model] += n_answers
+        spent += n_answers * usd[model]
+        found += [model] * n_answers
     return found

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vinelm.profiler.sampling.mixtures import (
-    BATCHES,
+    AT_ONCE,
     Gains,
     Mixtures,
     chances_to_be_strongest,
@@ -66,7 +66,7 @@ def test_a_round_is_filled_by_dollars_and_no_batch_exceeds_what_is_left():
     usd = [1.0, 2.0, 4.0]
     gains = Gains(Mixtures(usd), [1.0, 1.0, 1.0], [2, 2, 2])
     bought = purchases(gains, usd, [99] * 3, 30.0, 1000.0)
-    assert 30.0 <= sum(usd[model] for model in bought) <= 30.0 + max(BATCHES) * max(usd)
+    assert 30.0 <= sum(usd[model] for model in bought) <= 30.0 + max(AT_ONCE) * max(usd)
     assert sum(usd[model] for model in purchases(gains, usd, [99] * 3, 30.0, 7.0)) <= 7.0
     assert purchases(gains, usd, [0, 0, 0], 30.0, 1000.0) == []
 

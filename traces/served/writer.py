@@ -28,10 +28,10 @@ from vinelm.traces.store.store import ObservationStore
 
 BOUND = 10_000
 """The most rows that wait in memory."""
-BATCH = 512
+AT_ONCE = 512
 """The most rows of one transaction."""
 GATHERED_S = 0.2
-"""Seconds for which a batch is collected, since each transaction is flushed to the disk."""
+"""Seconds for which items are collected, since each transaction is flushed to the disk."""
 RETRY_S = 1.0
 CLOSING_S = 10.0
 """The most seconds that :meth:`EvidenceWriter.close` waits for the disk."""
@@ -60,7 +60,7 @@ _REFUSALS = (
 
 
 class StoreWriter(Generic[Item, Kept]):
-    """Takes items without blocking and writes them in batches. Thread-safe; a forked child continues with an empty queue.
+    """Takes items without blocking and writes many at once. Thread-safe; a forked child continues with an empty queue.
 
     When ``bound`` items wait, each new item drops the oldest one, which is counted and logged. An item that the store refuses
     is skipped, counted and named in the log, and the others are written. Items still waiting when the process ends are written
@@ -90,8 +90,8 @@ class StoreWriter(Generic[Item, Kept]):
         """Return the open store; failures are retried."""
         raise NotImplementedError
 
-    def write(self, store: Kept, batch: list[Item]) -> None:
-        """Write a batch in order, and count it."""
+    def write(self, store: Kept, items: list[Item]) -> None:
+        """Write items in order, and count them."""
         raise NotImplementedError
 
     def named(self, item: Item) -> str:
@@ -186,8 +186,8 @@ class StoreWriter(Generic[Item, Kept]):
     def _run(self) -> None:
         store: Kept | None = None
         try:
-            while (batch := self._take()) is not None:
-                store = self._write(store, batch)
+            while (items := self._take()) is not None:
+                store = self._write(store, items)
         finally:
             if store is not None:
                 with suppress(VineLMError):
@@ -211,7 +211,7 @@ class StoreWriter(Generic[Item, Kept]):
             answered(finish, None)
 
     def _take(self) -> list[Item] | None:
-        """Return the next batch; None once the queue is empty and the writer closes."""
+        """Return the next items; None once the queue is empty and the writer closes."""
         while True:
             self._finish_deferred()
             with self._ready:
@@ -221,23 +221,23 @@ class StoreWriter(Generic[Item, Kept]):
                 if not self._waiting:
                     self._thread = None
                     return None
-                return self._batch()
+                return self._next_items()
 
-    def _batch(self) -> list[Item]:
+    def _next_items(self) -> list[Item]:
         """Return the next rows. Called with the lock held; others may still join them."""
-        if self._closes_by is None and len(self._waiting) < BATCH:
+        if self._closes_by is None and len(self._waiting) < AT_ONCE:
             self._ready.wait_for(lambda: self._closes_by is not None, GATHERED_S)
-        batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
-        self._writing = len(batch)
-        return batch
+        items = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
+        self._writing = len(items)
+        return items
 
-    def _write(self, store: Kept | None, batch: list[Item]) -> Kept | None:
-        """Write a batch, retrying until it succeeds or the writer closes; return the store, or None if it must be reopened."""
+    def _write(self, store: Kept | None, items: list[Item]) -> Kept | None:
+        """Write items, retrying until it succeeds or the writer closes; return the store, or None if it must be reopened."""
         while True:
             try:
                 if store is None:
                     store = self.opened()
-                self.write(store, batch)
+                self.write(store, items)
                 self._told = None
                 break
             except Exception as error:  # the database, its driver or its disk
@@ -246,27 +246,27 @@ class StoreWriter(Generic[Item, Kept]):
                         store.close()
                 store = None
                 if _is_about_rows(error):
-                    batch = self._one_by_one(batch)
+                    items = self._one_by_one(items)
                     continue
                 self._tell(error)
                 if self._gives_up(error):
                     with self._ready:
-                        self._drop(len(batch), "they could not be written")
+                        self._drop(len(items), "they could not be written")
                     break
         with self._ready:
             self._writing = 0
             self._ready.notify_all()
         return store
 
-    def _one_by_one(self, batch: list[Item]) -> list[Item]:
+    def _one_by_one(self, items: list[Item]) -> list[Item]:
         """Write each item separately, skipping those that the store refuses; return the rest if the store itself fails."""
-        for at, item in enumerate(batch):
+        for at, item in enumerate(items):
             try:
                 with closing(self.opened()) as store:
                     self.write(store, [item])
             except Exception as error:  # the same, or a row that the store refuses
                 if not _is_about_rows(error):
-                    return batch[at:]
+                    return items[at:]
                 with self._ready:
                     self.refused += 1
                     self.dropped += 1
@@ -309,7 +309,7 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
     Args:
         path: see :class:`StoreWriter`, also for ``on_end`` and ``bound``.
         identity: the workflow, template and catalog that are served.
-        on_rows: called in the writer's thread with the rows of each batch; its exceptions are logged.
+        on_rows: called in the writer's thread with the rows of each write; its exceptions are logged.
 
     Attributes:
         unknown: how much feedback was for requests without a row.
@@ -335,11 +335,11 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
         """Return the store."""
         return ServedStore(self.path, self.identity)
 
-    def write(self, store: ServedStore, batch: list[Observation | Feedback]) -> None:
+    def write(self, store: ServedStore, items: list[Observation | Feedback]) -> None:
         """Write the rows, then the feedback."""
-        rows = [item for item in batch if isinstance(item, Observation)]
+        rows = [item for item in items if isinstance(item, Observation)]
         self.written += store.add(rows)
-        for item in batch:  # rows are written by then
+        for item in items:  # rows are written by then
             if isinstance(item, Feedback) and not store.set_success(item.request_id, item.success, item.caller):
                 self.unknown += 1
                 _LOG.warning("feedback on the run %r: no row of it in %s", item.request_id, self.path)

@@ -117,7 +117,7 @@ def insert_rows(
             cursor.executemany(_INSERT, values)
             count = int(cursor.rowcount)
         else:
-            count = sum(_insert_at_once(cursor, some) for some in _batches(values))
+            count = sum(_insert_at_once(cursor, some) for some in _chunks(values))
         if entries:
             connection.execute(insert(ledger), entries)
         else:
@@ -142,7 +142,7 @@ def ledger_entry(request_id: str, prefix: Sequence[str], usd: float) -> dict[str
     return {**cell, "reserved_usd": usd, "settled_usd": usd, "is_abandoned": False}
 
 
-def _batches(values: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def _chunks(values: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     rest = iter(values)
     while some := list(islice(rest, _ROWS_AT_ONCE)):
         yield some

@@ -51,11 +51,11 @@ class ToolWriter(StoreWriter[SessionPart, ObservationStore]):
             return ObservationStore.open(self.path)
         return ObservationStore.open_or_create(self.path, self._identity())
 
-    def write(self, store: ObservationStore, batch: list[SessionPart]) -> None:
+    def write(self, store: ObservationStore, items: list[SessionPart]) -> None:
         """Append the parts to their sessions."""
-        begins = dict(self._begins)  # if a batch is rolled back, nothing of it is remembered
-        ToolCalls(store).append(batch, begins)
-        self.written += len(batch)
+        begins = dict(self._begins)  # if a write is rolled back, nothing of it is remembered
+        ToolCalls(store).append(items, begins)
+        self.written += len(items)
         self._begins = dict(list(begins.items())[-RUNS:])
 
     def named(self, item: SessionPart) -> str:
