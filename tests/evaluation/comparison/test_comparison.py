@@ -1,4 +1,4 @@
-"""The one judge: what it compares with, what it finds in rows whose truth is known, and how often its rule is wrong."""
+"""What plans are compared with, what that finds in rows whose truth is known, and how often its rule is wrong."""
 
 import json
 from dataclasses import replace
@@ -238,7 +238,7 @@ def scores(right, usd):
 
 
 def verdict_of(right, plans, seed):
-    """The verdict over nested plans of falling dollars, as the judge makes it."""
+    """The verdict over nested plans of falling dollars, as the comparison makes it."""
     pairs = [[HalfScores(scores(own, 1.0 - 0.2 * (j + 1)), scores(right, 1.0))] for j, own in enumerate(plans)]
     found = [moments(pair, "accuracy", 1.0) for pair in pairs]
     factor = best_of(found, seed)

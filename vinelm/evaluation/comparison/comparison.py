@@ -147,12 +147,12 @@ class Comparison:
     def verdict(
         self, *, today: TodaysPlan | None = None, objective: Objective | None = None, max_loss: float = MAX_LOSS
     ) -> Verdict:
-        """Comparison plans against the current setup, or else the strongest single model.
+        """Compare plans with the current setup, or else with the strongest single model.
 
         Args:
             today: The current setup, if the application's stages do not state it or the comparison should be with something
                 else.
-            objective: Comparison the plan for this objective alone; None: plans over a range of budgets.
+            objective: Compare the plan for this objective alone; None: plans over a range of budgets.
             max_loss: Accuracy that a cheaper plan may lose, a fraction.
         """
         declared = self.template.today

@@ -156,11 +156,11 @@ class CrossFit:
         return found
 
     def score(self, half: int, policy: ChosenPolicy, objective: Objective) -> HeldOutPolicy:
-        """Comparison a policy by the part that did not choose it."""
+        """Score a policy on the part that did not choose it."""
         return HeldOutPolicy(policy, self._scores(policy, half, objective))
 
     def score_pair(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> Scores | None:
-        """Comparison the difference to a reference by the requests that have the rows of both; None if that is a mixture."""
+        """Score the difference to a reference on the requests that have the rows of both; None if that is a mixture."""
         if len(reference.parts) != 1:
             return None
         (_, other), bought, cap = reference.parts[0], self.bought[half], objective.max_latency_s

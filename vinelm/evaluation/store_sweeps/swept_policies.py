@@ -1,4 +1,4 @@
-"""A sweep: each policy under each bound of an objective, as predicted by the requests that chose it and tested by others."""
+"""A sweep: each policy under each bound of an objective, as predicted by the requests that chose it and tested on others."""
 
 from __future__ import annotations
 
