@@ -154,7 +154,7 @@ class Steering:
             for one in [block] if self._deadline_s is not None else range(self._block + 1, block + 1):
                 self._begin(one, elapsed_s)
         plan = self._drawn[place - self._starts[self._block]]
-        # DrawnPlan when the block began. If time has passed since, a quicker plan may still answer in time.
+        # Drawn when the block began. If time has passed since, a quicker plan may still answer in time.
         if plan is not None and self._is_late(plan, elapsed_s):
             plan = None if self._quickest is None or self._is_late(self._quickest, elapsed_s) else self._quickest
             if plan is not None:
