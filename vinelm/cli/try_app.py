@@ -52,7 +52,6 @@ def command(*, app: str | None, as_json: bool, quiet: bool, **options: Any) -> N
     Example: vinelm try app.py:graph --traces calls.jsonl --budget-usd 5
     """
     from vinelm.cli.progress import at_step, live, noted, raced
-
     from vinelm.scaffold.target import place_of
 
     app = place_of(app, Path.cwd())
