@@ -692,6 +692,15 @@ def test_what_code_reads_of_an_input_and_no_column_has_is_asked_for(folder, caps
     assert any("give currency of data, too" in todo["text"] for todo in found["todo"])
 
 
+def test_what_no_column_has_is_taken_from_the_applications_one_dict_that_has_it(folder, capsys):
+    source = SIDE_BY_SIDE.replace('item["question"]})', 'item["question"] + item["currency"]})')
+    found = init(folder, capsys, LLM + source + 'TASK = {"currency": "EUR", "unit": "m"}\n', "graph", "--apply", "--json")
+    assert isinstance(found, dict), found
+    assert not any("give currency" in todo["text"] for todo in found["todo"])
+    assert '{"data": {**TASK, "question": request.data["question"]}}' in (folder / "workflow.py").read_text(encoding="utf-8")
+    assert main(["check", "workflow:workflow", "--models", "models.toml"]) == 0
+
+
 SUMMARISED = """
 from langchain.agents.middleware import ModelFallbackMiddleware, SummarizationMiddleware
 small = ChatOpenAI(model="gpt-4o-mini")

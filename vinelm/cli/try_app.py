@@ -52,11 +52,9 @@ def command(*, app: str | None, as_json: bool, quiet: bool, **options: Any) -> N
     Example: vinelm try app.py:graph --traces calls.jsonl --budget-usd 5
     """
     from vinelm.cli.progress import at_step, live, noted, raced
+    from vinelm.scaffold.target import place_of
 
-    if app is None:
-        from vinelm.scaffold.target import of_langgraph_file
-
-        app = of_langgraph_file(Path.cwd())
+    app = place_of(app, Path.cwd())
     if options["max_loss"] is None and not (quiet or as_json or options["dry_run"]):
         options["max_loss"] = _asked_max_loss(Path(app.rpartition(":")[0]).parent / "app.vine")
     if not quiet:

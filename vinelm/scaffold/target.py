@@ -95,15 +95,15 @@ def find_target(spec: str | None, folder: Path) -> Target:
     """Import the module that ``spec`` names and return its graph. Importing runs the module's code.
 
     Args:
-        spec: ``FILE.py:ATTR`` or ``MODULE:ATTR``; without ``:ATTR`` the module must have one graph. None takes the one graph of
-            ``langgraph.json``.
+        spec: ``FILE.py:ATTR`` or ``MODULE:ATTR``; without ``:ATTR`` the module must have one graph. None and ``langgraph.json``
+            take the one graph of that file, ``langgraph.json:NAME`` one of several.
         folder: The working folder, in which names are looked up.
 
     Raises:
         ConfigError: No graph is named, or several are possible; the message lists them.
         WorkflowError: The module cannot be imported, or the attribute is missing or not a graph.
     """
-    name, _, attribute = (spec or of_langgraph_file(folder)).partition(":")
+    name, _, attribute = place_of(spec, folder).partition(":")
     root, module_name = _place(name, folder)
     module = _imported(module_name, root)
     attribute, _, path = (attribute or _only_graph(module)).partition(".")
@@ -133,7 +133,7 @@ def root_of(spec: str | None, folder: Path) -> Path:
     Raises:
         ConfigError: See :func:`find_target`.
     """
-    return _place((spec or of_langgraph_file(folder)).partition(":")[0], folder)[0]
+    return _place(place_of(spec, folder).partition(":")[0], folder)[0]
 
 
 def project_folder(root: Path, folder: Path) -> Path:
@@ -183,23 +183,32 @@ def _attributes(value: Any) -> list[tuple[str, Any]]:
     return list(getattr(value, "__dict__", {}).items())
 
 
-def of_langgraph_file(folder: Path) -> str:
-    """Return the graph that a folder's ``langgraph.json`` names, which LangGraph's own tools read.
+def place_of(spec: str | None, folder: Path) -> str:
+    """Return where the graph of ``spec`` is, as ``FILE.py:ATTR`` or ``MODULE:ATTR``; see :func:`find_target`.
 
     Raises:
-        ConfigError: There is no such file, or it does not name one graph.
+        ConfigError: There is no ``langgraph.json``, or it does not name one graph.
     """
+    file, _, name = (spec or LANGGRAPH_FILE).partition(":")
+    return _of_langgraph_file(folder, name) if spec is None or file == LANGGRAPH_FILE else spec
+
+
+def _of_langgraph_file(folder: Path, wanted: str) -> str:
+    """Return the place of a graph that a folder's ``langgraph.json`` names, which LangGraph's own tools read."""
     advice = "name the graph, such as app.py:graph"
     try:
         graphs = json.loads(read_text(folder / LANGGRAPH_FILE))["graphs"]
-        places = [str(place["path"] if isinstance(place, dict) else place) for place in graphs.values()]
+        places = {name: str(place["path"] if isinstance(place, dict) else place) for name, place in graphs.items()}
     except FileNotFoundError:
         raise ConfigError(f"no graph is named, and there is no {LANGGRAPH_FILE}: {advice}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{LANGGRAPH_FILE}: cannot read its graphs ({_line(error)}): {advice}") from error
-    if len(places) != 1:
-        raise ConfigError(f"{LANGGRAPH_FILE} has {len(places)} graphs: name one: {', '.join(places)}")
-    return places[0]
+    if wanted and wanted not in places:
+        raise ConfigError(f"{LANGGRAPH_FILE} has no graph {wanted!r}: it has {', '.join(places) or 'none'}")
+    found = [place for name, place in places.items() if wanted in ("", name)]
+    if len(found) != 1:
+        raise ConfigError(f"{LANGGRAPH_FILE} has {len(found)} graphs: name one: {', '.join(found)}")
+    return found[0]
 
 
 def _place(name: str, folder: Path) -> tuple[Path, str]:

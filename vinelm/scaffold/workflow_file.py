@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from vinelm.adapters.langgraph.structure.code import template_code, template_imports
@@ -86,7 +87,8 @@ class WorkflowFile:
             yield from ends
             names |= set(ours.removeprefix("from vinelm import ").split(", "))
         ours_line = f"from vinelm import {', '.join(sorted(names))}"
-        theirs = f"from {target.module.__name__} import {target.attribute}"
+        names = [*([self._filling] if self._filling else []), target.attribute]
+        theirs = f"from {target.module.__name__} import {', '.join(names)}"
         alias = " as app" if target.attribute in _OWN_NAMES else ""
         renamed = "" if app.context is None or _context_name(app.context) == app.context.__name__ else " as AppContext"
         context = [f"from {app.context.__module__} import {app.context.__name__}{renamed}"] if app.context else []
@@ -270,6 +272,15 @@ class WorkflowFile:
         yield "        for key in keys"
         yield "    )"
 
+    @cached_property
+    def _filling(self) -> str | None:
+        """The one dict of the application's module that has all missing fields, as its own entry completes an input with it."""
+        target, names = self.application.target, {name.partition(" of ")[0] for name in self.keys.missing}
+        if not names or self.keys.lists or len({key for key, _ in self.keys.inputs}) > 1:
+            return None
+        held = [name for name, value in vars(target.module).items() if isinstance(value, dict) and names <= value.keys()]
+        return held[0] if len(held) == 1 and held[0] not in _OWN_NAMES else None
+
     def _inputs(self) -> Iterator[str]:
         keys = self.keys
         able = ", ".join(self.application.input_keys)
@@ -283,11 +294,13 @@ class WorkflowFile:
             some = f"{{key: value for key, value in request.data.items() if key not in ({hidden.strip()})}}"
             yield f"    return {some if hidden else 'dict(request.data)'}"
         else:
-            if keys.missing:
+            if self._filling:
+                yield f"    # {self._filling} has the fields that the application reads and that no column gives."
+            elif keys.missing:
                 yield f"    # {TODO}: give {', '.join(keys.missing)}, too, which the application reads."
             elif not keys.is_sure:
                 yield f"    # {TODO}: is this what the graph is invoked with? Its input may have {able}."
-            pairs = ", ".join(_input_pairs(keys))
+            pairs = ", ".join(_input_pairs(keys, self._filling))
             yield f"    return {{{pairs}}}"
 
     def _workflow(self) -> Iterator[str]:
@@ -385,14 +398,15 @@ def _context_name(schema: type) -> str:
     return "AppContext" if schema.__name__ in _OWN_NAMES else schema.__name__
 
 
-def _input_pairs(keys: RequestKeys) -> Iterator[str]:
-    """Yield the items of an input: a key with its column, or a key with its fields."""
+def _input_pairs(keys: RequestKeys, filling: str | None) -> Iterator[str]:
+    """Yield the items of an input: a key with its column, or a key with its fields, and those of a dict that fills it up."""
     if not keys.fields:
         yield from (_input_pair(key, column) for key, column in keys.inputs)
         return
     for key in dict.fromkeys(key for key, _ in keys.inputs):
         columns = [column for one, column in keys.inputs if one == key]
-        held = "{" + ", ".join(f'"{keys.fields[column]}": request.data["{column}"]' for column in columns) + "}"
+        fields = [f'"{keys.fields[column]}": request.data["{column}"]' for column in columns]
+        held = "{" + ", ".join([f"**{filling}", *fields] if filling else fields) + "}"
         yield f'"{key}": [{held}]' if key in keys.lists else f'"{key}": {held}'
 
 

@@ -305,9 +305,9 @@ class Verdict:
         if gaining:
             # Of the plans that surely gain, one for no more dollars; otherwise the one whose gain is most certain.
             return "switch", max(gaining, key=lambda plan: (plan.saved_usd >= 0.0, plan.best_low)), 1.0
-        share = 0.0 if failed is None else self._share(failed)
-        if failed is not None and share * failed.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) and share:
-            return "switch", failed, share
+        shared, share = self._shared(failed)
+        if shared is not None and share * shared.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) and share:
+            return "switch", shared, share
         # Unlabelled answers are not known to be worse: people are asked, or more requests make the plan worth it.
         by_today = self.by_today
         if failed is not None and by_today is not None and failed.is_saving and by_today.plan in ("", failed.words):
@@ -334,15 +334,24 @@ class Verdict:
         times = self._times(plan)
         return times > MOST_TIMES, plan.saved_usd <= 0.0, times, -plan.gain_low
 
-    def _share(self, plan: ComparedPlan) -> float:
-        """The largest share of requests that the plan may serve so that accuracy surely drops by at most the allowed loss.
+    def _shared(self, failed: ComparedPlan | None) -> tuple[ComparedPlan | None, float]:
+        """The plan that saves most if it serves only as many requests as surely lose no more than is allowed, and their share.
 
-        For the first plan that failed, by its own interval: only if the plan truly loses more than that end would the ladder
-        have been wrong to pass it, so that both errors together are at most 5 %.
+        The first plan that failed is taken by its own interval: only if it truly loses more than that end would the ladder have
+        been wrong to pass it, so that both errors together are at most 5 %. Any other is chosen because of answers, and taken
+        by the interval that holds for all plans together.
         """
-        if not (plan.is_saving and plan.gain > -self.max_loss and plan.gain_low < 0.0):
+        if failed is None:
+            return None, 0.0
+        shares = [(self._share(one, one.gain_low if one is failed else one.best_low), one) for one in self.rungs]
+        share, plan = max(shares, key=lambda found: found[0] * found[1].saved_usd)
+        return plan, share
+
+    def _share(self, plan: ComparedPlan, low: float) -> float:
+        """The largest share of requests that the plan may serve if its gain is at least ``low``; 0 if that is too small."""
+        if not (plan.is_saving and plan.gain > -self.max_loss and low < 0.0):
             return 0.0
-        share = math.floor(100 * min(self.max_loss / -plan.gain_low, 0.99)) / 100
+        share = math.floor(100 * min(self.max_loss / -low, 0.99)) / 100
         return share if share >= LEAST_SHARE else 0.0
 
     def _times(self, plan: ComparedPlan) -> float:

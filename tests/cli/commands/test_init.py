@@ -203,11 +203,12 @@ def test_a_server_of_ones_own_needs_a_catalog_first(folder, capsys):
     assert made(capsys, "shop_app.py:graph", "--dataset", "q.jsonl")["kept"] == [str(folder / "models.toml")]
 
 
-def test_the_graph_of_the_langgraph_file_in_another_folder(folder, capsys):
+@pytest.mark.parametrize("spec", [[], ["langgraph.json"], ["langgraph.json:agent"]])
+def test_the_graph_of_the_langgraph_file_in_another_folder(folder, capsys, spec):
     (folder / "src").mkdir()
     (folder / "shop_app.py").rename(folder / "src" / "shop_app.py")
     (folder / "langgraph.json").write_text(json.dumps({"graphs": {"agent": "./src/shop_app.py:graph"}}))
-    found = made(capsys, "--models", "simulated", "--out", "vine", "--dataset", "q.jsonl")
+    found = made(capsys, *spec, "--models", "simulated", "--out", "vine", "--dataset", "q.jsonl")
     assert found["graph"] == "shop_app:graph"
     text = (folder / "vine" / "workflow.py").read_text()
     assert '/ "../src"' in text
@@ -238,6 +239,7 @@ def test_a_graph_that_waits_for_a_person_says_so(folder, capsys):
         (["nowhere.py:graph"], "nowhere.py: no such file"),
         (["shop_app.py:nothing"], "no attribute 'nothing': it has graph"),
         ([], "no graph is named, and there is no langgraph.json"),
+        (["langgraph.json:chat"], "no graph is named, and there is no langgraph.json"),
         (["shop app:graph"], "is neither a file nor a module"),
         (["shop_app.py:graph", "--models", "gtp"], "'gtp' is neither PROVIDER:MODEL"),
         (["shop_app.py:graph", "--models", "openai:no-such-model"], "no price known for 'openai/no-such-model'"),

@@ -50,8 +50,6 @@ AS_GOOD = 0.005
 """A simpler plan is preferred to one whose predicted accuracy is higher by at most this fraction."""
 MORE_FOLLOWED = 1.5
 """Plans of tried steps are compared if this many times as many requests followed them."""
-FAR_MORE = 1.5
-"""A plan is not tried before another that is expected to save this multiple of its dollars for the same possible loss."""
 MUCH_LESS = 0.5
 """A plan is compared on the requests that ran both it and the baseline if the variance there is at most this multiple of that
 on the requests of each. A choice between nearly equal variances would be a choice by luck."""
@@ -274,12 +272,10 @@ class Comparison:
         # A single model is the same plan in every part; for a budget that leads all rows to it, a part may choose another plan.
         plans = [alone.pop(one.chosen.words, one) for one in plans]
         known = [one for one in alone.values() if one.is_identified]
-        among = [*plans, *known]
-        # Every further rung widens the intervals of all, so plans that could only end the ladder early are left out.
-        climbed = [one for one in plans if not any(_outdoes(other, one) for other in among)]
-        climbed += [one for one in known if _is_worth_a_rung(one, among)]
+        # Every further rung widens the intervals of all, so a model that could only end the ladder early is left out.
+        climbed = [*plans, *(one for one in known if _is_worth_a_rung(one, [*plans, *known]))]
         # The others are only shown, or named if too few requests have run them to the end.
-        shown = [*climbed, *(one for one in (*plans, *alone.values()) if one not in climbed)]
+        shown = [*climbed, *(one for one in alone.values() if one not in climbed)]
         compared = _with_ends(shown, baseline, self.seed, self._level, rungs=len(climbed))
         if self.referred is not None:
             # People are rarely asked about answers that equal today's. What that may hide is subtracted before the rule looks.
@@ -501,12 +497,6 @@ class _Candidate:
     def promised_usd(self) -> float:
         return _mean(self.ways, "promised_cost_usd")
 
-    @property
-    def may_lose(self) -> float:
-        """The accuracy that it may lose, by its prediction and the number of requests that have run it."""
-        loss = max(self.baseline.promised_accuracy - self.promised_accuracy, 0.0)
-        return loss + nothing_differs(max(int(min(self.followed, MOST_NEEDED)), 1), LEVEL)
-
     @cached_property
     def pairs(self) -> list[HalfScores]:
         """The scores that are compared by part: of the requests that ran both plans, if they show the difference far better.
@@ -663,18 +653,6 @@ def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
         if other is not one and other.is_identified and other.promised_usd <= one.promised_usd and other.followed >= least
     ]
     return all(other.promised_accuracy < one.promised_accuracy for other in others)
-
-
-def _outdoes(one: _Candidate, other: _Candidate) -> bool:
-    """Return whether a share of a plan is predicted to save far more than another plan whenever it may lose as much.
-
-    What may be lost is the predicted loss, and what cannot be excluded with as many requests as have run the plan. If the other
-    plan were tried first, it would end the ladder as soon as it fails, above a plan that is at least as certain.
-    """
-    saved, others = (plan.baseline.promised_usd - plan.promised_usd for plan in (one, other))
-    if not (one.is_identified and saved > others >= LEAST_SAVED * one.baseline.promised_usd):
-        return False
-    return saved * other.may_lose >= FAR_MORE * others * one.may_lose
 
 
 def _with_ends(found: Sequence[_Candidate], baseline: _Baseline, seed: int, level: float, *, rungs: int) -> list[ComparedPlan]:
