@@ -87,8 +87,8 @@ class WorkflowFile:
             yield from ends
             names |= set(ours.removeprefix("from vinelm import ").split(", "))
         ours_line = f"from vinelm import {', '.join(sorted(names))}"
-        names = [*([self._filling] if self._filling else []), target.attribute]
-        theirs = f"from {target.module.__name__} import {', '.join(names)}"
+        asked = [*([self._filling] if self._filling else []), target.attribute]
+        theirs = f"from {target.module.__name__} import {', '.join(asked)}"
         alias = " as app" if target.attribute in _OWN_NAMES else ""
         renamed = "" if app.context is None or _context_name(app.context) == app.context.__name__ else " as AppContext"
         context = [f"from {app.context.__module__} import {app.context.__name__}{renamed}"] if app.context else []
