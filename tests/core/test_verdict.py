@@ -52,14 +52,18 @@ def test_a_dear_plan_with_few_rows_stops_nothing_and_proves_nothing():
     many = plan(0.2, 0.0, 0.02, followed=100.0)
     found = against(many, plan(0.8, 0.0, 0.2, followed=20.0))
     assert (found.advice, found.plan.cost_usd) == ("switch", 0.2)
-    assert against(many, plan(0.8, 0.0, 0.2, followed=60.0)).advice == "undecided"  # with many rows it is asked
+    asked = against(plan(0.2, 0.0, 0.025, followed=100.0), plan(0.8, 0.0, 0.2, followed=60.0))
+    assert (asked.plan.cost_usd, asked.share) == (0.2, 0.84)  # with many rows it ends the ladder
     assert against(many, plan(0.1, 0.0, 0.02, followed=20.0)).plan.cost_usd == 0.2  # three lucky answers are no plan
 
 
-def test_the_first_failure_stops_it_whatever_comes_below():
+def test_the_first_failure_stops_it_and_what_comes_below_is_taken_by_wider_intervals():
     found = against(plan(0.2, 0.1, 0.09, wider=2.0), plan(0.5, 0.0, 0.2), plan(0.8, 0.0, 0.02))
     assert found.plan.cost_usd == 0.8  # the cheap one would pass, and is never asked
-    assert against(plan(0.2, 0.0, 0.02), plan(0.8, 0.0, 0.2)).advice == "undecided"
+    assert against(plan(0.2, 0.0, 0.025), plan(0.8, 0.0, 0.2)).share == 0.84  # .03 / (.025 * 2.326 / 1.645)
+    assert against(plan(0.2, 0.0, 0.025, wider=1.2), plan(0.8, 0.0, 0.2)).share == 0.70
+    assert against(plan(0.2, 0.0, 0.02), plan(0.8, 0.0, 0.2)).share == 1.0
+    assert against(plan(0.2, 0.0, 0.05), plan(0.8, 0.0, 0.2)).advice == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +113,8 @@ def test_a_plan_that_may_lose_more_serves_as_many_requests_as_lose_that_together
     assert not found.ends_buying  # more rows would have it serve more
     assert against(plan(0.93, 0.01, 0.054)).advice == "undecided"  # 68 % of 7 %: less than 5 % is saved
     assert against(plan(0.5, -0.031, 0.001)).advice == "keep"  # known to lose more
-    assert against(plan(0.2, 0.0, 0.04), plan(0.8, 0.0, 0.09)).advice == "undecided"  # only the first that failed is asked
+    more = against(plan(0.2, 0.0, 0.04), plan(0.8, 0.0, 0.04))
+    assert (more.plan.cost_usd, more.share) == (0.2, 0.53)  # saves more than 75 % to the first that failed
 
 
 def test_buying_ends_once_no_later_look_would_see_more_of_the_plan():

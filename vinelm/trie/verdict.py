@@ -40,6 +40,8 @@ EARLY = 3.0 / 1.6449
 """A profile that looks at its verdict several times ends with a switch only at three standard errors (Haybittle 1971, Peto
 1976), so the usual reach is multiplied by this. Five such looks are wrong in 5.2 % of cases, and with the usual reach in 16 %.
 """
+CHOSEN = 2.3263 / 1.6449
+"""The usual reach is multiplied by this for a plan that is chosen by answers after another has failed: 99 % instead of 95 %."""
 _MANY = 2.2 * 0.5
 _FIGURES = (
     "accuracy", "gain", "gain_low", "gain_high", "best_low", "best_high", "saved_usd", "saved_low", "saved_high", "hidden",
@@ -339,19 +341,20 @@ class Verdict:
 
         The first plan that failed is taken by its own interval: only if it truly loses more than that end would the ladder have
         been wrong to pass it, so that both errors together are at most 5 %. Any other is chosen because of answers, and taken
-        by the interval that holds for all plans together.
+        by the interval that holds for all plans together at 99 %, which adds at most 1 %.
         """
         if failed is None:
             return None, 0.0
-        shares = [(self._share(one, one.gain_low if one is failed else one.best_low), one) for one in self.rungs]
+        shares = [(self._share(failed, failed.gain_low, 0.99), failed)]
+        shares += [(self._share(one, one.widened(CHOSEN).best_low, 1.0), one) for one in self.rungs if one is not failed]
         share, plan = max(shares, key=lambda found: found[0] * found[1].saved_usd)
         return plan, share
 
-    def _share(self, plan: ComparedPlan, low: float) -> float:
-        """The largest share of requests that the plan may serve if its gain is at least ``low``; 0 if that is too small."""
+    def _share(self, plan: ComparedPlan, low: float, most: float) -> float:
+        """The largest share of requests, up to ``most``, that the plan may serve if its gain is at least ``low``, else 0."""
         if not (plan.is_saving and plan.gain > -self.max_loss and low < 0.0):
             return 0.0
-        share = math.floor(100 * min(self.max_loss / -low, 0.99)) / 100
+        share = math.floor(100 * min(self.max_loss / -low, most)) / 100
         return share if share >= LEAST_SHARE else 0.0
 
     def _times(self, plan: ComparedPlan) -> float:

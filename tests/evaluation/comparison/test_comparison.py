@@ -279,24 +279,6 @@ def test_a_switch_to_what_loses_more_than_is_allowed_is_rare(n, losses, gains):
     assert missed / worlds <= 0.07
 
 
-def test_requests_are_shared_with_the_plan_that_saves_most_within_the_allowed_loss():
-    lost = {"gain": -0.01, "gain_low": -0.06, "gain_high": 0.03, "best_low": -0.07, "best_high": 0.04}
-    plans = tuple(
-        ComparedPlan(
-            policy="fixed", words=words, cost_usd=1.0 - saved, saved_usd=saved, saved_low=saved, saved_high=saved,
-            is_same=False, is_identified=True, **{**lost, "best_low": low},
-        )
-        for words, saved, low in (("dear", 0.3, -0.07), ("cheap", 0.8, -0.1), ("cheapest", 0.9, -0.5))
-    )  # fmt: skip
-    found = Verdict(accuracy=1.0, cost_usd=1.0, requests=90, rows=9, plans=plans, max_loss=0.05)
-    assert (found.advice, found.plan.words, found.share) == ("switch", "cheap", 0.5)
-    assert found.served.saved_usd == pytest.approx(0.4)
-    assert found.loss == pytest.approx(0.05)
-    # The first that failed is no choice by answers: its own interval holds.
-    alone = replace(found, plans=plans[:1])
-    assert (alone.plan.words, alone.share) == ("dear", 0.83)
-
-
 def test_the_ends_for_the_best_of_all_hold_together_and_cost_little_for_plans_that_are_alike():
     rng, worlds, held, factors = np.random.default_rng(7), 300, 0, []
     losses, gains = (0.05, 0.06, 0.07, 0.08, 0.09), (0.05, 0.05, 0.05, 0.05, 0.05)
