@@ -45,7 +45,7 @@ def command(*, app: str | None, as_json: bool, quiet: bool, **options: Any) -> N
 
     Example: vinelm try app.py:graph --dataset qa.csv --label-field answer --budget-usd 1
 
-    Example: vinelm try app.py:graph --dataset qa.csv --models openai --today openai:gpt-5 --workers 8 --apply --dry-run
+    Example: vinelm try app.py:graph --dataset qa.csv --models openai --today openai:gpt-5 --workers 16 --apply --dry-run
 
     Example: vinelm try app.py:graph --budget-usd 5 --max-loss 1 --keep-going --allow-unproven
 

@@ -107,7 +107,7 @@ def try_app(
     budget_usd: float | None = None,
     models: str | None = None,
     today: str | None = None,
-    workers: int = 4,
+    workers: int = 8,
     apply: bool = False,
     keep_going: bool = False,
     allow_unproven: bool = False,
