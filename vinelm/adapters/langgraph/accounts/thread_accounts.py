@@ -1,8 +1,8 @@
-"""The accounts of a thread's requests: which one a run continues, and what it has paid.
+"""The accounts of a thread's requests: which account a run continues, and how much it has paid.
 
 A request begins with an input and continues through interrupts, failures, ``Command(resume=...)``, ``update_state`` and older
-checkpoints, in any process. Its account is found by its ``request_id``, or by the run's earlier checkpoints: one at which a run
-of the request began to pay, else the input's. The path cannot tell, since an unfinished stage leaves none.
+checkpoints, in any process. Its account is found by its ``request_id``, or by the run's earlier checkpoints: the checkpoint at
+which a run of the request first paid, else the input's. The path does not show it, since an unfinished stage leaves no entry.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ class Beginning:
     Attributes:
         checkpoint_id: the root graph's checkpoint that the invocation follows.
         request_id: the request's id if the caller gave one.
-        account: key of the account of the path that it continues, used if the checkpoints are not saved; None if there is none.
-        after: key of the account of the path that it begins behind, empty without one; None if the path is not known.
+        account: key of the account of the path that the run continues, used if checkpoints are not saved; None if there is
+            none.
+        after: account key of the path that precedes the run, empty without an account; None if the path is unknown.
         is_saved_late: whether LangGraph saves checkpoints only when the run ends.
     """
 
@@ -46,10 +47,10 @@ class FoundAccount(NamedTuple):
     """An account.
 
     Attributes:
-        key: names it.
+        key: the account's name.
         paid_usd: dollars recorded in it: settled calls, and calls in flight at their upper bounds.
         is_new: whether nothing is recorded yet.
-        birth: checkpoint of the request's input; None if it was not looked for.
+        birth: checkpoint of the request's input; None if it was not looked up.
     """
 
     key: str
@@ -101,7 +102,7 @@ class ThreadAccounts:
         return FoundAccount(match, known.get(match, _Known()).paid_usd, birth=birth)
 
     async def _known(self, account: str | None, *, is_async: bool) -> tuple[int, dict[str, _Known]]:
-        """Return the page for a new account, and the accounts on the last page and on that of the path's account."""
+        """Return the page for a new account, and the accounts on the last page and on the page of the path's account."""
         page, values = await self._rows.latest(_PAGES, is_async=is_async) or (_page(0), None)
         if values is None:
             return 0, {}
@@ -149,7 +150,7 @@ class ThreadAccounts:
     async def _of_birth(
         self, birth: str | None, after: str | None, known: Mapping[str, _Known], *, is_async: bool
     ) -> tuple[list[str], list[str]]:
-        """Return the accounts of the input with that checkpoint, and possible candidates."""
+        """Return the accounts of the input with that checkpoint, and accounts that may belong to it."""
         if birth is None:
             return [], [key for key, one in known.items() if after is None or one.after in {None, after}]
         same, unknown = [], []
@@ -187,7 +188,7 @@ def _row_of(key: str) -> SaverRow:
 
 
 def _page(number: int) -> SaverRow:
-    """Ids have the form of LangGraph's own, for readers that parse them."""
+    """Return a page with an id in the form of LangGraph's, for readers that parse it."""
     return SaverRow(_PAGES, f"00000000-0000-6000-8000-{number:012x}")
 
 

@@ -1,4 +1,4 @@
-"""The node that runs one stage: its update and the path's entry are written together."""
+"""The node that runs one stage, and writes its update together with the path's entry."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ def make_stage(
 ) -> Callable[..., Any]:
     """Return a LangGraph node; async if ``fn`` is. A plain function without ``__wrapped__``: LangGraph reads its signature.
 
-    If anything but LangGraph calls it, such as a test, it is ``fn`` itself, with the caller's model, or without one the model
-    of a new invocation.
+    If a test or other code calls the node, it runs ``fn`` with the caller's model, or else the model of a new invocation.
     """
     others = tuple(one for one in asked.names if one != "model")
 
@@ -99,7 +98,7 @@ def _has_model(fn: Callable[..., Any], more: tuple[Any, ...], given: Mapping[str
 
 
 def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> Any:
-    """Return the node's update with the path's entry; without it if our part of the work fails."""
+    """Return the node's update with the path's entry, or without it if VineLM's own code fails."""
     try:
         if scope.is_kept_by_run and isinstance(out, Command) and out.graph is not None:
             return out  # leads out of a subgraph, whose channels the outer graph does not know

@@ -1,4 +1,4 @@
-"""Copies compiled graphs, including subclasses of LangGraph's with arbitrary constructors."""
+"""Copies compiled graphs, including subclasses with arbitrary constructors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def copied(graph: Graph, **update: Any) -> Graph:
 
 
 def held_graph(graph: CompiledStateGraph[Any, Any, Any, Any]) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Return the graph that really runs, given an object that looks like a graph and forwards every call to another one."""
+    """Return the graph that really runs, given an object that may forward every call to another graph."""
     name = held_in(graph)
     return graph if name is None else held_graph(getattr(graph, name))
 

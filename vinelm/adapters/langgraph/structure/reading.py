@@ -21,7 +21,7 @@ def read_template(ways: Ways, label: str, *, turns: int = UNDECLARED_TIMES) -> T
     Args:
         ways: the places of the graph, and where each leads.
         label: names the workflow in messages.
-        turns: those of a loop whose bound is declared nowhere.
+        turns: the number of turns of a loop without a declared bound.
 
     Raises:
         WorkflowError: the graph does not say where some edge leads, or has no stage.

@@ -65,7 +65,7 @@ class _Writer:
     """Writes the steps of one graph.
 
     Args:
-        turns: those of a loop whose bound is declared nowhere.
+        turns: the number of turns of a loop without a declared bound.
         ends_in_arms: what follows a loop is placed in branches inside it that end the request, rather than after it.
         is_loose: the stages of a loop follow each other in any order.
     """
