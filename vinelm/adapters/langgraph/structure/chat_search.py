@@ -1,7 +1,8 @@
 """Finds the nodes of a graph that hold one of VineLM's chat models, without running anything.
 
-A node's function may refer to one by a global name, a closure, an attribute or a chain; functions of the application that it
-calls are followed. A chat model that is made while the node runs is not found, but its construction in the code is.
+A node's function may refer to a chat model by a global name, a closure, an attribute or a chain. The search follows the
+application's functions that it calls. It cannot find a chat model that is made while the node runs, but finds the code that
+makes it.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ class HeldStages:
     Attributes:
         names: the stages of its chat models.
         hidden: the stages of the graphs inside it.
-        paths: the nodes of these graphs whose stages have their names, each behind the nodes around it: ``helper/model``.
-        is_by_node: some chat model of it has no stage name, so that the node is its stage.
+        paths: the nodes of these graphs that name their stages, each prefixed with its surrounding nodes: ``helper/model``.
+        is_by_node: whether some chat model has no stage name, so that its node is the stage.
         on_edges: the stages of chat models that its conditional edges call.
-        remembering: those whose graph is compiled with its own checkpointer.
-        makes_some: its code makes a chat model when it runs, so that it may call any stage.
+        remembering: the stages whose graph is compiled with its own checkpointer.
+        makes_some: whether its code makes a chat model when it runs, so that it may call any stage.
         inner: the graphs inside it that have stages.
-        is_tools: it is LangGraph's ``ToolNode``, which runs what a model asks for.
-        chats: LangChain chat models that are not VineLM's, where those are looked for.
+        is_tools: whether it is LangGraph's ``ToolNode``, which runs the tool calls of a model.
+        chats: LangChain chat models that are not VineLM's, if the search includes them.
         makers: the code that makes such models when it runs.
         functions: the application's functions that its code refers to, directly or through others.
-        adapters: those that made the chat models and wrapped the stages.
+        adapters: the adapters that made the chat models and wrapped the stages.
     """
 
     names: set[str] = field(default_factory=set)
@@ -76,7 +77,7 @@ class InnerGraph:
 
     Attributes:
         held: what its nodes hold.
-        stage_of: the stage of each of its nodes that runs exactly one.
+        stage_of: the stage of each node that runs exactly one stage.
     """
 
     graph: CompiledStateGraph[Any, Any, Any, Any]
@@ -93,8 +94,8 @@ def chat_nodes(
 
     Args:
         graph: the graph.
-        within: ids of the graphs around it, which a node of it may refer to.
-        is_any: look for LangChain chat models of all kinds: the stages that the graph would have with chat models of VineLM.
+        within: ids of the surrounding graphs, to which a node may refer.
+        is_any: look for all LangChain chat models: the stages that the graph would have with chat models of VineLM.
     """
     found: dict[str, HeldStages] = {}
     for node, spec in graph.builder.nodes.items():
@@ -117,7 +118,7 @@ def chat_nodes(
 
 
 def single_stages(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, HeldStages]) -> dict[str, str]:
-    """Return node to stage for nodes that run exactly one stage, wrapped or through its chat model."""
+    """Return a mapping from node to stage for nodes that run exactly one stage, wrapped or through its chat model."""
     found = wrapped_stages(graph)
     for node, stages in held.items():
         if node not in found and len(stages.names) + stages.makes_some == 1:
@@ -131,7 +132,7 @@ def holds_stage(target: Any) -> bool:
 
 
 def adapters_behind(app: Any) -> list[Any]:
-    """Return the adapters that wrap an application's stages and routes or make its chat models, as far as objects show them.
+    """Return the adapters that wrap an application's stages and routes or make its chat models, as far as they can be found.
 
     Args:
         app: a compiled graph, an entrypoint of the functional API, or an object that holds its function.
@@ -156,7 +157,7 @@ def makes_client(value: Any) -> bool:
 
 
 def makes_chat(value: Any) -> bool:
-    """Return whether calling ``value`` makes a chat model: a class of LangChain's or of clients, or ``init_chat_model``."""
+    """Return whether ``value`` makes a chat model when called: a chat model class, a client class or ``init_chat_model``."""
     if isinstance(value, type):
         return issubclass(value, BaseChatModel) or makes_client(value)
     return isinstance(value, FunctionType) and value.__name__ == "init_chat_model"
@@ -175,7 +176,7 @@ def is_chat(value: Any) -> bool:
 
 
 def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, str]:
-    """Return node to stage, for the nodes of a graph that ``vine.stage`` made."""
+    """Return a mapping from node to stage for the nodes that ``vine.stage`` made."""
     marks = {node: marked(spec.runnable, STAGE_MARK) for node, spec in graph.builder.nodes.items()}
     return {node: stage for node, stage in marks.items() if isinstance(stage, str)}
 
@@ -190,7 +191,7 @@ class ObjectSearch:
     Args:
         node: name of the node.
         graphs: ids of the graphs around it.
-        is_any: look for LangChain chat models of all kinds.
+        is_any: look for all LangChain chat models, not only VineLM's.
     """
 
     def __init__(self, node: str, graphs: frozenset[int] = frozenset(), *, is_any: bool = False) -> None:
@@ -299,7 +300,7 @@ def _has_around(value: Any) -> bool:
 def _attributes_read(method: MethodType) -> list[Any] | None:
     """Return the attributes of ``self`` that a method reads, directly or through methods it names; None if unknown.
 
-    A class that holds several models has a node for each, as a rule.
+    Needed because a class with several models usually has a separate method as the node of each model.
     """
     owner, names = method.__self__, set[str]()
     codes: list[CodeType] = []
@@ -350,7 +351,7 @@ def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
 def _of_object(value: Any, chains: list[tuple[str, ...]]) -> list[Any]:
     """Return the parts of a value that are used, given the attributes read; the whole value if unknown.
 
-    An object of the application's that holds a model for each of its nodes (``self.agents.writer``) is not used whole.
+    A node uses only a part of an object that has a model for each node (``self.agents.writer``).
     """
     kind = type(value)
     classes = [vars(base) for base in kind.__mro__]
