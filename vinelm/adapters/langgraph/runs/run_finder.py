@@ -533,7 +533,7 @@ class RunFinder:
         config: RunnableConfig | None,
         objective: Objective | None = None,
     ) -> RunContext:
-        """Return the context with facts of the run: its arrival, and whether it may return an earlier answer."""
+        """Return the context, completed with facts of the run such as its arrival time."""
         settings, known = self.settings, dict[str, Any]()
         if carried.objective is None and objective is not None:
             known["objective"] = objective

@@ -88,7 +88,7 @@ def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldS
 
 
 def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
-    """Return the ways, in which these places may also repeat their stage before the next place."""
+    """Return the ways, extended so that each of these places may repeat its stage."""
     choices = dict(ways.choices)
     for place in ways.stage_of.keys() & set(places):
         choices[place] = [{place: frozenset(), f"{place}/done": frozenset()}]
