@@ -73,12 +73,12 @@ class VineLM(VineInterface, LongRunning):
     Args:
         models: a catalog or the path of its file, ready LangChain chat models by name, or ``provider:model`` strings; None
             takes the simulated models of ``trie`` (a trie file stores no addresses of real models).
-        backends: backend by provider; None makes those of the catalog's providers on first use.
+        backends: backend by provider; None makes the backends of the catalog's providers on first use.
         template: the workflow's shape; by default the trie's.
         trie: an annotated trie or the path of its ``.vine`` file.
         mode: the mode of every :class:`~vinelm.controller.Session`.
         on_error: what follows a failure of VineLM itself while a graph runs. ``"default"``: the stage runs its default model,
-            an edge follows the workflow's own verdict within the loop's bound, and the trace says what failed. A cap per
+            an edge follows the workflow's own verdict within the loop's bound, and the trace records the failure. A cap per
             request, or on a tenant's day, still applies: if it can no longer be checked, calls are refused. ``"raise"`` raises.
             Exceptions of the application's own code and :class:`~vinelm.errors.InfeasibleError` are always raised.
         fallback: after a failed call (rate limit, timeout, server error, empty, truncated or malformed answer, a prompt that is
@@ -106,7 +106,7 @@ class VineLM(VineInterface, LongRunning):
             setup. By default such requests, or the share for which the plan is not proven, run the stages' defaults, and a
             trace shows what the plan would have done (:meth:`recommendation`).
         max_loss: accuracy, a fraction in [0, 1), that a cheaper plan may lose; None: the value with which the trie was
-            estimated (by default 0.03). The intervals are those of the trie's file.
+            estimated (by default 0.03). The intervals come from the trie's file.
         canary: the share of requests, in [0, 1), that plans serve, proven or not; the other requests run the stages' defaults.
             Live evidence then decides, and a plan that proves worse is no longer served (:attr:`canary`).
         draw_secret: at least 16 characters known only to you, the same in all processes that serve together: requests and

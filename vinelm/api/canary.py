@@ -68,7 +68,7 @@ class CanaryStatus:
             to be more accurate than the current setup, or cheaper and at most ``max_loss`` less accurate; ``"undecided"`` while
             neither is shown; ``"not enough data"`` while one of the groups has no feedback.
         reason: why, in a few words.
-        requests: number of compared requests of (the plan, the current setup); ``labelled`` counts those with feedback.
+        requests: number of compared requests of (the plan, the current setup); ``labelled`` counts the requests with feedback.
         means: for each quantity (the plan's, the current setup's): ``"accuracy"``, ``"failures"`` and ``"late"`` as fractions,
             ``"dollars"`` and ``"seconds"`` per request; left out if a group has no values.
     """

@@ -25,7 +25,7 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
     If the current setup is known, these are the plans worth proving against it. A plan that requests have already run is
     preferred to a plan that is predicted to be hardly better, so that its runs add up to a proof. A plan that relies on a model
     with few rows is postponed. Otherwise they are the most accurate plans under nine budgets, from the cost of the cheapest
-    plan to that of the most expensive plan that is worth its price.
+    plan to the cost of the most expensive plan that is worth its price.
 
     None if the oracle decides when to stop, since no such plan can be served.
 

@@ -42,7 +42,7 @@ class Draws:
         Args:
             data: the digest of the data set behind the trie: another data set gives the cheaper plan to other requests.
             kind: "request", "conversation" or "tenant". Equal names of different kinds have different keys.
-            tenant: the owner; "" without one.
+            tenant: the owner; "" if there is none.
             name: the identifier, which the caller may have chosen.
         """
         text = json.dumps([data, kind, tenant, name])  # as a list: no part can pose as two

@@ -1,4 +1,4 @@
-"""Compares a trie with served rows, and finds the cheapest remedy if it no longer holds."""
+"""Compares a trie with served rows, and finds the cheapest remedy if it no longer fits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def drift(
     traces: ObservationStore | str | Path,
     config: DriftConfig | None = None,
 ) -> DriftReport:
-    """Return which annotations of a trie no longer hold for the requests that were served. Calls no model.
+    """Return which annotations of a trie no longer fit the served requests. Calls no model.
 
     If nothing has changed, the chance of any report is at most ``config.alpha``, even over repeated calls while rows arrive.
 
@@ -107,7 +107,7 @@ def require_servable(annotated: AnnotatedTrie, where: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
-    """The remedy for a trie that no longer holds.
+    """The remedy for a trie that no longer fits the served requests.
 
     Attributes:
         command: A line for the shell.

@@ -282,8 +282,7 @@ def put_questions(store: ObservationStore, max_loss: float, verdict: Verdict | N
 
 
 def require_sound(result: ProfileResult, store: ObservationStore, *, keep_going: bool = False) -> None:
-    """Raise an error for a problem that a profile has found in the workflow. Its rows are kept, and failed ones are executed
-    again.
+    """Raise an error for a problem that a profile has found in the workflow. Its rows are kept; failed rows are executed again.
 
     Args:
         result: How the profile ended.
@@ -322,7 +321,7 @@ def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) ->
 class Inputs:
     """The inputs of a profile: a workflow with its template bound to the catalog, and one backend per provider.
 
-    ``note`` describes the catalog that was used by default; None if the user named one.
+    ``note`` describes the catalog that was used by default; None if the user named a catalog.
     """
 
     workflow: Workflow
@@ -491,7 +490,7 @@ def forecast_run(
     Args:
         inputs: The inputs of the profile.
         store: The profile's store, whose rows calibrate the forecast; it need not exist.
-        limits: Where the run would stop.
+        limits: The limits at which the run would stop.
         sampler: As in :func:`vinelm.profile`.
         workers: Units at a time.
         max_error: As in :func:`vinelm.profile`.

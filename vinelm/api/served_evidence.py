@@ -37,7 +37,7 @@ class EvidenceConfig:
 
     Args:
         store: the store that the rows are written to, created if it does not exist. Its folder must exist.
-        on_drift: called in a separate thread with each annotation of the trie that no longer holds.
+        on_drift: called in a separate thread with each annotation of the trie that no longer fits.
     """
 
     store: str | Path

@@ -36,7 +36,7 @@ class StepState:
         share: Share of new requests that the plan serves (:data:`~vinelm.autopilot.raising.LEVELS`).
         saved: Share of the step's dollars that the plan saves, according to its proof.
         today_usd, today_s: Mean dollars and seconds of a call of today's model; 0 seconds if unknown.
-        proven: The smallest loss that its proof excludes, a fraction.
+        proven: The smallest loss that the plan's proof excludes, a fraction.
         entries: By model of the catalog: the last digest of its entry, with its address and prices.
         escalated, differing: Counts in the plan's proof, each as (how many, of how many).
         wants_units: Whether calls of today's model should be recorded.

@@ -34,7 +34,7 @@ class StepStatus:
         plan: The proven plan; None if there is none.
         share: Share of new requests that the plan serves.
         saves: Share of the step's dollars that the plan saves, according to its proof.
-        proven: The smallest loss that its proof excludes, a fraction.
+        proven: The smallest loss that the plan's proof excludes, a fraction.
         usd, saved_usd: Dollars of calls served by plans in the last 30 days, and how much more today's model would have cost.
         waiting: Open questions for people.
         alarms: The days and reasons of rollbacks.

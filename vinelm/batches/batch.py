@@ -79,7 +79,7 @@ def batch(
     Args:
         workflow: The workflow, the name of a bundled one, or ``"module:attribute"``.
         trie: The annotated trie, or the path of its file.
-        objective: What to plan for.
+        objective: The objective of the plans.
         output: The file of answers, JSON lines in the order of the data set; written when the batch ends or is interrupted.
         dataset: Requests: CSV, JSON lines, Parquet, or an export. Labels are not needed. None: the workflow's.
         columns: Column of the dataset to use: input.KEY=COLUMN, label.KEY=COLUMN (the graph never sees labels) or id=COLUMN. A
@@ -113,7 +113,7 @@ def batch(
             output cannot be written, the store is of another batch, or a model or a node cannot be run at batch prices.
         DatasetError: A row is invalid; nothing was spent.
         InfeasibleError: No plan meets the bounds, or all requests cannot be finished within money and time.
-        StoreError: The store cannot be used, or another process holds it.
+        StoreError: The store cannot be used, or another process is using it.
         StageBroken: The first requests all failed.
         WorkerDied: No node is left, or the connection to the cluster is lost. The same call continues.
         VineLMError: A provider's batch has not ended in time (code ``batches-left``): the same call continues to wait.
@@ -365,7 +365,9 @@ class _Prepared:
 
 
 def _require_enough(forecast: DatasetForecast, steered: Steered, requests: int) -> None:
-    """Raise :class:`InfeasibleError` if even the cheapest plans cannot finish all requests (or at least one)."""
+    """Raise :class:`InfeasibleError` if even the cheapest plans cannot finish all requests, or a single request if some may
+    stay unanswered.
+    """
     wanted = requests if steered.finish == "all" else min(requests, 1)
     if forecast.requests >= wanted:
         return

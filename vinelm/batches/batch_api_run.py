@@ -49,7 +49,7 @@ class Gate(NamedTuple):
 
 
 def gate_for(template: Template, catalog: Catalog, backends: Mapping[str, Backend], times: BatchTimes) -> Gate:
-    """Return the gate where a workflow's calls wait.
+    """Return the queue where a workflow's calls wait.
 
     Raises:
         ConfigError: a model has no batches, so that rerunning a request would repeat its calls.

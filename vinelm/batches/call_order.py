@@ -29,7 +29,7 @@ class WaitingCall:
         points: Digests of the prefixes of its prompt.
         tokens: The number of tokens of each prefix.
         path: For each prefix, how many prefixes were known before it.
-        rank: What :meth:`CallOrder.rank` returned last.
+        rank: The last result of :meth:`CallOrder.rank`.
         expected: Tokens of the longest beginning that it shares with an earlier call; known once it is sent.
         own: Tokens of the longest beginning that it shares with an earlier call of its request.
         slots: Orders the calls to its engine instead of :class:`CallOrder`, while that is useful; None without slots.

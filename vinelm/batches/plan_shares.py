@@ -1,9 +1,9 @@
 """Divides a batch's requests between plans, within common bounds on mean dollars and mean seconds.
 
 With a price per second, every invocation costs its dollars plus the price of its seconds, so that the planner for bounds on
-dollars finds the plans on the hull of both. The price follows from a linear program over the plans found so far, as the
-marginal value of a second divided by that of a dollar. The program is solved again with the plans of that price, until no new
-price follows (column generation; Dantzig and Wolfe, 1960).
+dollars finds the plans on the hull of both. The price follows from a linear program over the plans found so far, as the ratio
+of the marginal values of a second and a dollar. The program is solved again with the plans of that price, until no new price
+follows (column generation; Dantzig and Wolfe, 1960).
 """
 
 from __future__ import annotations

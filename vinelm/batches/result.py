@@ -31,8 +31,8 @@ class BatchResult:
         requests: Requests of the data set.
         equal: How many of them equal an earlier request, and get its answer.
         by_status: Requests by status: "ok", "failed" and "unanswered"; empty for a dry run.
-        unanswered_because: Why requests have no answer; None if all have one.
-        reasons: Requests that failed, by reason, the most frequent ones first.
+        unanswered_because: Why requests have no answer; None if all are answered.
+        reasons: Numbers of failed requests by reason, most frequent first.
         calls_by_model: Invocations by model; equal requests count once.
         equal_calls: How many of these invocations were answered for free by an equal call.
         saved_usd: Dollars that the equal calls would have cost.

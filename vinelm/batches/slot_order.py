@@ -127,7 +127,7 @@ class SlotOrder:
         return known_tokens(call.points, call.tokens, self._idle), known_tokens(call.points, call.tokens, self._busy)
 
     def sent(self, call: Prompted) -> None:
-        """Record a sent call. It takes the free slot with the longest match, else the least recently used one."""
+        """Record a sent call. It takes the free slot with the longest match, else the least recently used slot."""
         free = [slot for slot in self._slots if slot.call is None]
         if not free:
             return

@@ -72,7 +72,7 @@ class Steering:
     Requests are planned in blocks. The bounds on a block's means are the remaining dollars and seconds divided by the remaining
     requests, corrected by the ratio of actual to predicted use of ended requests. A request's plan is drawn by its key.
 
-    Without a deadline the plans of a block depend only on the results of requests up to the block before the previous one, so
+    Without a deadline the plans of a block depend only on the results of requests up to the second-last block before it, so
     that an interrupted batch continues unchanged. See :meth:`waits`. With a deadline plans also depend on the clock.
 
     Prompts with a common beginning are best served by one model, whose cache is warm. At a mixture's price both of its plans

@@ -30,7 +30,7 @@ def failed_call(error: BaseException | None) -> CallError | None:
 
 
 class Attempts(Protocol):
-    """The attempts of one invocation: one model after another."""
+    """The attempts of one invocation, with one model after the other."""
 
     answering: BaseChatModel
     """The chat model of the present attempt."""

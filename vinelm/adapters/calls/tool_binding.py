@@ -74,7 +74,9 @@ def _with_tools(model: BaseChatModel, tools: BoundTools) -> Runnable[Any, Any]:
 
 
 def _in_own_words(model: BaseChatModel, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert parameters of OpenAI's chat completions for the chosen model; :class:`WorkflowError` if it lacks one."""
+    """Convert parameters of OpenAI's chat completions for the chosen model; raise :class:`WorkflowError` if it lacks a
+    parameter.
+    """
     inner = getattr(getattr(model, "binding", None), "inner", None)
     if inner is None:
         return dict(body)  # a model of another backend, which knows what to do with them

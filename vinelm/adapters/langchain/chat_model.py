@@ -177,7 +177,9 @@ class VineChatModel(DelegatingChatModel):
             return await super().ainvoke(input, config, stop=stop, **kwargs)
 
     async def agenerate(self, messages: list[list[BaseMessage]], *args: Any, **kwargs: Any) -> LLMResult:
-        """LangChain's method, except that non-``Exception`` errors are raised instead of returned as results."""
+        """Call LangChain's method, but raise a :class:`BaseException` that it returns as a result and that is no
+        :class:`Exception`.
+        """
         try:
             if len(messages) != 1 or BEGUN in kwargs:
                 return await super().agenerate(messages, *args, **kwargs)
@@ -319,7 +321,7 @@ class VineInterface(GraphInterface):
         ``with_structured_output``. While the graph is profiled, the profiler makes its calls.
 
         Args:
-            stage: name of the stage; by default that of the calling node, so that one object serves all nodes.
+            stage: name of the stage; by default the calling node's stage, so that one object serves all nodes.
             **settings: fields of :class:`~vinelm.VineChatModel`, such as ``default``, ``temperature`` and ``max_tokens``.
 
         Raises:
@@ -340,7 +342,7 @@ class VineInterface(GraphInterface):
         Args:
             model: a LangChain chat model, or a runnable built from it; a name such as ``"openai:gpt-5"``, as for
                 ``init_chat_model``; or an ``OpenAI`` or ``AsyncOpenAI`` of the openai SDK.
-            stage: name of the stage; by default that of the node that makes the call.
+            stage: name of the stage; by default the stage of the calling node.
             price: dollars per million tokens of a model that neither the catalog nor the list of prices knows:
                 ``{"input": ..., "output": ..., "source": ..., "as_of": ...}``.
 
@@ -376,7 +378,7 @@ class VineInterface(GraphInterface):
         model lacks raises an error, as do other endpoints. Streams arrive in chunks, and failures as the SDK's errors.
 
         Args:
-            stage: name of the stage; by default that of the node that makes the call.
+            stage: name of the stage; by default the stage of the calling node.
             is_async: return an ``AsyncOpenAI``.
             **settings: see :meth:`chat_model`.
 

@@ -98,11 +98,11 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         return adapter
 
     def _place(self, request: ModelRequest[Any]) -> tuple[str, PathValue | None, RunnableConfig, Runtime[Any]]:
-        """Return the stage and where it runs."""
+        """Return the stage, the stored path, and LangGraph's config and runtime."""
         return self._stage, cast("PathValue | None", request.state.get(PATH_KEY)), get_config(), request.runtime
 
     def _how(self, request: ModelRequest[Any]) -> InvokeOptions:
-        """Return options for the invocation. After a tool's answer the path continues, whatever the template says."""
+        """Return options for the invocation. After a tool's answer it always continues the path."""
         is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
         return {"continues": is_under_way, "run_is_request": True, "tools": request.tools, "default": self._default}
 

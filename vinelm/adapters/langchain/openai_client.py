@@ -26,7 +26,7 @@ def openai_client(vine: Any, chat_of: Callable[[str], BaseChatModel], stage: str
     Args:
         vine: makes the chat models.
         chat_of: returns the chat model for the model name in a call.
-        stage: name of the stage; None for that of the node that makes the call.
+        stage: name of the stage; None for the stage of the calling node.
         is_async: whether it is the SDK's client for coroutines.
 
     Raises:

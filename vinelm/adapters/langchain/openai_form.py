@@ -165,7 +165,7 @@ def events(answer: OpenAIAnswer, chunks: Iterator[Any]) -> Iterator[bytes]:
 
 
 async def aevents(answer: OpenAIAnswer, chunks: AsyncIterator[Any], *, tells: bool = True) -> AsyncIterator[bytes]:
-    """Like :func:`events`, for a coroutine; a failure that the stream should not report is raised."""
+    """Like :func:`events`, as an asynchronous generator. Raises failures that the stream should not report."""
     ends: dict[str, Any] = {}
     try:
         async for chunk in chunks:

@@ -176,7 +176,7 @@ class GraphInterface(OneProcess):
 
         Args:
             name: the node's name in the graph.
-            prompt: what the model is shown, with keys of the state in braces: ``"Question: {question} Answer: {answer}"``.
+            prompt: the prompt, with keys of the state in braces: ``"Question: {question} Answer: {answer}"``.
             state: the state's type, which declares ``key``.
             key: the key of the state for the verdict.
             default: the model that runs without a plan; by default the stage is skipped.
@@ -201,7 +201,7 @@ class GraphInterface(OneProcess):
         Args:
             name: the node's name in the graph; must differ from ``key``.
             labels: 1 to 16 different lines of at most 64 characters, without ``"other"``.
-            prompt: what the model is shown of the request, with keys of the state in braces: ``"{question}"``.
+            prompt: the prompt, with keys of the state in braces: ``"{question}"``.
             state: the state's type, which declares ``key``.
             key: the key of the state for the label; a skipped stage writes nothing there.
             default: the model that runs without a plan; by default the stage is skipped.
@@ -259,7 +259,7 @@ class GraphInterface(OneProcess):
     ) -> Any:
         """Return an ordinary LangChain tool that carries this declaration of its effects (docs/tools.md).
 
-        A prefetched result may answer a call of a read-only tool. Tools that write, and undeclared ones, make earlier
+        A prefetched result may answer a call of a read-only tool. Tools that write, and undeclared tools, make earlier
         prefetches stale. Under a cap, each call reserves and pays ``cost_usd`` like a model call, and is refused if the cap
         does not allow it.
 
@@ -294,7 +294,7 @@ class GraphInterface(OneProcess):
 
     @property
     def finish(self) -> Node:
-        """A graph node that returns an earlier answer if the plan trusts it more than the last one.
+        """A graph node that returns an earlier answer if the plan trusts it more than the last answer.
 
         ``graph.add_node("finish", vine.finish)``, with ``vine.route(..., end="finish")`` and an edge from it to END. It
         writes all ``answer=`` keys with the values that they had after the first answer of that class; their reducers are
@@ -332,7 +332,7 @@ class GraphInterface(OneProcess):
         kind: str | None = None,
         speculate: Speculation | None = None,
     ) -> Any:
-        """Return what to pass as ``context=``. LangGraph does not store it: pass it again on resume.
+        """Return the object to pass as ``context=``. LangGraph does not store it: pass it again on resume.
 
         Args:
             objective: target and bounds of the request; also as plain JSON.
@@ -380,7 +380,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
 
     Without a policy, a run uses the stages' default models. Safe under concurrent runs, threads and asyncio.
 
-    Its attributes are also those of :class:`~vinelm.adapters.langgraph.runs.settings.AdapterSettings`.
+    It also has the attributes of :class:`~vinelm.adapters.langgraph.runs.settings.AdapterSettings`.
 
     Attributes:
         invoke, ainvoke, call, acall, path_of: called by nodes, chat models and edges; see
@@ -397,7 +397,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         template: the workflow's shape; shows which stage begins a request.
         new_policy: returns the policy of a new run whose context has none, with ``started_at`` filled in for real time; None,
             or a result of None, means the default models. Called once per run.
-        on_error: what follows a failure of VineLM itself while a graph runs; see :class:`vinelm.VineLM`.
+        on_error: what to do if VineLM itself fails while a graph runs; see :class:`vinelm.VineLM`.
         enforces: whether policies change which models run. If so and ``fallback``, runs without a policy fall back.
         fallback: whether another model of the stage answers after a failed call.
         signals: the workflow's signals, which are reported to policies; None reports nothing.

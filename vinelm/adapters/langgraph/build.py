@@ -69,7 +69,7 @@ def build_graph(workflow: Workflow, vine: GraphInterface, checkpointer: Any = No
 
 
 def built_by(workflow: Workflow, vine: GraphInterface) -> Any:
-    """Return what ``workflow.build(vine)`` returns.
+    """Return the result of ``workflow.build(vine)``.
 
     Raises:
         WorkflowError: it calls ``sys.exit``, which would end the whole command.
@@ -110,7 +110,7 @@ def template_of_graph(
         repeating: nodes that may call their model several times in one execution.
 
     Raises:
-        WorkflowError: the graph does not say enough.
+        WorkflowError: the graph does not determine the template.
     """
     label = f"workflow {workflow.name!r}"
     held = chat_nodes(graph) if chats is None else chats
@@ -139,7 +139,7 @@ def begins_with_stages(app: Any, agents: Iterable[str], *, but: Collection[str] 
     """Return whether each of the first nodes runs one stage, so that no tool runs before the first call.
 
     Args:
-        app: what :func:`build_graph` returned; the result is False if it has no graph.
+        app: the result of :func:`build_graph`; False is returned if it has no graph.
         agents: the stages that a middleware runs.
         but: nodes that do not count as stages.
     """
@@ -150,7 +150,7 @@ def begins_with_stages(app: Any, agents: Iterable[str], *, but: Collection[str] 
 
 
 def nodes_beside_stages(app: Any) -> list[str] | None:
-    """Return the nodes that do something besides running one stage, agents included; None without a graph."""
+    """Return the nodes that do more than run one stage, including agents; None without a graph."""
     if not isinstance(app, CompiledStateGraph):
         return None
     stages = nodes_of_stages(app, ())
@@ -167,7 +167,7 @@ def replay_reason(workflow: Workflow, app: Any, agents: Iterable[str] = ()) -> s
 
     Args:
         workflow: the workflow, with a template.
-        app: what :func:`build_graph` returned.
+        app: the result of :func:`build_graph`.
         agents: the stages that a middleware runs.
     """
     if workflow.replay:

@@ -84,7 +84,7 @@ def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
         template: The workflow's shape.
         adapter: The adapter of the ``vine`` that the graph was built with. If the application returns a graph made with its own
             ``vine``, the adapter is found through the graph.
-        app: What :func:`~vinelm.adapters.langgraph.build.build_graph` returned.
+        app: The result of :func:`~vinelm.adapters.langgraph.build.build_graph`.
     """
     can_end = adapter.can_end
     if not adapter.is_used:

@@ -25,9 +25,9 @@ def whole_run(workflow: Workflow, app: Any, request: Request, run: RunContext) -
 
     Args:
         workflow: Makes the inputs, sets context and settings, and answers the interrupts.
-        app: What :func:`vinelm.adapters.langgraph.build_graph` returned.
+        app: The result of :func:`vinelm.adapters.langgraph.build_graph`.
         request: The request.
-        run: What ``vine.context(...)`` returned.
+        run: The result of ``vine.context(...)``.
 
     Raises:
         WorkflowError: The graph waits for a person, and the workflow answers no interrupt.

@@ -54,7 +54,8 @@ class Conversation:
     def history(self, messages: Sequence[BaseMessage]) -> History:
         """Return the user's messages and the answered calls; only new messages are read.
 
-        Repeated events are the same objects. A conversation that does not extend the last one is read from its start.
+        Repeated events are the same objects. A conversation that does not extend the previous conversation is read from its
+        start.
         """
         if not begins_with(messages, self._messages):
             self.__init__()  # type: ignore[misc]

@@ -317,7 +317,7 @@ class ReadAhead:
         self._tell_dropped()
 
     def write_ends(self, token: object) -> None:
-        """Drop prefetched reads, and allow new ones again."""
+        """Drop prefetched reads, and allow new reads again."""
         with self._lock:
             self._writing.discard(token)
             self._drop_all()
@@ -470,7 +470,7 @@ class ReadAhead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ahead:
-    """What one model call may prefetch in a run.
+    """The tools that one model call may prefetch in a run.
 
     Attributes:
         reads: the prefetched reads of the run.

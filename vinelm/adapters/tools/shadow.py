@@ -274,7 +274,7 @@ def is_same_context(begun: Context, now: Context) -> bool:
     """Return whether the application's context variables, and LangChain's config of the caller, are the same as in the
     prefetch.
 
-    Values are compared by ``==``; incomparable ones count as different. Of OpenTelemetry's context only the span may differ.
+    Values are compared by ``==``; incomparable values count as different. Of OpenTelemetry's context only the span may differ.
     """
     passed_over = OURS | _tracing()
     if not _is_same_config(begun.get(var_child_runnable_config), now.get(var_child_runnable_config)):

@@ -63,7 +63,7 @@ class DeclaredTool:
         return body
 
     def call_of(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Convert a call's arguments to those of ``_run``, with LangChain's checks."""
+        """Convert a call's arguments to arguments of ``_run``, with LangChain's checks."""
         return self.code.tool._to_args_and_kwargs(dict(arguments), None)
 
     def key_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

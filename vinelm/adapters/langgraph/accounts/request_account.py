@@ -41,7 +41,8 @@ class AccountPermit:
 
 
 class RequestAccount:
-    """A :class:`~vinelm.requests.protocols.CallGuard` that records each call before ``guard`` authorizes it. Thread-safe.
+    """A :class:`~vinelm.requests.protocols.CallGuard` that authorizes a call if ``guard`` does, and records it first.
+    Thread-safe.
 
     A stage that does not finish writes nothing to the graph's channels. So each call's upper bound is stored with the thread's
     checkpoints before the call, and the difference to its real cost when its invocation ends. Another run of the same request,
@@ -193,7 +194,7 @@ class RequestAccount:
         return not self._due_usd and not self._writes
 
     async def settle(self, *, is_async: bool) -> None:
-        """Record the real price of calls, once the invocation has ended, with or without a result."""
+        """Record the real price of calls after the invocation has ended, with or without a result."""
         if is_async and self._writes:
             # These first: a write that fails puts its dollars back into what is due, which is written below.
             await asyncio.gather(*self._writes, return_exceptions=True)

@@ -45,8 +45,7 @@ class Lineage:
 class SaverRows:
     """Appends to rows and reads them. Appended values never change, so writers may append in any order.
 
-    The methods are coroutines for both kinds of callers: with ``is_async=False`` they call the synchronous methods of the
-    checkpointer and never wait.
+    All methods are coroutines. With ``is_async=False`` they call the checkpointer's synchronous methods and never wait.
 
     Args:
         configurable: the run's ``config["configurable"]``: the thread, and what else the checkpointer needs.
@@ -77,7 +76,7 @@ class SaverRows:
         await self._call("put", config, checkpoint, metadata, {}, is_async=is_async)
 
     async def append(self, row: SaverRow, value: Mapping[str, Any], *, is_async: bool) -> None:
-        """Append a value to an existing row; on return it is as durable as the checkpointer makes it."""
+        """Append a value to an existing row; on return the checkpointer has saved it."""
         config = self._config(row.namespace, row.id)
         # Use a unique task id: a saver keeps one write for each task and place in it.
         await self._call("put_writes", config, [(CHANNEL, dict(value))], uuid4().hex, is_async=is_async)

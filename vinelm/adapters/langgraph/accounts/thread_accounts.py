@@ -25,11 +25,11 @@ _MOST_ON_PAGE = 400
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where in its thread a run makes its first invocation.
+    """The position in its thread at which a run makes its first invocation.
 
     Attributes:
         checkpoint_id: the root graph's checkpoint that the invocation follows.
-        request_id: the request's id if the caller gave one.
+        request_id: the request's id, if the caller set it.
         account: key of the account of the path that the run continues, used if checkpoints are not saved; None if there is
             none.
         after: account key of the path that precedes the run, empty without an account; None if the path is unknown.

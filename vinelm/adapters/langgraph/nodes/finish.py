@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 def make_finish(finder: RunFinder) -> Callable[..., Any]:
     """Return a LangGraph node for the end of a request.
 
-    If the policy returns another class than that of the last answer, the node writes the ``answer=`` keys with the values of
+    If the policy does not return the class of the last answer, the node writes the ``answer=`` keys with the values of
     the first answer of that class. If tokens are streamed to the caller, the last answer stays.
 
     The node raises :class:`WorkflowError` if such a key is not in the graph's state or cannot be replaced.

@@ -111,7 +111,7 @@ def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> 
 
 
 def _injected(names: tuple[str, ...], config: RunnableConfig, runtime: Runtime[Any]) -> dict[str, Any]:
-    """Return the arguments that a stage asks for besides state and model."""
+    """Return a stage's arguments other than state and model."""
     found: dict[str, Any] = {}
     for name in names:
         if name == "config":

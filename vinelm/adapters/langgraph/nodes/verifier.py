@@ -38,7 +38,7 @@ def make_verifier(label: str, prompt: str, key: str) -> Callable[[Any, Any], dic
 
     Args:
         label: names the stage in errors.
-        prompt: what the model is shown, with keys of the state in braces.
+        prompt: the prompt, with keys of the state in braces.
         key: the key of the state.
     """
 
@@ -98,7 +98,7 @@ def make_classifier(label: str, labels: Sequence[str], prompt: str, key: str) ->
     Args:
         label: names the stage in errors.
         labels: 1 to 16 different words or short lines, without ``"other"``.
-        prompt: what the model is shown of the request, with keys of the state in braces.
+        prompt: the prompt, with keys of the state in braces.
         key: the key of the state.
 
     Raises:

@@ -27,7 +27,7 @@ def graph_values(config: RunnableConfig, own: Any, *, fresh: bool) -> Mapping[st
     """Return the whole state of the graph, even if the node or edge takes only a part. Keys without a value are left out.
 
     Args:
-        config: what LangGraph gave the node or the edge.
+        config: LangGraph's config of the node or edge.
         own: the state that LangGraph passed; used if this version of LangGraph hides its channels.
         fresh: include what the current node has just written, as an edge sees it.
     """

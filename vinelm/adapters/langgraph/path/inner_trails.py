@@ -81,7 +81,7 @@ class InnerTrails:
     A thread's name does not identify it: two graphs, or two tenants with separate checkpointers, may use the same name.
 
     Args:
-        bound: number of threads to keep, at least 1; the least recently used one is dropped.
+        bound: number of threads to keep, at least 1; the least recently used thread is dropped.
     """
 
     def __init__(self, bound: int = 4096) -> None:

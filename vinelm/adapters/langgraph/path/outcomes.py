@@ -30,7 +30,7 @@ class RunOutcomes:
     that (two in one node, parallel stages), the outcome stays empty.
 
     Args:
-        signals: what the workflow declares.
+        signals: the workflow's signals.
         observe: reports the outcome of a prefix's last invocation to the policy.
         failed: called as ``failed(what, error, prefix)`` if the application's ``signal`` or ``agree`` raises, or its state
             lacks a part of an answer; if this raises, the error is raised; otherwise that part of the outcome is empty.
@@ -80,7 +80,7 @@ class RunOutcomes:
         """Report an invocation's outcome to the session, at a node or edge whose ``config`` leads to the state.
 
         Args:
-            config: the config that LangGraph passed to the node or edge.
+            config: LangGraph's config of the node or edge.
             path: models of the invocations so far.
             fresh: include what the node has just written, as an edge sees it.
             own: the state passed to the node or edge, used if this LangGraph version hides its channels; None if not known.

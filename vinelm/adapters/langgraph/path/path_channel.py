@@ -85,7 +85,7 @@ class PathValue(TypedDict):
 
 
 class Execution(NamedTuple):
-    """One attempt of a node, with the position of its updates among those of the superstep."""
+    """One attempt of a node, with the position of its updates in its superstep."""
 
     task: str
     attempt: int
@@ -163,12 +163,12 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         self.waiting[node.task] = node, [*self.waiting_of(node), *written]
 
     def waiting_of(self, node: Execution | None) -> list[Entry | Note]:
-        """Return the pending writes of a node, without those of earlier attempts."""
+        """Return the pending writes of a node's current attempt."""
         known, written = (None, []) if node is None else self.waiting.get(node.task, (None, []))
         return written if known == node else []
 
     def update(self, values: Sequence[list[Entry | Note]]) -> bool:
-        """Apply the entries and notes of one superstep, pending ones included."""
+        """Apply the entries and notes of one superstep, including pending ones."""
         if self.waiting:
             # In the order in which LangGraph applies updates: the path must not depend on which task was faster.
             ended, self.waiting = sorted(self.waiting.values(), key=lambda item: item[0].order), {}

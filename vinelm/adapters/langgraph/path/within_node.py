@@ -61,7 +61,7 @@ class ThreadPaths:
     Only this process has them: a graph that other processes resume must itself have the channel. Thread-safe.
 
     Args:
-        bound: number of threads to keep, at least 1; the least recently used one is dropped.
+        bound: number of threads to keep, at least 1; the least recently used thread is dropped.
     """
 
     def __init__(self, bound: int = 4096) -> None:

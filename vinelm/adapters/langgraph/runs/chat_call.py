@@ -27,7 +27,7 @@ from vinelm.template import Template
 
 
 class ServesCalls(Protocol):
-    """What calls need from an adapter; see :class:`~vinelm.adapters.langgraph.adapter.GraphAdapter`."""
+    """The methods of an adapter that calls need; see :class:`~vinelm.adapters.langgraph.adapter.GraphAdapter`."""
 
     on_error: OnError
     has_contexts: bool
@@ -49,7 +49,7 @@ class ServesCalls(Protocol):
 
 
 class ChatCall:
-    """A chat model's invocation in progress, and the place where its path is kept.
+    """A chat model's invocation in progress, and the storage of its path.
 
     In a node of the root graph, its path is in the graph's channel, and its entry is written with the node's update. Elsewhere
     (in a subgraph, in ``with vine.request(...)``, or outside of both) the run keeps the path in memory.

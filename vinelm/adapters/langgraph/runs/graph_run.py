@@ -57,7 +57,7 @@ class StageChoice:
 
     @property
     def is_lost(self) -> bool:
-        """True if every invocation with the model has failed, so that a retry may use another one."""
+        """Whether every invocation with the model has failed, so that a retry may use another model."""
         return 0 < self.begun == self.failed
 
 
@@ -142,12 +142,12 @@ class GraphRun:
         control: LangGraph's object for the run, kept so that its id is not reused.
         policy: chooses the run's models.
         context: the settings from the run's caller.
-        path: models of the run's invocations up to the last one that began; None before the first.
+        path: models of the run's invocations up to the last that began; None before the first.
         stages: the stages of ``path``.
         places: the path kept in memory, from the first invocation in a subgraph or outside of a graph; else None.
         flow: which stages may follow which; None if the template is unknown, or a chain, where the path's length shows the
             stage.
-        on_error: what follows a failure of the policy itself.
+        on_error: what to do if the policy itself fails.
         clock: the policy's clock; under ``on_error="default"`` a wrapper that does not fail.
         guard: the policy's guard; under ``on_error="default"`` a wrapper that does not fail. Combined with the account that the
             request shares with other requests, if any; see :func:`~vinelm.money.bound_guard.with_account`.
@@ -272,7 +272,7 @@ class GraphRun:
             await self.request_account.open(begun, is_async=is_async)
 
     def _beside_shared(self, guard: CallGuard | None) -> CallGuard | None:
-        """Return the guard, combined with the account shared between requests, if there is one."""
+        """Return the guard, combined with the account shared between requests, if any."""
         return with_account(guard, self._shared_account, None if self._default is None else self.note_failure)
 
     def _paid(self, total_usd: float) -> None:

@@ -101,7 +101,7 @@ class ChatHost(Protocol):
 
         Args:
             stage: name of the stage.
-            prefix: models of the invocations before this one.
+            prefix: models of the earlier invocations.
             node: the node of the root graph.
             is_repeated: whether this execution of the node has made an invocation already.
         """
@@ -208,7 +208,7 @@ def attach(run: RunContext, user: Any) -> Any:
 
 
 def carried_by(context: Any) -> RunContext:
-    """Return the settings in a run's context, else those of the surrounding ``with vine.request(...)``, else empty ones."""
+    """Return the settings in a run's context, else of the surrounding ``with vine.request(...)``, else empty settings."""
     if isinstance(context, RunContext):
         return context
     found = context.get(FIELD) if isinstance(context, Mapping) else getattr(context, FIELD, None)
@@ -235,7 +235,7 @@ _NOTHING = RunContext()
 
 
 class KnowsCaps(Protocol):
-    """The attributes of an adapter that tell whether a request that cannot be found may have a cap.
+    """The attributes of an adapter that show whether an unknown request may have a cap.
 
     Attributes:
         has_contexts: whether it has made the context of any request.

@@ -3,10 +3,11 @@
 How a call finds its request: the first matching case below. It determines the call's cap, plan and account:
 
 1. *ahead*: a prefetched read-only tool, which may not call a model (:mod:`vinelm.adapters.tools.shadow`).
-2. *in a node*: the context variables hold LangGraph's config: in the node's own thread, its tasks, ``asyncio.to_thread``,
+2. *in a node*: the context variables contain LangGraph's config: in the node's own thread, its tasks, ``asyncio.to_thread``,
    LangChain's executors, ``copy_context().run``; or the config was given to the call. The run is found by LangGraph's channels
-   and control objects, its settings in LangGraph's context. A graph that began without settings uses those of case 3 or 5.
-3. *in a block*: the context variables hold a ``with vine.request(...)``.
+   and control objects, its settings in LangGraph's context. A graph that began without settings uses the settings of case 3 or
+   5.
+3. *in a block*: the context variables contain a ``with vine.request(...)``.
 4. *profiled*: a profile runs in this process, and the call is in no node or block: refused, since its price could not be
 booked. 5. *no request, context carried*: this is the main thread, or its context variables descend from the main thread's. They
 show no request, so the call is a separate request, on default models. A task that began before the request and works for it,
@@ -126,7 +127,7 @@ class RunRegistry:
         return run or self._by_control.get(id(control)) or self._kept.get(id(control))
 
     def of(self, opening: ChannelSession | None, control: Any, context: RunContext) -> GraphRun:
-        """Return the run; a new one is created for ``context`` and gets its policy."""
+        """Return the run; if it is new, create it for ``context`` with its policy."""
         with self._lock:
             # With the lock held: the branches of a fan-out begin at once, and have to find one run.
             run = self.known(opening, control)
@@ -440,7 +441,7 @@ class RunFinder:
 
     @staticmethod
     def _beginning(place: Place, config: RunnableConfig) -> Beginning:
-        """Return when and where the invocation began, for the account of its request."""
+        """Return the invocation's :class:`Beginning`, for the account of its request."""
         channel, key, run = channel_of(config), account_of(place.value), place.run
         is_stored = place.step is not None and channel is not None and channel.opening is not None and channel.opening.is_stored
         continues = place.step is not None and bool(place.prefix)

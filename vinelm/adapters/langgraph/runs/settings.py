@@ -26,7 +26,7 @@ class AdapterSettings:
     Attributes:
         models: makes the chat models.
         template: the workflow's shape, bound to the catalog; None if it is not known.
-        on_error: what follows a failure of VineLM itself while a graph runs.
+        on_error: what to do if VineLM itself fails while a graph runs.
         signals: the workflow's signals.
         kind: returns the request's type; None if no types are declared.
         observers: notified of decisions and invocations.
@@ -40,7 +40,7 @@ class AdapterSettings:
         optional: the stages that may be skipped, each with the key of its verdict if it is a judge.
         deterministic: the stages whose equal calls share an answer at any temperature.
         caches: the stages whose served calls are looked up in a cache.
-        priorities: what is added to the priority of a stage's calls.
+        priorities: the numbers added to the priority of each stage's calls.
         agains, ends: the places to which the wrapped edges lead if the request continues, and if the policy ends it.
         has_finish: whether the application asked for the node that returns an earlier answer.
         returns_earlier: whether a request that the policy ends can return an earlier answer than the last one: answers are

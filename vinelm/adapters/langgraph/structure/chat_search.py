@@ -1,4 +1,4 @@
-"""Finds the nodes of a graph that hold one of VineLM's chat models, without running anything.
+"""Finds the nodes of a graph that contain a chat model of VineLM, without running anything.
 
 A node's function may refer to a chat model by a global name, a closure, an attribute or a chain. The search follows the
 application's functions that it calls. It cannot find a chat model that is made while the node runs, but finds the code that
@@ -38,7 +38,7 @@ MOST_OBJECTS = 5_000
 
 @dataclass(slots=True)
 class HeldStages:
-    """The stages that a node holds.
+    """The stages inside a node.
 
     Attributes:
         names: the stages of its chat models.
@@ -76,7 +76,7 @@ class InnerGraph:
     """A graph inside of a node.
 
     Attributes:
-        held: what its nodes hold.
+        held: the stages inside its nodes.
         stage_of: the stage of each node that runs exactly one stage.
     """
 
@@ -88,7 +88,7 @@ class InnerGraph:
 def chat_nodes(
     graph: CompiledStateGraph[Any, Any, Any, Any], within: frozenset[int] = frozenset(), *, is_any: bool = False
 ) -> dict[str, HeldStages]:
-    """Return the stages that each node of a graph holds; nodes without stages are left out.
+    """Return the stages inside each node of a graph; nodes without stages are left out.
 
     A chat model without a stage name is the stage of its node.
 
@@ -127,7 +127,7 @@ def single_stages(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[s
 
 
 def holds_stage(target: Any) -> bool:
-    """Return whether a chain, a function or another object holds a chat model that is a stage."""
+    """Return whether a chain, a function or another object contains a chat model that is a stage."""
     return bool(ObjectSearch("").held_by(target).names)
 
 
@@ -135,7 +135,7 @@ def adapters_behind(app: Any) -> list[Any]:
     """Return the adapters that wrap an application's stages and routes or make its chat models, as far as they can be found.
 
     Args:
-        app: a compiled graph, an entrypoint of the functional API, or an object that holds its function.
+        app: a compiled graph, an entrypoint of the functional API, or an object that contains its function.
     """
     search = ObjectSearch("")
     nodes = [node.bound for node in app.nodes.values()] if isinstance(app, Pregel) else [app.function]
@@ -145,13 +145,13 @@ def adapters_behind(app: Any) -> list[Any]:
 
 
 def holds_chat(target: Any) -> bool:
-    """Return whether an object holds or makes a LangChain chat model of any kind, or is a graph that does."""
+    """Return whether an object contains or makes a LangChain chat model of any kind, or is such a graph."""
     held = ObjectSearch("chat", is_any=True).held_by(target)
     return bool(held.names or held.makes_some or held.inner)
 
 
 def makes_client(value: Any) -> bool:
-    """Return whether ``value`` is a client class of the openai SDK, not one of VineLM's."""
+    """Return whether ``value`` is a client class of the openai SDK, not a subclass by VineLM."""
     is_sdk = getattr(value, "__module__", "").partition(".")[0] == "openai"
     return isinstance(value, type) and is_sdk and value.__name__ in {"OpenAI", "AsyncOpenAI"}
 
@@ -164,7 +164,7 @@ def makes_chat(value: Any) -> bool:
 
 
 def is_chat(value: Any) -> bool:
-    """Return whether ``value`` is a LangChain chat model, a configurable one, or a client."""
+    """Return whether ``value`` is a LangChain chat model, a configurable model, or a client."""
     kind = type(value)
     return (
         isinstance(value, BaseChatModel)
@@ -202,7 +202,7 @@ class ObjectSearch:
         self._held = HeldStages()
 
     def held_by(self, target: Any) -> HeldStages:
-        """Return what was found in ``target`` and in everything searched before."""
+        """Return the stages found in ``target`` and in all objects searched before."""
         # A prebuilt middleware's hook (``SummarizationMiddleware.before_model``) calls the model that it was made with. Hooks
         # around the agent's own call, such as for a fallback, do not belong to the node.
         owners = (getattr(held_attribute(target, name), "__self__", None) for name in ("func", "afunc"))

@@ -163,7 +163,9 @@ class _GraphTools:
         self._found: dict[tuple[str, bool], Mapping[str, DeclaredTool]] = {}
 
     def at(self, node: str, *, is_asked: bool) -> Mapping[str, DeclaredTool]:
-        """Return the tools that may be prefetched at a node, by name; ``is_asked``: only those without a person's approval."""
+        """Return the tools that may be prefetched at a node, by name; with ``is_asked``, only tools that need no person's
+        approval.
+        """
         key = node, is_asked
         if key not in self._found:
             self._found[key] = self._at(node, is_asked=is_asked)

@@ -71,8 +71,8 @@ def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
 def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldStages]) -> Ways:
     """Return the ways through a graph and the subgraphs in its nodes.
 
-    A node that is a subgraph, or whose function can only call one, runs it once. If a node has several things that may call
-    a model (agents as tools, several chat models), it runs them in any order and any number of times. The targets of a
+    A node that is a subgraph, or whose function can only call one subgraph, runs it once. If a node has several things that may
+    call a model (agents as tools, several chat models), it runs them in any order and any number of times. The targets of a
     subgraph's ``Command(graph=Command.PARENT)`` are the destinations of its node. A conditional edge calls its model after the
     node. If nodes of several graphs share a name (``model`` of two agents), their stages are prefixed with the surrounding
     nodes: ``helper/model``.
