@@ -390,7 +390,7 @@ class VineLM(VineInterface, LongRunning):
             returns_earlier: whether the run can return an earlier answer than its last; None: whether every end of the graph is
                 ``vine.finish``.
             configurable: LangGraph's ``config["configurable"]`` with the conversation (``thread_id``) and the ``tenant`` that
-                the application has authenticated; a fleet's settings may name other keys.
+                the application has authenticated; a fleet's settings may replace these keys.
             run_id: the request's name for :meth:`feedback`, unique within its tenant. By default a new name.
             planner: the planner of a batch, which tracks the remaining budget; by default :meth:`served_planner`.
 

@@ -30,7 +30,7 @@ class ApplicationFleet:
         models: makes the chat models, whose rate limits are shared with the other processes.
 
     Attributes:
-        conversation_id, tenant: the keys of ``configurable`` with a run's conversation and tenant, from the fleet's settings.
+        conversation_id, tenant: keys or functions from the fleet's settings that give a run's conversation and tenant.
     """
 
     def __init__(self, fleet: Fleet, models: ModelResolver) -> None:

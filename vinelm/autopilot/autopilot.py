@@ -117,7 +117,7 @@ class Autopilot:
         max_slowdown: Mean seconds of a plan's calls in multiples of today's: slower plans are not tried, and a plan that
             becomes slower is rolled back. None: no limit.
         judge: An entry of the catalog that compares answers that differ, twice each. It is tested on the labels, reduces their
-            number if it is right, and never decides alone; see :func:`~vinelm.replay.replay`. None: no judge.
+            number if it is right, and never decides; see :func:`~vinelm.replay.replay`. None: no judge.
         pause_s: Seconds without a call after which a conversation is over, and may be used for a proof as a whole; 0: calls are
             independent. Conversations are defined as for :func:`~vinelm.replay.replay`, or by ``thread_id``.
         batch_prices: Send recorded prompts in the providers' batches, for half the price, if available. Each wave may take a
@@ -316,8 +316,7 @@ class Autopilot:
             self.counted(step_of(logged).key, logged.request, piloted.TODAY, usd or 0.0)
 
     def feedback(self, run: str, score: float) -> None:
-        """Count feedback on the answer of a request, in [0, 1]: 0.5 or more means right. Only the first feedback per request
-        counts.
+        """Count feedback on the answer of a request, in [0, 1]: 0.5 or more means right. Counts once per request.
 
         Args:
             run: The request's name, unique among all tenants.

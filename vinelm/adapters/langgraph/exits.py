@@ -100,7 +100,7 @@ def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
 
 
 def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
-    """Refuse a template that disagrees with the graph about optional stages or judges.
+    """Check that a template agrees with the graph about optional stages and judges.
 
     Raises:
         WorkflowError: The template disagrees; the message names the stage.
@@ -173,7 +173,7 @@ class _Edges:
         return self.own.get(node) or {END}  # LangGraph ends a branch whose node leads nowhere
 
     def tools_after(self, node: str, stages: set[str]) -> Iterator[str]:
-        """Return the nodes that are reached from ``node`` before any stage."""
+        """Return the nodes that can be reached from ``node`` before any stage."""
         waiting, seen = [node], {node}
         while waiting:
             for target in self._targets(waiting.pop()) - stages - seen - {END}:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FunctionApp:
-    """``function(inputs) -> state`` with the methods of a compiled graph that callers use. Each call is one request.
+    """Wraps ``function(inputs) -> state`` with the methods of a compiled graph. Each call is one request.
 
     Attributes:
         function: the application's function, sync or async. The scorer gets its result as the state.

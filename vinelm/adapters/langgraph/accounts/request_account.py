@@ -41,7 +41,7 @@ class AccountPermit:
 
 
 class RequestAccount:
-    """A :class:`~vinelm.requests.protocols.CallGuard` that authorizes a call if ``guard`` does, and records it first.
+    """A :class:`~vinelm.requests.protocols.CallGuard` that authorizes a call if ``guard`` does and its upper bound is stored.
     Thread-safe.
 
     A stage that does not finish writes nothing to the graph's channels. So each call's upper bound is stored with the thread's

@@ -61,7 +61,7 @@ class FoundAccount(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """An account on a page."""
+    """An account, as stored in a page: one row that lists several accounts."""
 
     after: str | None = None
     birth: str | None = None
@@ -84,7 +84,7 @@ class ThreadAccounts:
         self._made: set[SaverRow] = set()
 
     async def find(self, begun: Beginning, *, is_async: bool) -> FoundAccount:
-        """Return the account that the run continues, or a new one."""
+        """Return the account that the run continues, or a new account."""
         key = None if begun.request_id is None else f"{_OF_REQUEST}{uuid5(_NAMES, begun.request_id)}"
         if key is not None:
             values = await self._rows.read(_row_of(key), is_async=is_async)
@@ -132,7 +132,9 @@ class ThreadAccounts:
         await self._rows.append(row, value, is_async=is_async)
 
     async def _match(self, begun: Beginning, known: Mapping[str, _Known], *, is_async: bool) -> tuple[str | None, str | None]:
-        """Return the account that the run continues (None: a new one), and the input's checkpoint if it was looked up."""
+        """Return the account that the run continues (None: needs a new account), and the input's checkpoint if it was looked
+        up.
+        """
         if not known:
             return None, None
         begins = {at for one in known.values() for at in one.checkpoint_ids}
@@ -188,7 +190,7 @@ def _row_of(key: str) -> SaverRow:
 
 
 def _page(number: int) -> SaverRow:
-    """Return a page with an id in the form of LangGraph's, for readers that parse it."""
+    """Return a page, with an id in LangGraph's format for readers that parse ids."""
     return SaverRow(_PAGES, f"00000000-0000-6000-8000-{number:012x}")
 
 

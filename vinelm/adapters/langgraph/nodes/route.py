@@ -89,7 +89,7 @@ class Destinations:
         return bounds
 
     def read(self, verdict: Any, own_places: frozenset[str]) -> tuple[Any, tuple[str, ...]]:
-        """Return a verdict's destination in LangGraph's form, and the places that it names.
+        """Return the destination for a result of the application's function, in LangGraph's form, and the places in it.
 
         No place is named if LangGraph has to interpret the verdict, or if it is one of the application's ``own_places``.
 
@@ -182,7 +182,7 @@ class RouteEdge:
         return own, found
 
     def decide(self, verdict: Any, state: Any, config: RunnableConfig) -> Any:
-        """Return the destination. A verdict that names a place of the application itself is followed as is."""
+        """Return the destination. A verdict that names one of the application's own places is followed unchanged."""
         onward, places = self.destinations.read(verdict, self._own_places)
         end = self.destinations.end
         if not places or end is None:
@@ -230,7 +230,7 @@ class RouteEdge:
         return onward if next_places and self._has_turns_left(at, template, next_places, arms) else None
 
     def _arms(self, places: tuple[str, ...], template: Template | None, stages: tuple[str, ...]) -> frozenset[str] | None:
-        """Return the stages that may come next by the template; None if unknown."""
+        """Return the stages that may come next according to the template; None if unknown."""
         found: set[str] = set()
         for place in places:
             arms = self._arms_of(place, template)

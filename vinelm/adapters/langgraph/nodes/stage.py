@@ -40,7 +40,7 @@ def make_stage(
     default: str | None = None,
     eager: Callable[[Any], CallsInText] | None = None,
 ) -> Callable[..., Any]:
-    """Return a LangGraph node; async if ``fn`` is. A plain function without ``__wrapped__``: LangGraph reads its signature.
+    """Return a LangGraph node, async if ``fn`` is. It has no ``__wrapped__``, since LangGraph reads its signature.
 
     If a test or other code calls the node, it runs ``fn`` with the caller's model, or else the model of a new invocation.
     """

@@ -128,7 +128,7 @@ def make_classifier(label: str, labels: Sequence[str], prompt: str, key: str) ->
 
 
 def checked_labels(label: str, labels: Sequence[str]) -> tuple[str, ...]:
-    """Return a classifier's labels, stripped; :class:`WorkflowError` if they are invalid."""
+    """Return a classifier's labels, stripped; raise :class:`WorkflowError` if they are invalid."""
     if isinstance(labels, str) or not all(isinstance(one, str) for one in labels):
         raise WorkflowError(f'{label}: labels= is a list of texts, as in labels=["code", "prose"]')
     known = tuple(one.strip() for one in labels)

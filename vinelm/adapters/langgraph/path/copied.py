@@ -29,6 +29,6 @@ def held_graph(graph: CompiledStateGraph[Any, Any, Any, Any]) -> CompiledStateGr
 
 
 def held_in(graph: CompiledStateGraph[Any, Any, Any, Any]) -> str | None:
-    """Return the attribute that holds the real graph; None for an ordinary graph."""
+    """Return the name of the attribute that contains the real graph; None for an ordinary graph."""
     held = [name for name, one in vars(graph).items() if isinstance(one, CompiledStateGraph)]
     return held[0] if "channels" not in vars(graph) and len(held) == 1 else None

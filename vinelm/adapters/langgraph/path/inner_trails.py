@@ -49,7 +49,7 @@ class InnerTrail:
                 self._begun[after] = self._begun.pop(before)
 
     def ended(self, invocation: Invocation) -> None:
-        """Note that an invocation has succeeded."""
+        """Record that an invocation has succeeded."""
         with self._lock:
             path = invocation.prefix
             found = self._begun.get(path)
@@ -61,7 +61,7 @@ class InnerTrail:
             self._nodes = [*self._nodes[:k], nodes]
 
     def _behind(self, path: tuple[str, ...], stages: tuple[str, ...]) -> int:
-        """Insert unknown invocations of the root graph before the last entry of ``path``; return its place."""
+        """Insert unknown invocations of the root graph before the last entry of ``path``; return that entry's index."""
         k = len(path) - 1
         if [entry["model"] for entry in self._entries[:k]] != list(path[:k]):
             self._entries = [Entry(k=i, stage=stages[i], model=path[i]) for i in range(k)]
@@ -109,7 +109,7 @@ class InnerTrails:
         return trail, last.before(where.node) if last is not None and is_resumed else None
 
     def extended(self, config: RunnableConfig, value: PathValue | None) -> PathValue | None:
-        """Return the stored path extended by what the thread's last run invoked inside subgraphs; None if nothing."""
+        """Return the stored path with the subgraph invocations of the thread's last run added; None if there are none."""
         given = config.get("configurable", {})
         saver = given.get(_CHECKPOINTER)
         with self._lock:

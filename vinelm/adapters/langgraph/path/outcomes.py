@@ -77,7 +77,7 @@ class RunOutcomes:
             self._add(path, NOTHING if read is None else self._seen(path, read, passed, unwritten))
 
     def tell_at(self, config: RunnableConfig, path: Path, *, fresh: bool, own: Any = None, passed: bool | None = None) -> None:
-        """Report an invocation's outcome to the session, at a node or edge whose ``config`` leads to the state.
+        """Report an invocation's outcome to the session, at a node or edge whose state is read through ``config``.
 
         Args:
             config: LangGraph's config of the node or edge.

@@ -308,7 +308,7 @@ def execution_of(config: RunnableConfig) -> Execution | None:
 
 
 def shown_of(value: PathValue | None) -> tuple[ShownOutcome | None, ...]:
-    """Return the outcome of each invocation of the stored path; None if not stored."""
+    """Return the outcome of each invocation of the stored path; None for an invocation without a stored outcome."""
     return () if value is None else tuple(entry.get("shown") for entry in value["path"])
 
 

@@ -49,7 +49,7 @@ class _Place:
 
 
 class RunPlaces:
-    """The places of one run's path, in the order of their start. Thread-safe.
+    """The positions of one run's path, in the order of their start. Thread-safe.
 
     The n-th invocations of a stage in the tasks of one superstep share a position and a model, like the branches of a fan-out.
     So do parallel calls in one task. A position is reused if all of its attempts failed.
@@ -75,7 +75,7 @@ class RunPlaces:
     def enter(
         self, where: Where, stage: str, path: tuple[str, ...], stages: tuple[str, ...]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return models and stages of the path up to and including a beginning invocation.
+        """Return models and stages of the path, including the invocation that begins now.
 
         Args:
             where: the position of the invocation.

@@ -45,7 +45,7 @@ class ServesCalls(Protocol):
         """The models."""
 
     def note_call(self, name: str, default: str | None) -> None:
-        """Record that a stage is called by a chat model with this default."""
+        """Record that a chat model with this default model calls a stage."""
 
 
 class ChatCall:

@@ -75,7 +75,7 @@ class DefaultRuns:
         return [model for model in self._settings.models.catalog if allowed is None or model in allowed]
 
     def any_default(self, stage: str) -> str:
-        """Return the stage's default model, or on any failure some model of the catalog."""
+        """Return the stage's default model; if that fails, some model of the catalog."""
         catalog = self._settings.models.catalog
         model = answered(lambda: self.default_model(stage), self._settings.declared.get(stage) or "")
         return model if model in catalog else next(iter(catalog))
@@ -147,7 +147,7 @@ class DefaultRuns:
         runtime: Runtime[Any] | None,
         objective: Objective | None = None,
     ) -> InvocationScope:
-        """Return an invocation on the default model without observers, since an observer may be what failed.
+        """Return an invocation on the default model, without observers, since an observer may have caused the failure.
 
         Raises the error if failures are configured to be raised.
         """
@@ -195,6 +195,6 @@ def _context(carried: RunContext, objective: Objective | None, config: RunnableC
 
 
 def told_configurable(config: RunnableConfig) -> dict[str, Any]:
-    """Return the caller's ``configurable`` without LangGraph's own keys, which lead back to the run in a cycle."""
+    """Return the caller's ``configurable`` without LangGraph's own keys, which refer to the run and would form a cycle."""
     given = config.get("configurable") or {}
     return {key: one for key, one in given.items() if not key.startswith(INTERNAL)}

@@ -276,7 +276,7 @@ class GraphRun:
         return with_account(guard, self._shared_account, None if self._default is None else self.note_failure)
 
     def _paid(self, total_usd: float) -> None:
-        """Report to the policy what earlier runs of the request have paid."""
+        """Report to the policy the payments of the request's earlier runs."""
         self.policy.paid(total_usd)
         if self._stand_in is not None:
             self._stand_in.count_up_to(total_usd)

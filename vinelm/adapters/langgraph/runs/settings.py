@@ -32,7 +32,7 @@ class AdapterSettings:
         observers: notified of decisions and invocations.
         tools: the tools that the application declared.
         tells_config: whether contexts get LangGraph's ``configurable`` of their run. Must be set before the first run.
-        conversation_id, tenant: the keys of that ``configurable`` with a run's conversation and tenant.
+        conversation_id, tenant: keys of that ``configurable``, or functions of it, that give a run's conversation and tenant.
         account_of: returns the account, shared between requests, that must authorize a new run's calls together with its
             policy's guard. None, or a result of None: there is no account. Must be set before the first run.
         has_contexts, has_caps: see :class:`~vinelm.adapters.langgraph.runs.run_context.KnowsCaps`.
