@@ -1,1 +1,1 @@
-"""Wrappers that let an application ask a policy for its models."""
+"""Adapters that connect an application to a policy, which chooses the model of each call."""

@@ -1,4 +1,4 @@
-"""The calls of applications and notebooks: :class:`VineLM`, and the verbs behind the commands of the command line."""
+"""The API for applications and notebooks: :class:`VineLM`, and the functions behind the commands of the command line."""
 
 from vinelm.whole_imports import attach_stub
 

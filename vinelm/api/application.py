@@ -1,4 +1,4 @@
-"""The object that an application holds: wraps its stages and routes, and plans their models while requests run."""
+"""The object that an application uses to wrap its stages and routes, and that plans their models while requests run."""
 
 from __future__ import annotations
 
@@ -72,54 +72,54 @@ class VineLM(VineInterface, LongRunning):
 
     Args:
         models: a catalog or the path of its file, ready LangChain chat models by name, or ``provider:model`` strings; None
-            takes the simulated models of ``trie``: a file does not say where calls go.
-        backends: backend by provider; None makes those of the catalog's providers on first use.
+            takes the simulated models of ``trie`` (a trie file stores no addresses of real models).
+        backends: backend by provider; None makes the backends of the catalog's providers on first use.
         template: the workflow's shape; by default the trie's.
         trie: an annotated trie or the path of its ``.vine`` file.
         mode: the mode of every :class:`~vinelm.controller.Session`.
         on_error: what follows a failure of VineLM itself while a graph runs. ``"default"``: the stage runs its default model,
-            an edge follows the workflow's own verdict within the loop's bound, and the trace says what failed. A cap per
-            request, or on a tenant's day, holds all the same: if it cannot be checked any more, calls are refused. ``"raise"``
-            raises. Exceptions of the application's own code and :class:`~vinelm.errors.InfeasibleError` are always raised.
+            an edge follows the workflow's own verdict within the loop's bound, and the trace records the failure. A cap per
+            request, or on a tenant's day, still applies: if it can no longer be checked, calls are refused. ``"raise"`` raises.
+            Exceptions of the application's own code and :class:`~vinelm.errors.InfeasibleError` are always raised.
         fallback: after a failed call (rate limit, timeout, server error, empty, truncated or malformed answer, a prompt that is
-            too long for the model or that it cannot take) another model answers within the same stage: the next best by plan,
-            without a plan the next that the stage allows. Not after the objective's deadline or cap, not in mode "observe" or
+            too long or unsupported for the model) another model answers within the same stage: the plan's next best, or without
+            a plan the next model that the stage allows. Not after the objective's deadline or cap, not in mode "observe" or
             "off", and not while the application's own ``retry_policy``, ``with_fallbacks``, ``with_retry`` or retrying
             middleware repeats the call.
-        labelled: every request is labelled, and :meth:`session` is given a ``judge``: an evaluation. Otherwise tries that stop
-            by the oracle are refused, since no served request knows the right answer.
+        labelled: every request is labelled, and :meth:`session` gets a ``judge``, as in an evaluation. Otherwise tries that
+            stop by the oracle are refused, since the right answers of served requests are unknown.
         load: the engines' extra seconds, read before each plan: a function, a monitor, or the file of slowdown curves that
             ``vinelm engine calibrate`` wrote, read with our own calls in flight. By default load is estimated from the
-            latencies of our own calls, where they take real time. A source that is slow or hangs delays no decision.
-        correct_spend: correct an objective's bound on mean dollars by what requests really cost: slowly, and by at most half
-            (``vinelm.money.spend_control``), together for all requests of an objective, in a fleet of all processes. Never for
-            the plan of the trie's verdict, which is proven as it is, nor so far that a plan is no longer proven; and not for
-            labelled requests, which judge a prediction.
-        signals: what an invocation shows, as the profiled workflow declares it (``workflow.signals``); by default nothing.
-        kind: what kind of request it is, as the profiled workflow declares it (``workflow.kind``): a function of the state with
-            which a graph begins, or the name of a field of it. A request of an unknown kind is planned as ``"other"``.
+            latencies of our own calls, if they take real time. A source that is slow or hangs delays no decision.
+        correct_spend: adjust an objective's bound on mean dollars to the real cost of requests: slowly, and by at most half
+            (``vinelm.money.spend_control``), together for all requests of an objective, in a fleet for all processes. The plan
+            of the trie's verdict is never adjusted, no plan is adjusted so far that its proof no longer applies, and labelled
+            requests adjust nothing, since they evaluate a prediction.
+        signals: the signals that the profiled workflow declares (``workflow.signals``); by default none.
+        kind: finds the request's type, as the profiled workflow declares it (``workflow.kind``): a function of the state with
+            which a graph begins, or the name of a field of that state. A request of an unknown type is planned as ``"other"``.
         fleet: the Redis through which several processes share load, rate limits and budgets: its URL, or a
-            :class:`~vinelm.controller.FleetConfig`. By default this process is alone.
-        evidence: the store that rows of planned requests are written to, as a profile would have, off the request path: its
-            path, or an :class:`~vinelm.api.EvidenceConfig`.
-        allow_unproven: serve plans to all requests, also where the trie does not prove that they are no worse than what runs
-            today. By default such requests, or the share for which the plan is not proven, run the stages' defaults, and a
-            trace says what the plan would have done (:meth:`recommendation`).
-        max_loss: accuracy, a fraction in [0, 1), that a cheaper plan may lose; None: as the trie was estimated (0.03 unless
-            said otherwise). The intervals are those of the trie's file.
-        canary: the share of requests, in [0, 1), that plans serve, proven or not; the others run the stages' defaults. Live
-            evidence then decides, and a worse plan is no longer served (:attr:`canary`).
+            :class:`~vinelm.controller.FleetConfig`. By default this process shares nothing.
+        evidence: the store to which rows of planned requests are written, in the form of a profile and off the request path:
+            its path, or an :class:`~vinelm.api.EvidenceConfig`.
+        allow_unproven: serve plans to all requests, even if the trie does not prove that they are no worse than the current
+            setup. By default such requests, or the share for which the plan is not proven, run the stages' defaults, and a
+            trace shows what the plan would have done (:meth:`recommendation`).
+        max_loss: accuracy, a fraction in [0, 1), that a cheaper plan may lose; None: the value with which the trie was
+            estimated (by default 0.03). The intervals come from the trie's file.
+        canary: the share of requests, in [0, 1), that plans serve, proven or not; the other requests run the stages' defaults.
+            Live evidence then decides, and a plan that proves worse is no longer served (:attr:`canary`).
         draw_secret: at least 16 characters known only to you, the same in all processes that serve together: requests and
             conversations are divided between plans by a hash with it, so that no caller can choose the plan. None: the
-            environment's ``VINELM_DRAW_SECRET``, else one kept in a file next to the store of ``evidence``, else one of this
-            process alone.
-        speculate: call read-only tools before the application asks for them (docs/tools.md); of requests whose context says
-            nothing else. By default none is.
-        record_tools: what observers, and the store of tool calls, learn of a call: "digests" of its arguments, or the "values"
-            of arguments and results; the store then has the user's messages, too.
+            environment's ``VINELM_DRAW_SECRET``, else a secret kept in a file next to the store of ``evidence``, else a random
+            secret of this process.
+        speculate: call read-only tools before the application asks for them (docs/tools.md), unless a request's context sets
+            its own value. By default no tool is.
+        record_tools: which data of a call observers and the store of tool calls get: "digests" of its arguments, or the
+            "values" of arguments and results. With "values" the store also has the user's messages.
         tool_store: the store to which the calls of all tools are written, off the request path: its path, created if it does
             not exist. ``vinelm tools mine`` reads it. By default none are kept.
-        autopilot: learns while the service runs which cheaper models may run, and serves what it has proven
+        autopilot: finds out while the service runs which cheaper models are good enough, and serves proven plans
             (docs/serve.md#autopilot-cheaper-models-while-you-serve).
     """
 
@@ -223,9 +223,9 @@ class VineLM(VineInterface, LongRunning):
         return self.adapter.template
 
     def close(self) -> bool:
-        """Leave the fleet and give back leases, stop watching, and write pending rows; False if some are lost.
+        """Leave the fleet and give back leases, stop watching, and write pending rows; return False if some are lost.
 
-        Idempotent; the end of the process does it, too. Requests that are served afterwards write rows again.
+        Idempotent; also done when the process ends. Requests that are served afterwards write rows again.
         """
         if self.fleet is not None:
             self.fleet.fleet.stop()
@@ -235,21 +235,21 @@ class VineLM(VineInterface, LongRunning):
 
     @property
     def planner(self) -> Planner | None:
-        """Plans over the paths of the loaded trie; None before one is loaded. See :meth:`served_planner`."""
+        """The planner over the paths of the loaded trie; None before a trie is loaded. See :meth:`served_planner`."""
         return None if self._planners is None else self._planners.over_paths
 
     def load(self, trie: AnnotatedTrie | str | Path | None = None, *, patterns: Candidates | str | Path | None = None) -> None:
-        """Plan over this trie from now on; runs in progress keep theirs. Models that the catalog lacks are not planned.
+        """Plan over this trie from now on; runs in progress keep the old trie. Models that the catalog lacks are not planned.
 
         Args:
             trie: an annotated trie or the path of its ``.vine`` file. None, with ``patterns``: plans stay as they are.
             patterns: guesses the next calls of read-only tools, for requests with ``speculate=``: the file of ``vinelm tools
-                mine``, or an object, whose ``check(schemas)``, if it has one, is asked first. None: only calls that a model is
+                mine``, or an object, whose ``check(schemas)``, if it has one, is called first. None: only calls that a model is
                 writing are started early.
 
         Raises:
-            ConfigError: no path is left, the trie is of another workflow, its plans may end where no ``vine.route`` stands, or
-                it stops by the oracle although requests are not ``labelled``.
+            ConfigError: no path is left, the trie is of another workflow, its plans may end where there is no ``vine.route``,
+                or it stops by the oracle although requests are not ``labelled``.
             TrieFileError: the file is missing or damaged.
         """
         if trie is None and patterns is None:
@@ -294,7 +294,7 @@ class VineLM(VineInterface, LongRunning):
         return unplanned_identity(self.catalog, self.template, is_simulated=is_simulated)
 
     def _serve(self, annotated: AnnotatedTrie, path: Path | None) -> None:
-        """Plan over a trie that was read from ``path``, None if from nowhere."""
+        """Plan over a trie that was read from ``path`` (None if it was not read from a file)."""
         if not self.labelled:
             cannot_serve = ConfigError(
                 "the trie stops by the oracle, which knows the right answers, so it cannot serve: estimate one that stops by "
@@ -323,31 +323,31 @@ class VineLM(VineInterface, LongRunning):
             )  # fmt: skip
 
     def prepare(self, *objectives: Objective) -> None:
-        """Build the index for such objectives now, so that no request waits for it; the bounds' values do not matter.
+        """Build the index for objectives of this form now, so that no request waits for it. The bounds' values do not matter.
 
-        Above ten thousand paths it is otherwise built in the background at the first request; below, a first plan takes
-        milliseconds.
+        Without this call, the first request starts to build it in the background if there are more than ten thousand paths.
+        With fewer paths, a first plan takes milliseconds anyway.
 
         Raises:
-            ConfigError: no trie is loaded, or such objectives cannot be planned over it (``risk="dp"`` over too many paths).
+            ConfigError: no trie is loaded, or it cannot plan such objectives (``risk="dp"`` over too many paths).
         """
         for objective in objectives:
             self.served_planner().prepare(objective)
 
     def recommendation(self, objective: Objective) -> Verdict | None:
-        """Return the verdict on the plan for this objective: the share of the requests that it serves, and why.
+        """Return the verdict on the plan for this objective: the share of the requests that the plan serves, and why.
 
-        Returns: None if the trie was not checked, so that nothing was compared.
+        Returns: None if the trie was not checked, since nothing was compared then.
 
         Raises:
             ConfigError: no trie is loaded.
-            InfeasibleError: no plan meets the bounds, and the objective asks to raise then.
+            InfeasibleError: no plan meets the bounds, and the objective has ``on_infeasible="raise"``.
         """
         return self._advised(self.served_planner(), objective)
 
     @property
     def canary(self) -> CanaryStatus | None:
-        """Where the canary of the loaded trie stands; None without one. A new trie begins another."""
+        """The status of the canary of the loaded trie; None without a canary. A new trie begins a new canary."""
         return None if self._canary is None else self._canary.status
 
     def _recommended(self, planner: Planner, objective: Objective) -> Verdict | None:
@@ -378,21 +378,21 @@ class VineLM(VineInterface, LongRunning):
     ) -> Session | DefaultPolicy:
         """Return a new policy for one request, to be passed as ``vine.context(policy=...)``.
 
-        Where signals are declared and the trie knows what they mean, plans depend on what the request shows. Without a trie
-        every stage runs its default model, as under ``vine.context(objective)``.
+        If signals are declared and the trie was estimated with them, plans depend on the request's signals. Without a trie
+        every stage runs its default model, as with ``vine.context(objective)``.
 
         Args:
             objective: target and bounds of the request.
             request: the labelled request, for offline backends and the oracle stop.
-            judge: returns whether the answer in a state is right; needed where the template stops by oracle.
-            clock: time as the request sees it; by default :meth:`new_clock`.
+            judge: returns whether the answer in a state is right; needed if the template stops by oracle.
+            clock: the request's clock; by default :meth:`new_clock`.
             started_at: the request's arrival in seconds of ``clock``; by default now.
-            returns_earlier: the run can return an earlier answer than its last; None: if every end of the graph is
+            returns_earlier: whether the run can return an earlier answer than its last; None: whether every end of the graph is
                 ``vine.finish``.
-            configurable: LangGraph's, which names the conversation, ``thread_id``, and the ``tenant``, as the application has
-                authenticated it; in a fleet as its settings say.
-            run_id: what the request is called, for :meth:`feedback`: a name among those of its tenant. By default a new one.
-            planner: the planner of a batch, which knows what is left for all requests; by default :meth:`served_planner`.
+            configurable: LangGraph's ``config["configurable"]`` with the conversation (``thread_id``) and the ``tenant`` that
+                the application has authenticated; a fleet's settings may replace these keys.
+            run_id: the request's name for :meth:`feedback`, unique within its tenant. By default a new name.
+            planner: the planner of a batch, which tracks the remaining budget; by default :meth:`served_planner`.
 
         Raises:
             ConfigError: the trie stops by the oracle and there is no ``judge``, or cannot serve the objective.
@@ -469,7 +469,7 @@ class VineLM(VineInterface, LongRunning):
         return (None if mixture is None else mixture.bounds.of(key)), None
 
     def _assigns(self, planner: Planner, objective: Objective) -> Assignment[bool]:
-        """Return which requests run the plan for an objective: not all, unless it is proven against the current setup."""
+        """Return the assignment of requests to the plan for an objective: only some, unless the plan is proven."""
         proves = not self.allow_unproven and self.mode == "enforce"
         advised = self._advised(planner, objective) if proves else None
         # If the current setup is unknown, nothing could run instead of the plan.
@@ -478,7 +478,7 @@ class VineLM(VineInterface, LongRunning):
 
     @cached_property
     def _draws(self) -> Draws:
-        """The draws, keyed by callers' identifiers; in an evaluation without a secret, so that a repetition draws the same."""
+        """The draws from callers' identifiers. An evaluation uses no secret, so that repeating it draws the same."""
         kept: Any = self._kept
         store = None if kept is None else Path(getattr(kept, "store", kept))
         return Draws(b"") if self.labelled else Draws.of(self._given_secret, store)
@@ -487,7 +487,7 @@ class VineLM(VineInterface, LongRunning):
         return self._draws.key(str(planner.annotated.meta.get("dataset_digest", "")), kind, tenant, name)
 
     def _control_of(self, planner: Planner, objective: Objective) -> SpendControl | None:
-        """Return the correction that all requests of an objective share; None where nothing is corrected."""
+        """Return the spend correction that all requests of an objective share; None if nothing is corrected."""
         if not (self.correct_spend and not self.labelled and self.mode == "enforce" and SpendControl.applies_to(objective)):
             return None
         verdict = planner.annotated.verdict
@@ -502,9 +502,9 @@ class VineLM(VineInterface, LongRunning):
         return control
 
     def served_planner(self, *, returns_earlier: bool | None = None) -> Planner:
-        """Return the planner of new requests: over signals if they are declared and the trie has them, else over paths.
+        """Return the planner of new requests: over signals if they are declared and in the trie, else over paths.
 
-        Its plans end only where the graph can end a request, so ask for it when the graph is built.
+        Its plans end only where the graph can end a request, so call this after the graph is built.
 
         Args:
             returns_earlier: as in :meth:`session`.
@@ -522,12 +522,12 @@ class VineLM(VineInterface, LongRunning):
         return self._planners.chosen(returns_earlier=returns_earlier)
 
     def _rates_for(self, annotated: AnnotatedTrie) -> dict[tuple[str, str], float]:
-        """Cache hit rates used by plans over a trie; empty if a verdict or canary depends on the plans as they are."""
+        """Return the cache hit rates used by plans over a trie; empty if a verdict or canary applies to unchanged plans."""
         is_free = annotated.verdict is None or self.allow_unproven
         return self.adapter.hit_rates if is_free and self._share is None else {}
 
     def _follow_hits(self) -> None:
-        """Update the plans to the current cache hit rates, if one of them has moved."""
+        """Update the plans to the current cache hit rates, if a rate has changed."""
         annotated, before = self._annotated, self._hit_rates
         if annotated is None:
             return
@@ -539,7 +539,7 @@ class VineLM(VineInterface, LongRunning):
                 self._advised.cache_clear()
 
     def _served_default(self, stage: str) -> str:
-        """Return the stage's default; if the catalog lacks it, the stage's first model in the catalog."""
+        """Return the stage's default model; if the catalog lacks it, the first catalog model that the stage allows."""
         declared, template = self.adapter.defaults.default_model(stage), self.adapter.template
         if declared in self.catalog or template is None:
             return declared
@@ -548,12 +548,12 @@ class VineLM(VineInterface, LongRunning):
 
     @cached_property
     def _load_seen(self) -> LoadSource | LoadMonitor | None:
-        """The source of load as a session reads it, without blocking."""
+        """Return the load source in the form that a session reads without blocking."""
         source = self._load_source
         return source if never_blocks(source) or self.models.is_virtual_time else without_blocking(source)
 
     def _new_policy(self, context: RunContext) -> Policy | None:
-        """Return a new session for the context's objective; None where there is nothing to plan with."""
+        """Return a new session for the context's objective; None if there is no trie or objective to plan with."""
         if context.objective is None or self._planners is None:
             return None
         return self.session(

@@ -1,4 +1,4 @@
-"""The exchange between an application's requests and their fleet."""
+"""Connects an application's requests with their fleet."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class ApplicationFleet:
     """The fleet of one application. Thread-safe.
 
     Args:
-        fleet: this process's part of it.
+        fleet: this process's member of the fleet.
         models: makes the chat models, whose rate limits are shared with the other processes.
 
     Attributes:
-        conversation_id, tenant: how a run names its conversation and whose it is, as the fleet's settings say.
+        conversation_id, tenant: keys or functions from the fleet's settings that give a run's conversation and tenant.
     """
 
     def __init__(self, fleet: Fleet, models: ModelResolver) -> None:
@@ -40,7 +40,7 @@ class ApplicationFleet:
         self._models, self.conversation_id, self.tenant = models, fleet.config.conversation_id, fleet.config.tenant
 
     def others(self) -> Mapping[str, int]:
-        """Return the live invocations of the other processes by engine; a replica group counts all of its replicas."""
+        """Return the running calls of the other processes by engine; a replica group counts all of its replicas."""
         found = self.fleet.others()
         seen, summed = self._summed
         if seen is not found:  # it is replaced four times a second
@@ -62,10 +62,10 @@ class ApplicationFleet:
         )
 
     def account_of(self, context: RunContext) -> CallGuard | None:
-        """Return what authorizes the calls of a run for its tenant; None if the tenant has no cap.
+        """Return the tenant's account, which authorizes the calls of a run; None if the tenant has no cap.
 
         Raises:
-            CallRefused: in a thread that does not know its request, and so not the tenant.
+            CallRefused: in a thread without the request's context, since the tenant is then unknown.
         """
         answered(self._share_limits, None)  # concerns rate limits, not money
         tenant = label_of(self.tenant, context.configurable)
@@ -77,7 +77,7 @@ class ApplicationFleet:
         return self.fleet.account(tenant)
 
     def _share_limits(self) -> None:
-        """Share the rate limits of all backends; once, with the first request: backends are made for it."""
+        """Share the rate limits of all backends. Done once, at the first request, when the backends exist."""
         if self._has_shared:
             return
         with suppress(VineLMError):  # the first call reports a backend that cannot be made
@@ -90,7 +90,7 @@ class ApplicationFleet:
 
 
 def _facts(catalog: Catalog, limiters: Mapping[str, EngineRateLimiter]) -> dict[str, dict[str, object]]:
-    """Return facts that all processes should share: models, prices, limits; no addresses, no keys."""
+    """Return the settings that should be equal in all processes: models, prices, limits; no addresses or keys."""
     entries = {
         f"model {entry.name!r}": {
             "model": f"{entry.provider}/{entry.model_id}",

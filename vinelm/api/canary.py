@@ -59,18 +59,18 @@ WORSE = {
 
 @dataclass(frozen=True, kw_only=True)
 class CanaryStatus:
-    """Where a canary stands.
+    """The status of a canary.
 
     Attributes:
         share: fraction of new requests that get the plan; 0 once the canary has been rolled back.
-        verdict: the trie's verdict, from the rows of its store, with which the canary began.
-        advice: by live evidence, in the same words: ``"keep"`` once it has been rolled back; ``"switch"`` if the plan is shown
-            to be more accurate than today's, or cheaper and at most ``max_loss`` less accurate; ``"undecided"`` while neither
-            is shown, and ``"not enough data"`` while one of the groups has no feedback.
+        verdict: the trie's verdict at the start of the canary, from the results in its store.
+        advice: the verdict by live evidence: ``"keep"`` once the canary has been rolled back; ``"switch"`` if the plan is shown
+            to be more accurate than the current setup, or cheaper and at most ``max_loss`` less accurate; ``"undecided"`` while
+            neither is shown; ``"not enough data"`` while one of the groups has no feedback.
         reason: why, in a few words.
-        requests: compared requests of (the plan, today), and ``labelled`` those with feedback.
-        means: by quantity, (the plan, today): ``"accuracy"``, ``"failures"`` and ``"late"`` as fractions, ``"dollars"`` and
-            ``"seconds"`` per request; left out if a group has none.
+        requests: number of compared requests of (the plan, the current setup); ``labelled`` counts the requests with feedback.
+        means: for each quantity (the plan's, the current setup's): ``"accuracy"``, ``"failures"`` and ``"late"`` as fractions,
+            ``"dollars"`` and ``"seconds"`` per request; left out if a group has no values.
     """
 
     share: float
@@ -83,7 +83,7 @@ class CanaryStatus:
 
     @property
     def sentence(self) -> str:
-        """What live evidence shows, as a sentence that begins with SWITCH, KEEP, UNDECIDED or NOT ENOUGH DATA."""
+        """The finding of the live evidence, as a sentence that begins with SWITCH, KEEP, UNDECIDED or NOT ENOUGH DATA."""
         return f"{lead_of(self.advice)}: {self.reason}."
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,9 +93,9 @@ class CanaryStatus:
 
 @dataclass(slots=True)
 class _Draw:
-    """The draw of a key, which is a request or a conversation, and counts once: its requests are not independent.
+    """The draw for a key, a request or a conversation. A conversation counts once, since its requests are not independent.
 
-    ``caller`` identifies its tenant's place, or is :data:`NOBODY`.
+    ``caller`` is the number of its caller's group, or :data:`NOBODY`.
     """
 
     is_plan: bool
@@ -106,7 +106,7 @@ class _Draw:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _LiveRequest:
-    """A request in progress, its objective, and the cost ratio that its plan was predicted to have to today's."""
+    """A request in progress, its objective, and its plan's predicted cost relative to the current setup's."""
 
     request: CanaryRequest
     draw: _Draw
@@ -116,7 +116,7 @@ class _LiveRequest:
 
 @dataclass(slots=True)
 class _Means:
-    """Counts and sums of [today, the plan]."""
+    """Counts and sums of [the current setup, the plan]."""
 
     count: list[int] = field(default_factory=lambda: [0, 0])
     total: list[float] = field(default_factory=lambda: [0.0, 0.0])
@@ -131,25 +131,26 @@ class _Means:
 
     @property
     def most(self) -> float:
-        """The cut-off of the next value; 0 if no value so far is above 0."""
+        """The value at which the next value is cut off; 0 if no value so far is above 0."""
         return WINSORIZED * max(total / max(count, 1) for total, count in zip(self.total, self.count, strict=True))
 
 
 class Canary:
     """Serves the plan to a share of requests, compares them with the others, and rolls back if the plan is worse.
 
-    Thread-safe. One comparison for the requests of all objectives, each compared with what its own plan predicted. A draw
-    depends on the key alone, so that all processes draw alike; the evidence is that of this process.
+    Thread-safe. The requests of all objectives are compared together, each relative to its plan's prediction. A draw depends
+    only on the key, so that all processes draw alike; the evidence is from this process only.
 
-    A finding about all callers must hold without any one of them: each comparison is made :data:`CALLERS` times, each time
-    without one group of known callers, and the weakest counts. So whatever a single caller sends or reports, the chance of a
-    false finding stays :data:`ALPHA`: the bets that leave this caller out depend on the others alone. If a caller's own
-    requests show that the plan is worse for them, their requests, and those of the few in the same group, run as today again.
+    A finding must not depend on a single caller: each comparison is made :data:`CALLERS` times, each time without one group of
+    known callers, and the weakest result counts. So whatever a single caller sends or reports, the chance of a false finding
+    stays at most :data:`ALPHA`, since one of the comparisons leaves this caller out. If a caller's own requests show that the
+    plan is worse for this caller, the requests of the caller's group run the current setup again.
 
     Args:
         share: fraction of requests that get the plan, in [0, 1).
-        max_loss: fraction of answers, failures and late requests that the plan may lose; None: as the trie's verdict was made.
-        observers: notified of what is shown.
+        max_loss: the largest accepted loss, as a fraction of requests, in accuracy, failures and lateness; None: the loss of
+            the trie's verdict.
+        observers: notified of findings.
 
     Attributes:
         share: 0 once the canary has been rolled back.
@@ -157,7 +158,7 @@ class Canary:
         decided: ``"switch"`` or ``"keep"`` once live evidence shows it; else None.
 
     Raises:
-        ConfigError: the trie does not say what runs today.
+        ConfigError: the trie does not contain the current setup.
     """
 
     def __init__(self, share: float, max_loss: float | None, annotated: AnnotatedTrie, observers: ObserverGroup) -> None:
@@ -214,12 +215,12 @@ class Canary:
             key: decides the draw: the same for a request or conversation at any time and place. A key of
                 :class:`~vinelm.api.draws.Draws`, which no caller can choose.
             run_id: the request's name for feedback, unique among all tenants.
-            clock: the request's.
-            started_at: its arrival in seconds of ``clock``; None: now.
+            clock: the request's clock.
+            started_at: the request's arrival in seconds of ``clock``; None: now.
             caller: the caller whose requests count together; "" if unknown.
 
         Raises:
-            InfeasibleError: no plan meets the bounds, and the objective asks to raise then.
+            InfeasibleError: no plan meets the bounds, and the objective has ``on_infeasible="raise"``.
         """
         ratio = self._promised(planner, objective) if self.share else 1.0
         self._count_gone()
@@ -242,7 +243,7 @@ class Canary:
         return served
 
     def follow(self, session: Session, served: _LiveRequest) -> None:
-        """Count the request when its session is gone."""
+        """Count the request when its session is garbage-collected."""
         weakref.finalize(session, self.end, served).atexit = False
 
     def end(self, served: _LiveRequest) -> None:
@@ -250,7 +251,7 @@ class Canary:
         self._gone.append(served)
 
     def feedback(self, run_id: str, success: bool | float, caller: str = "") -> None:
-        """Count whether an answer is right; once for each draw that this process remembers.
+        """Count whether an answer is right, once for each draw that this process remembers.
 
         ``caller`` gives the feedback, if the request's own caller is unknown.
         """
@@ -268,7 +269,7 @@ class Canary:
 
     @property
     def status(self) -> CanaryStatus:
-        """Where the canary stands now."""
+        """Return the current status of the canary."""
         self._count_gone()
         with self._lock:
             seen, labels = self._means["failures"].count, self._means["accuracy"].count
@@ -284,7 +285,7 @@ class Canary:
             )
 
     def _count_gone(self) -> None:
-        """Count requests whose session is gone, and those that have ended although their session still exists."""
+        """Count requests that have ended, including those whose session still exists."""
         found: list[CanaryEvent | None] = []
         with self._lock:
             while self._gone:
@@ -306,7 +307,7 @@ class Canary:
     # -- with the lock held ------------------------------------------------------------------------------------
 
     def _count(self, served: _LiveRequest) -> CanaryEvent | None:
-        """Count a request once it has ended; return the event if this proves something."""
+        """Count a request that has ended; return an event if it completes a proof."""
         request, draw = served.request, served.draw
         self._live.pop(served, None)
         if request.is_plan != draw.is_plan:  # begun under another state of the canary: its chance is unknown
@@ -327,7 +328,7 @@ class Canary:
         return next((event for event in found if event is not None), None)
 
     def _compare(self, name: str, is_plan: bool, value: float, caller: int, ratio: float = 1.0) -> CanaryEvent | None:
-        """Bet that the plan is worse in a quantity, and that it is cheaper."""
+        """Update the bets that the plan is worse in each quantity, and that it is cheaper."""
         means, is_share = self._means[name], name in _SHARES
         most = 1.0 if is_share else means.most
         means.add(is_plan, 1.0 - value if name == "accuracy" else value)
@@ -345,7 +346,7 @@ class Canary:
         return self._prove("cheaper", not is_plan, value, caller, most) if name == "dollars" else None
 
     def _label(self, is_plan: bool, success: float, caller: int) -> CanaryEvent | None:
-        """Bet that the plan's answers are worse, as good, and better."""
+        """Update the bets that the plan's answers are worse, as good, and better."""
         found = self._compare("accuracy", is_plan, 1.0 - success, caller)
         return (
             found
@@ -386,10 +387,10 @@ def _place(caller: str) -> int:
 
 
 def promised_ratio(planner: Planner, objective: Objective) -> float:
-    """Return the predicted ratio of the plan's dollars to today's; 1 if the plan is cheaper or the ratio is unknown.
+    """Return the predicted ratio of the plan's dollars to the current setup's; 1 if the plan is cheaper or the ratio is
+    unknown.
 
-    Raises:
-        InfeasibleError: no plan meets the bounds, and the objective asks to raise then.
+    RaiseInfeasibleError: no plan meets the bounds, and the objective has ``on_infeasible="raise"``.raise then.
     """
     found = planner.annotated.verdict
     if found is None or not found.is_today or not found.cost_usd:

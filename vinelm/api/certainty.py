@@ -1,4 +1,4 @@
-"""Computes how much data an estimate still lacks, and profiles until it has enough."""
+"""Computes how much more data an estimate needs, and profiles until it has enough."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Shortfall:
 
     Attributes:
         half_width: Half the 90 % interval of the best path's accuracy, a fraction; None if nothing can be estimated yet.
-        max_error: The half width that is asked for.
+        max_error: The half width that is required.
         times: How many times as much data is needed, by the square root law and a margin; > 1.
-        more_usd: Dollars of these rows; None if unknown, or if even running everything would not suffice.
-        requests: How many labelled requests would suffice, if running everything on the present ones would not; else None.
+        more_usd: Dollars of the missing rows; None if unknown, or if even running everything would not suffice.
+        requests: How many labelled requests would suffice, if running everything on the present requests would not; else None.
     """
 
     half_width: float | None
@@ -56,7 +56,8 @@ class Shortfall:
 
 
 def shortfall(store: str | Path | PostgresUrl, max_error: float = MAX_ERROR) -> Shortfall | None:
-    """Return what a store lacks for :func:`vinelm.estimate` to accept it; None if it accepts it. Takes about eight fits.
+    """Return how much data a store lacks for :func:`vinelm.estimate` to accept it; None if it is enough. Takes about eight
+    fits.
 
     Args:
         store: The store. It is only read; no model is called.
@@ -64,13 +65,13 @@ def shortfall(store: str | Path | PostgresUrl, max_error: float = MAX_ERROR) -> 
 
     Raises:
         StoreError: The store cannot be read.
-        ConfigError: A judge scored the answers that disagrees with the labels.
+        ConfigError: The answers were scored by a judge that disagrees with the labels.
     """
     return _looked(store, max_error)[0]
 
 
 def _looked(store: str | Path | PostgresUrl, max_error: float) -> tuple[Shortfall | None, StoreEvidence | None]:
-    """Return what a store lacks, as :func:`shortfall` says it, and the store as it was read for that; None if it is empty."""
+    """Return the result of :func:`shortfall`, and the contents of the store that it was computed from; None if it is empty."""
     try:
         evidence, spent_usd, everything_usd, read = evidence_of(store, max_error)
     except EvidenceError:
@@ -99,23 +100,23 @@ def profile_until_certain(
 ) -> ProfileResult:
     """Run a profile in growing steps until an estimate from its store is certain enough.
 
-    A step ends at a coverage, or at a multiple of the last look's dollars: where there are very many paths, the coverage stays
-    near 0 although the rows may settle it.
+    A step ends at a coverage, or at a multiple of the last step's dollars: with very many paths, the coverage stays near 0
+    although the rows may suffice.
 
     Args:
-        run: Profiles until its rows are to be looked at, and no further than the whole profile; called again it continues.
-        store: What ``run`` writes to.
-        max_error: The half width that is asked for, a fraction in (0, 1].
-        first_usd: Dollars of the first look, if its coverage has not come before.
-        max_loss: Accuracy that a cheaper plan may lose, a fraction, where the verdict is what is wanted: the run then ends
-            where no plan can be proven, even if the estimate is not certain enough. None: only once it is, at
-            :data:`~vinelm.trie.verdict.MAX_LOSS`.
+        run: Profiles until the end of a step, or of the whole profile; called again it continues.
+        store: The store to which ``run`` writes.
+        max_error: The required half width, a fraction in (0, 1].
+        first_usd: Dollars at which the first step ends, unless its coverage is reached before.
+        max_loss: Accuracy that a cheaper plan may lose, a fraction, if the verdict is wanted: the run then ends when no plan
+            can be proven, even if the estimate is not certain enough. None: this ends the run only once the estimate is certain
+            enough, at :data:`~vinelm.trie.verdict.MAX_LOSS`.
         keep_going: Continue even if no plan can be proven on these requests, whatever is bought.
-        on_note: Called with one line before and after each look at the rows, and why it stopped where nothing can be proven.
+        on_note: Called with one line before and after each check of the rows, and with the reason if no plan can be proven.
 
     Returns:
-        The result of the last step, with the units and failures of all steps. ``stopped_by`` is ``"certain"`` where the
-        estimate is, and ``"hopeless"`` where no plan can be proven; else it is what ended the last step.
+        The result of the last step, with the units and failures of all steps. ``stopped_by`` is ``"certain"`` if the estimate
+            is certain enough, ``"hopeless"`` if no plan can be proven; else the reason that ended the last step.
     """
     from vinelm.profiler import Look
 
@@ -159,7 +160,7 @@ def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
 
 
 def _hopeless(verdict: Verdict, alone: SingleModels | None) -> str:
-    """Return why no plan can be proven on these requests; empty if one may be, or if the nearest plan is not known yet."""
+    """Return why no plan can be proven on these requests; empty if one may be proven, or it is too early to tell."""
     if verdict.by_today is not None:  # whether today's answers are right is not known
         needed = verdict.by_today.needed
         if alone is None or verdict.waiting or not verdict.by_today.differing or 0 < needed <= SLACK * verdict.requests:

@@ -1,4 +1,4 @@
-"""The plans whose whole runs a profile buys on purpose: those that its rows so far recommend."""
+"""Chooses the plans that a profile runs completely: the plans that its rows so far recommend."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ BUDGETS = 9
 
 
 def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None:
-    """Return a function from rows to the plans whose whole runs decide.
+    """Return a function from rows to the plans that should be run completely next.
 
     If the current setup is known, these are the plans worth proving against it. A plan that requests have already run is
-    preferred to one that is predicted to be hardly better, so that whole runs add up: plans that change from round to round
-    prove nothing. A plan that relies on a model with few rows waits. Otherwise they are the most accurate plans under nine
-    budgets, from the cheapest plan's dollars to those of the most expensive one that is worth its price.
+    preferred to a plan that is predicted to be hardly better, so that its runs add up to a proof. A plan that relies on a model
+    with few rows is postponed. Otherwise they are the most accurate plans under nine budgets, from the cost of the cheapest
+    plan to the cost of the most expensive plan that is worth its price.
 
-    None under the oracle's stop, where no plan can be served.
+    None if the oracle decides when to stop, since no such plan can be served.
 
     Args:
-        template: Bound.
+        template: The template, bound to the catalog.
         catalog: The models.
     """
     if template.rule.why_not_served:

@@ -19,12 +19,12 @@ SHORTEST = 16
 
 
 class Draws:
-    """Keys for draws. They are equal for equal secrets, so that all processes that share one draw alike.
+    """Makes the keys of draws. Equal secrets give equal keys, so that all processes that share a secret draw alike.
 
     Args:
-        secret: what only the operator knows. Empty if the owner names the requests, as in an evaluation: anybody can then
-            repeat the draws.
-        is_kept: whether another process, or this one after a restart, has the same.
+        secret: known only to the operator. Empty if callers do not name the requests, as in an evaluation, so that everybody
+            can repeat the draws.
+        is_kept: whether other processes, and this process after a restart, have the same secret.
     """
 
     @classmethod
@@ -41,23 +41,24 @@ class Draws:
 
         Args:
             data: the digest of the data set behind the trie: another data set gives the cheaper plan to other requests.
-            kind: "request", "conversation" or "tenant". An identifier of one kind is never one of another.
-            tenant: the owner; "" without one.
-            name: its identifier, which the caller may have chosen.
+            kind: "request", "conversation" or "tenant". Equal names of different kinds have different keys.
+            tenant: the owner; "" if there is none.
+            name: the identifier, which the caller may have chosen.
         """
         text = json.dumps([data, kind, tenant, name])  # as a list: no part can pose as two
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
 
 
 def draw_secret(given: str | None, store: Path | None) -> bytes | None:
-    """Return the secret with which draws begin; None if none is kept.
+    """Return the secret for draws; None if no secret is kept.
 
     Args:
-        given: the operator's own; None: that of the environment's :data:`VARIABLE`.
-        store: the store of served rows. Without an operator's secret, the one in a file next to it is used, created if missing.
+        given: the operator's secret; None: the value of the environment variable :data:`VARIABLE`.
+        store: the store of served rows. Without an operator's secret, the secret in a file next to it is used, created if
+            missing.
 
     Raises:
-        ConfigError: the operator's is too short, or the file next to the store can be neither read nor created.
+        ConfigError: the operator's secret is too short, or the file next to the store can be neither read nor created.
     """
     said = os.environ.get(VARIABLE, "") if given is None else given
     if said or given is not None:
@@ -71,7 +72,7 @@ def draw_secret(given: str | None, store: Path | None) -> bytes | None:
 
 
 def _beside(store: Path) -> bytes:
-    """Return the secret in the file next to a store. Processes that create it at the same moment all get the first one."""
+    """Return the secret in the file next to a store. If several processes create it at once, all get the same secret."""
     path = Path(f"{store}{SUFFIX}")
     try:
         if not path.exists():

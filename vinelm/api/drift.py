@@ -1,4 +1,4 @@
-"""Compare a trie with rows that were served, and say what the cheapest remedy is."""
+"""Compares a trie with served rows, and finds the cheapest remedy if it no longer fits."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ def drift(
     traces: ObservationStore | str | Path,
     config: DriftConfig | None = None,
 ) -> DriftReport:
-    """Return which annotations of a trie no longer hold for the requests that were served. Calls no model.
+    """Return which annotations of a trie no longer fit the served requests. Calls no model.
 
-    If nothing has moved, the chance that anything is reported is at most ``config.alpha``, even if this is called repeatedly
-    while rows arrive.
+    If nothing has changed, the chance of any report is at most ``config.alpha``, even over repeated calls while rows arrive.
 
     Args:
         trie: The annotated trie, or its ``.vine`` file.
@@ -43,7 +42,7 @@ def drift(
     Raises:
         StoreError: The store is missing or damaged.
         TrieFileError: The trie cannot be read.
-        ConfigError: They belong to different workflows, or the trie stops by the oracle, which does not serve.
+        ConfigError: Trie and store belong to different workflows, or the trie stops by the oracle, so that it cannot serve.
     """
     annotated, rows = _opened(trie, traces)
     monitor = DriftMonitor(annotated, config)
@@ -55,25 +54,26 @@ def drift(
 def update(
     trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | Path, *, half_life: float = 1000.0
 ) -> AnnotatedTrie:
-    """Return a trie with served rows folded in: stops, dollars and seconds as they are now. Calls no model, writes nothing.
+    """Return a trie updated by served rows: current stops, dollars and seconds. Calls no model, writes nothing.
 
     Args:
         trie: The annotated trie, or its ``.vine`` file.
         traces: The store of served rows, or its path. It is only read.
-        half_life: Requests after which a row, or what the trie knew before, counts half; > 0.
+        half_life: Number of requests after which a row, or the trie's earlier data, counts half; > 0.
 
     Raises:
         StoreError: The store is missing or damaged.
         TrieFileError: The trie cannot be read.
-        ConfigError: They belong to different workflows, the trie stops by the oracle, or the half-life is not positive.
-        EvidenceError: No row is of a path of the trie.
+        ConfigError: Trie and store belong to different workflows, the trie stops by the oracle, or the half-life is not
+            positive.
+        EvidenceError: No row belongs to a path of the trie.
     """
     annotated, rows = _opened(trie, traces)
     return updated_trie(annotated, rows, half_life=half_life)
 
 
 def served_per_hour(traces: str | Path) -> float:
-    """Return the requests per hour in a store of served rows; 0 if their names do not tell the time.
+    """Return the requests per hour in a store of served rows; 0 if their names do not contain the time.
 
     Raises:
         StoreError: The store is missing or damaged.
@@ -86,7 +86,7 @@ def served_per_hour(traces: str | Path) -> float:
 
 
 def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | Path) -> tuple[AnnotatedTrie, list[Observation]]:
-    """Return the trie and the rows that it served, if they are of one workflow."""
+    """Return the trie and the rows that it served; raise if they belong to different workflows."""
     from vinelm.traces import ObservationStore
     from vinelm.traces.store.kinds import told_apart
 
@@ -100,18 +100,18 @@ def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | P
 
 
 def require_servable(annotated: AnnotatedTrie, where: str) -> None:
-    """Raise :class:`ConfigError` for a trie with the oracle stop, which served requests cannot show."""
+    """Raise :class:`ConfigError` for a trie with the oracle stop, since served requests have no known right answer."""
     unseen = "it stops by the oracle, whose stops no served request shows: give a trie that stops by the workflow's own check"
     annotated.template.rule.require_served(ConfigError(f"{where}: {unseen}", code="oracle-trie"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
-    """The remedy for a trie that no longer holds.
+    """The remedy for a trie that no longer fits the served requests.
 
     Attributes:
         command: A line for the shell.
-        price_usd: Dollars that it is expected to spend; 0 if it calls no model, None if that is not known.
+        price_usd: Dollars that the command is expected to spend; 0 if it calls no model, None if unknown.
         why: One sentence.
     """
 
@@ -125,15 +125,15 @@ class Remedy:
 
 
 def cheapest_remedy(annotated: AnnotatedTrie, moved: Iterable[Moved], trie: str | Path, traces: str | Path) -> Remedy | None:
-    """Return the cheapest way to put a trie right; None if nothing has moved.
+    """Return the cheapest way to correct a trie; None if nothing has changed.
 
-    Dollars and seconds are folded in from the served rows, for nothing. If stops or signals have moved, the answers have
-    probably changed, too, and only labelled requests tell how: a profile with the coverage of the last one, at what calls cost
-    now.
+    Dollars and seconds are updated from the served rows, which costs nothing. If stops or signals have changed, the answers
+    have probably changed, too. Then only labelled requests show how: the remedy is a profile with the last profile's coverage,
+    at current prices.
 
     Args:
         annotated: The trie.
-        moved: What has moved.
+        moved: The changed annotations.
         trie: The file of the trie, for the command.
         traces: The store of served rows, for the command.
     """
@@ -161,7 +161,7 @@ def cheapest_remedy(annotated: AnnotatedTrie, moved: Iterable[Moved], trie: str 
 
 
 def _price_usd(annotated: AnnotatedTrie, moved: tuple[Moved, ...]) -> float | None:
-    """Dollars of a profile with the coverage of the last one, with the dollars of each moved node's model as they are now."""
+    """Return the dollars of a profile with the last profile's coverage, at the current cost of models that have changed."""
     coverage, requests = annotated.meta.get("coverage"), annotated.meta.get("requests_registered")
     if not coverage or not requests:
         return None

@@ -35,17 +35,17 @@ _EQUAL = 1e-9
 def repriced_trie(annotated: AnnotatedTrie, store: Path, prices: Catalog, *, where: str = "the trie") -> AnnotatedTrie:
     """Return a trie at other prices. Calls no model, and changes no file.
 
-    A trie holds no tokens. So its rows are repriced in a temporary copy of the store and estimated in the same way. Accuracies
-    and seconds stay the same. ``meta["repriced"]`` names the models with a new price.
+    A trie has no token counts. So the rows are repriced in a temporary copy of the store and estimated in the same way.
+    Accuracies and seconds stay the same. ``meta["repriced"]`` names the models with a new price.
 
     Args:
         annotated: The trie.
-        store: The store that it was estimated from, with no row added since.
-        prices: Has an entry for each model of the store; only prices are taken from it.
-        where: What errors call the trie: its file.
+        store: The store that the trie was estimated from, with no row added since.
+        prices: A catalog with an entry for each model of the store; only its prices are used.
+        where: The trie's file, for error messages.
 
     Raises:
-        ConfigError: The store is not the trie's, or has other rows now; a model has no price, or no price differs.
+        ConfigError: The store is not the trie's, or its rows have changed; a model has no price, or no price differs.
         StoreError: The store cannot be read, or a row of a model with a new price recorded no tokens.
     """
     with ObservationStore.open(store) as opened:
@@ -148,19 +148,20 @@ def estimate_store(
     max_loss: float = MAX_LOSS,
     verdict: Verdict | None = None,
 ) -> AnnotatedTrie:
-    """Fit an estimator to a store's observations, without checks: for callers that have a path.
+    """Fit an estimator to the observations of the store at a path.
 
     Args:
         path: The store.
         estimator: Its name.
-        stop: The stop rule to estimate for; None takes the workflow's own.
+        stop: The stop rule to estimate for; None takes the workflow's rule.
         checked: Also fit on each half of the requests (some seven more fits) and put the result into ``meta["evidence"]``.
         max_error: The largest accepted half-width of the best path's 90 % interval, in (0, 1]; only used with ``checked``.
-        calls_per_hour: As :func:`estimate` takes it.
-        by_kind: Whether declared kinds of request are told apart. None: yes, and with ``checked`` only if plans by kind
-            promise more, see :func:`~vinelm.evaluation.tries.promises.promised_gain`; else ``meta["untold_kinds"]`` says it.
-        max_loss: As :func:`estimate` takes it.
-        verdict: What the judge says of these rows at this loss, where that is known already; only used with ``checked``.
+        calls_per_hour: As in :func:`estimate`.
+        by_kind: Whether to distinguish declared request types. None: yes, but with ``checked`` only if plans by type predict
+            more accuracy, see :func:`~vinelm.evaluation.tries.promises.promised_gain`; otherwise ``meta["untold_kinds"]``
+            records it.
+        max_loss: As in :func:`estimate`.
+        verdict: The verdict on these rows at this loss, if already known; only used with ``checked``.
 
     Raises:
         StoreError: The store cannot be read.
@@ -214,21 +215,21 @@ def require_max_error(max_error: float) -> None:
 
 
 def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple[ValidationReport, float, float, StoreEvidence]:
-    """Return how far an estimate from a store can be trusted, as :func:`estimate` finds it, and its basis.
+    """Return how reliable an estimate from a store is, as in :func:`estimate`, with the data behind it.
 
     Args:
         path: The store. It is only read; no model is called.
-        max_error: Where the best path is less certain, the report is that of the plans which requests have run, if these are
-            certain enough: :func:`estimate` leaves out the others then.
+        max_error: If the best path is less certain, report on the plans that requests have run, if these are certain enough:
+            :func:`estimate` then leaves out the other plans.
 
     Returns:
-        The report, the dollars of the rows, the estimated dollars of executing everything (0 where it is unknown), and the
-        store as it was read, with the trie of its rows.
+        The report, the dollars of the rows, the estimated dollars of executing everything (0 if unknown), and the store's
+            contents with the trie of its rows.
 
     Raises:
         EvidenceError: The store is empty.
         StoreError: The store cannot be read.
-        ConfigError: A judge scored the answers that disagrees with the labels.
+        ConfigError: The answers were scored by a judge that disagrees with the labels.
     """
     from vinelm.evaluation.comparison.evidence import StoreEvidence
 
@@ -249,7 +250,7 @@ def _known(
     registered: Sequence[str],
     max_error: float,
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
-    """Return the trie and the report of tried steps alone, if the best path of these is certain enough; else None."""
+    """Return the trie and the report restricted to tried steps, if their best path is certain enough; else None."""
     from vinelm.evaluation.comparison.tried import as_known, first_stages
 
     known = as_known(annotated, evidence, rows, len(registered), first_stages(rows))
@@ -257,7 +258,7 @@ def _known(
 
 
 def fitted(store: StoreEvidence, estimator: str) -> tuple[AnnotatedTrie, ObservationTable]:
-    """Return the unchecked estimate from a store with its provenance, and the table behind it."""
+    """Return the unchecked estimate from a store with its provenance, and the table of observations behind it."""
     from vinelm.estimator import ObservationTable, make_estimator
     from vinelm.estimator.arms import with_kinds_counted
     from vinelm.trie import Trie
@@ -289,7 +290,7 @@ def fitted(store: StoreEvidence, estimator: str) -> tuple[AnnotatedTrie, Observa
 
 
 def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTrie) -> str | None:
-    """Return why plans over a trie cannot use what requests show, as one line; None if they can.
+    """Return in one line why plans over a trie cannot use signals; None if they can.
 
     Args:
         store: The store that the trie was estimated from, or its path. It is only read.
@@ -311,7 +312,7 @@ def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTri
 def _evidence(
     annotated: AnnotatedTrie, cells: ObservationTable, rows: Sequence[Observation], scored: ScoredRows
 ) -> tuple[ValidationReport, float, float]:
-    """Return the report, the dollars of the rows, and those of everything; see :func:`evidence_of`."""
+    """Return the report, the dollars of the rows, and the dollars of executing everything; see :func:`evidence_of`."""
     from vinelm.estimator.validation.checks import validate_estimate
     from vinelm.evaluation.tries.promises import merging_optimism
 
@@ -330,10 +331,10 @@ def with_provenance(
 
     Args:
         annotated: The trie.
-        observations: What it was estimated from.
+        observations: The observations that it was estimated from.
         requests_registered: How many requests the profile sampled from. ``meta["coverage"]`` is the observed dollars
             divided by the estimated dollars of executing each of them on every reached cell once; None if that is 0, and where
-            histories are merged.
+            paths with different histories are merged.
         **facts: More entries of ``meta``, plain JSON.
     """
     spent = _dollars(observations)
@@ -355,13 +356,13 @@ def _dollars(observations: Iterable[Observation]) -> float:
 
 
 def require_same_workflow(annotated: AnnotatedTrie, workflow: str, dataset_digest: str, where: str) -> None:
-    """Raise :class:`ConfigError` if the trie was estimated for another workflow or another dataset than the store's.
+    """Raise :class:`ConfigError` unless the trie was estimated for the store's workflow and dataset.
 
     Args:
         annotated: The trie.
         workflow: The store's workflow.
         dataset_digest: The store's digest of the dataset.
-        where: What the error names: the trie's file.
+        where: The trie's file, for the error message.
     """
     meta = annotated.meta
     if meta.get("workflow", workflow) != workflow:

@@ -1,4 +1,4 @@
-"""Chores of a process that serves for weeks: rows of its requests, new versions of the trie, a clean end."""
+"""Tasks of a process that serves for weeks: writing rows of requests, reloading the trie, a clean shutdown."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class LongRunning:
-    """The part of :class:`~vinelm.VineLM` that outlives a request.
+    """The part of :class:`~vinelm.VineLM` that works across requests.
 
     Attributes:
         evidence: keeps the rows of served requests; None until a trie is loaded, and without ``evidence=``.
-        tool_record: writes the calls of tools, and counts what is written, dropped and waiting; None without ``tool_store=``.
+        tool_record: writes the calls of tools, and counts written, dropped and waiting calls; None without ``tool_store=``.
     """
 
     def __init__(self, evidence: EvidenceConfig | str | Path | None) -> None:
@@ -73,22 +73,22 @@ class LongRunning:
         return self.tool_record
 
     def feedback(self, run_id: str, success: bool | float, *, tenant: str = "", caller: str = "") -> None:
-        """Say whether the answer of a request was right, when that becomes known; the row of its last answer then says so.
+        """Record whether the answer of a request was right, once that is known, in the row of its last answer.
 
         Returns at once: the row is changed off the request path. A run without rows is logged. A canary counts feedback once,
         for requests served by this process, weighted by tenant.
 
-        The first word counts: later feedback on the same request is only accepted from the same tenant and caller, and changes
-        the row only.
+        The first feedback counts. Later feedback on the same request is only accepted from the same tenant and caller, and
+        changes only the row.
 
         Args:
             run_id: the ``request_id`` that :meth:`context` was given, or the ``evidence.run_id`` of the session.
             success: True, False or a score in [0, 1].
-            tenant: whose request it was: what its run's ``configurable`` named. It has to be whom you have authenticated.
-            caller: who of them says so, as you have authenticated him; "" for a judge of your own.
+            tenant: the request's tenant, as in its run's ``configurable``. You must have authenticated the tenant.
+            caller: the person of that tenant who gives the feedback, authenticated by you; "" for your own judge.
 
         Raises:
-            ConfigError: no evidence is kept and there is no canary, or a value is none of these.
+            ConfigError: there is neither ``evidence=`` nor a canary, or a value is invalid.
         """
         names = (("run_id", run_id), ("tenant", tenant), ("caller", caller))
         for what, name in names:
@@ -110,7 +110,7 @@ class LongRunning:
         """Load the trie's file again; requests in progress keep the old trie.
 
         Raises:
-            ConfigError: the trie was not loaded from a file, or the new one cannot serve.
+            ConfigError: the trie was not loaded from a file, or the new trie cannot serve.
             TrieFileError: the file is missing or damaged. The old trie keeps serving.
         """
         self._file().reload()
@@ -119,7 +119,7 @@ class LongRunning:
         """Load the trie's file again whenever the process receives this signal; a broken file is logged.
 
         Args:
-            number: the number of a signal that nothing else handles, such as the one for a hang-up.
+            number: the number of a signal that no other code handles, such as SIGHUP.
 
         Raises:
             ConfigError: the trie was not loaded from a file, or this is not the main thread.
@@ -164,10 +164,10 @@ def _shown(value: object) -> str:
 class TrieReload:
     """Loads one ``.vine`` file again: on demand, on a signal, or when it has changed. Thread-safe.
 
-    A file that cannot be loaded changes nothing: the current trie keeps serving, and one log line says why.
+    If a file cannot be loaded, the current trie keeps serving, and one log line gives the reason.
 
     Args:
-        load: makes it serve; raises a :class:`~vinelm.errors.VineLMError` if it cannot.
+        load: makes the file's trie serve; raises a :class:`~vinelm.errors.VineLMError` if it cannot.
     """
 
     def __init__(self, path: Path, load: Callable[[Path], None]) -> None:
@@ -187,7 +187,7 @@ class TrieReload:
             self._load(self.path)
 
     def try_reload(self) -> bool:
-        """Load the file now; False, and one line in the log, if it cannot be loaded."""
+        """Load the file now; if that fails, log one line and return False."""
         try:
             self.reload()
         except (VineLMError, OSError) as error:
@@ -197,7 +197,7 @@ class TrieReload:
         return True
 
     def on_signal(self, number: int) -> None:
-        """Load the file whenever the process receives this signal. Of the main thread only.
+        """Load the file whenever the process receives this signal. Call it in the main thread.
 
         Raises:
             ConfigError: this is not the main thread.
@@ -223,7 +223,7 @@ class TrieReload:
         self._watching = Repeated(self._look, every_s, name="vinelm-watch")
 
     def stop(self) -> None:
-        """Watch no longer. Idempotent."""
+        """Stop watching. Idempotent."""
         if self._watching is not None:
             self._watching.stop()
             self._watching = None

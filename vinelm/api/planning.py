@@ -1,4 +1,4 @@
-"""Plans over an annotated trie without an application: what the controller would choose before a request."""
+"""Plans over an annotated trie without an application: returns the controller's choice before a request."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def plan(
 ) -> Decision:
     """Choose the best path for an objective, before any request runs. Calls no model.
 
-    Where the objective bounds a mean, requests may be divided between two plans: ``parts`` of the result has both, each with
-    the share of the requests that follow it.
+    If the objective bounds a mean, requests may be divided between two plans: ``parts`` of the result has both, each with its
+    share of the requests.
 
-    Where the graph branches, the result is a :class:`~vinelm.controller.ContingentDecision`: its ``plan`` has a model for each
-    way that a request may take, and ``path`` is empty.
+    If the graph branches, the result is a :class:`~vinelm.controller.ContingentDecision`: its ``plan`` has a model for each way
+    that a request may take, and ``path`` is empty.
 
     Args:
         trie: An annotated trie, or the path of its file.
@@ -69,12 +69,12 @@ def plan(
     Returns:
         The plan, what it is expected to achieve, and what each bound leaves unused. If no path meets the bounds, the
         plan relaxes one of them and its ``is_feasible`` is False. ``promise`` is the accuracy to expect from serving it: the
-        estimate, corrected for having been chosen as the best of many. :func:`require_evidence` refuses a plan that owes its
-        advantage to that choice alone.
+        estimate, corrected for choosing the best of many plans. :func:`require_evidence` refuses a plan whose advantage comes
+            only from that choice.
 
     Raises:
-        ConfigError: The objective makes no sense, both an objective and fields are given, or ``signals`` are asked for and the
-            trie has none.
+        ConfigError: The objective is invalid, both an objective and fields are given, or ``signals`` are requested and the trie
+            has none.
         InfeasibleError: No path meets the bounds, and the objective has ``on_infeasible="raise"``.
         TrieFileError: The file is missing, damaged or written by a newer version.
 
@@ -98,7 +98,7 @@ def plan(
 
 
 def require_signals(annotated: AnnotatedTrie) -> SignalTrie:
-    """Return the trie of what requests show that was estimated with this one; :class:`ConfigError` if there is none."""
+    """Return the signal trie that was estimated with this trie; raise :class:`ConfigError` if there is none."""
     if annotated.signals is None:
         raise ConfigError(
             "the trie knows nothing of what requests show: plan over paths, or run `vinelm estimate` again, which says why",
@@ -108,13 +108,15 @@ def require_signals(annotated: AnnotatedTrie) -> SignalTrie:
 
 
 def require_evidence(decision: Decision) -> None:
-    """Raise an error if the plan's advantage over a single model is not more than choosing the best of many produces by itself.
+    """Raise an error if the plan's advantage over a single model is no larger than choosing the best of many plans gives by
+    chance.
 
     Args:
         decision: A plan for a new request.
 
     Raises:
-        EvidenceError: With the single model that the observations support as well, and how many more observations would decide.
+        EvidenceError: Names a single model that the observations support equally well, and how many more observations would
+            decide.
     """
     promise, annotated = decision.promise, decision.metrics.annotated
     if not promise.is_decided_by_optimism or promise.reference is None:

@@ -89,7 +89,7 @@ def profile(
 
     Calls the models, so it spends money unless they are simulated, and writes to ``store``. Every observation is on disk
     before the next stage of its request starts: called again with the same arguments, it continues where it stopped.
-    Ctrl-C finishes the units in flight and returns; a second one stops at once.
+    Ctrl-C finishes the units in flight and returns; a second Ctrl-C stops at once.
 
     Args:
         workflow: A workflow, the name of a bundled one (``"nl2sql"``), or ``"module:attribute"``.
@@ -137,12 +137,12 @@ def profile(
             the workflow, the dataset or the catalog changed: which rows stay, and which do not.
 
     Returns:
-        How the profile stands and what ended it.
+        The state of the profile, and what ended it.
 
     Raises:
-        ConfigError: A cap, a sampler or an execution setting makes no sense, or models cost money and no budget is given.
+        ConfigError: A cap, a sampler or an execution setting is invalid, or models cost money and no budget is given.
         WorkflowError: The workflow cannot be profiled as it stands.
-        StoreError: The store belongs to another workflow, none of its rows would stay, or another process is writing to it.
+        StoreError: The store belongs to another workflow, none of its rows could be kept, or another process is writing to it.
 
     Examples:
         >>> import vinelm
@@ -217,7 +217,7 @@ def run_profile(
     max_error: float | None = None,
     max_loss: float | None = None,
 ) -> ProfileResult:
-    """Profile into an open store: once, or in steps until an estimate from it has at most ``max_error``."""
+    """Profile into an open store: once, or in steps until an estimate from it is within ``max_error``."""
     from vinelm.profiler import profile
     from vinelm.profiler.scheduling.observed_cells import only_failures
     from vinelm.traces.store.run_state import RunRecords
@@ -261,14 +261,14 @@ def run_profile(
 
 
 def put_questions(store: ObservationStore, max_loss: float, verdict: Verdict | None = None) -> Verdict | None:
-    """Open the questions of a store that may prove a plan, and return the verdict with them. Calls no model.
+    """Open the store's questions whose answers may prove a plan, and return the verdict with them. Calls no model.
 
     Args:
-        store: Its requests have no labels, or some.
+        store: A store with unlabelled requests.
         max_loss: Accuracy that a cheaper plan may lose, a fraction.
         verdict: The verdict on these rows; None: it is computed now.
 
-    Returns: None if there are too few rows for a verdict.
+    Returns: The verdict; None if there are too few rows for it.
     """
     from vinelm.evaluation.comparison.comparison import Comparison
     from vinelm.evaluation.comparison.evidence import StoreEvidence
@@ -282,7 +282,7 @@ def put_questions(store: ObservationStore, max_loss: float, verdict: Verdict | N
 
 
 def require_sound(result: ProfileResult, store: ObservationStore, *, keep_going: bool = False) -> None:
-    """Raise the problem that a profile has found in the workflow; its rows stay, and failed ones are executed again.
+    """Raise an error for a problem that a profile has found in the workflow. Its rows are kept; failed rows are executed again.
 
     Args:
         result: How the profile ended.
@@ -291,7 +291,7 @@ def require_sound(result: ProfileResult, store: ObservationStore, *, keep_going:
 
     Raises:
         StageBroken: All first rows of a stage failed alike, or every row failed.
-        WorkflowError: None of the first answers was right (code ``none-right``).
+        WorkflowError: All of the first answers were wrong (code ``none-right``).
     """
     from vinelm.profiler.scheduling.observed_cells import only_failures
 
@@ -309,7 +309,7 @@ def require_sound(result: ProfileResult, store: ObservationStore, *, keep_going:
 
 
 def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) -> None:
-    """Raise :class:`ConfigError` if some backend's calls cost real money and there is no budget in dollars."""
+    """Raise :class:`ConfigError` if a backend's calls cost real money and there is no budget in dollars."""
     spends_money = any(not backend.is_simulated and not backend.is_virtual_time for backend in backends.values())
     if spends_money and budget_usd is None:
         raise ConfigError(
@@ -319,9 +319,9 @@ def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) ->
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What a profile takes: a workflow with its template bound to the catalog, and one backend per provider.
+    """The inputs of a profile: a workflow with its template bound to the catalog, and one backend per provider.
 
-    ``note`` describes the catalog that was used by default; None if the user named one.
+    ``note`` describes the catalog that was used by default; None if the user named a catalog.
     """
 
     workflow: Workflow
@@ -341,7 +341,7 @@ class Inputs:
         return identity_of(self.workflow, self.catalog, self.backends, self.seed)
 
     def require_budget(self, budget_usd: float | None) -> None:
-        """Raise :class:`ConfigError` if calls cost real money, a judge's among them, and there is no budget in dollars."""
+        """Raise :class:`ConfigError` if calls, including a judge's, cost real money and there is no budget in dollars."""
         from vinelm.profiler.execution.judging import judge_backends_of
 
         judges = judge_backends_of(self.workflow, self.catalog, self.backends)
@@ -361,7 +361,7 @@ def load_inputs(
 ) -> Inputs:
     """Load the workflow, catalog and backends of a profile, and check that they fit together. Calls no model.
 
-    Takes the keywords of :func:`profile`; where models are not named, ``note`` of the result says which they are.
+    Takes the keywords of :func:`profile`. If models are not named, ``note`` of the result describes the default models.
 
     Raises:
         InputError: An input is missing, invalid, or does not fit the others.
@@ -411,10 +411,10 @@ def prepared(workflow: Workflow, catalog: Catalog, *, seed: int, stop: StopRule 
 
 
 def resolve_workflow(workflow: Workflow, catalog: Catalog) -> Workflow:
-    """Return the workflow with a template: its own, or the one that its graph implies.
+    """Return the workflow with a template: its own, or the template that its graph implies.
 
     Raises:
-        WorkflowError: The graph does not say where some edge leads.
+        WorkflowError: The graph does not show where some edge leads.
     """
     from vinelm.adapters.langgraph.exits import resolved
     from vinelm.api.application import VineLM
@@ -427,7 +427,7 @@ def bind_workflow(workflow: Workflow, catalog: Catalog, backends: Mapping[str, B
 
     Raises:
         TemplateError: The template does not fit the catalog.
-        WorkflowError: The graph does not fit the template, or has no exit behind an answer.
+        WorkflowError: The graph does not fit the template, or has no exit after an answer.
     """
     from vinelm.adapters.langgraph import build_graph
     from vinelm.adapters.langgraph.exits import as_wrapped, with_graph_exits
@@ -488,14 +488,14 @@ def forecast_run(
     """Forecast a profile. Calls no model, and writes nothing.
 
     Args:
-        inputs: What would be profiled.
-        store: Its store, whose rows calibrate the forecast; there need not be one.
-        limits: Where the run would stop.
-        sampler: As :func:`vinelm.profile` takes it.
+        inputs: The inputs of the profile.
+        store: The profile's store, whose rows calibrate the forecast; it need not exist.
+        limits: The limits at which the run would stop.
+        sampler: As in :func:`vinelm.profile`.
         workers: Units at a time.
-        max_error: As :func:`vinelm.profile` takes it.
+        max_error: As in :func:`vinelm.profile`.
         batch_prices: The terms of a run that buys in batches.
-        on_note: Called with one line about what the run would change in the store.
+        on_note: Called with one line that describes what the run would change in the store.
 
     Raises:
         StoreError: The store cannot be read, or belongs to another workflow.
@@ -569,7 +569,7 @@ def forecast_run(
 def _previewed(
     inputs: Inputs, store: StoreAddress | str, identity: StoreIdentity, on_note: Callable[[str], None] | None
 ) -> tuple[list[Observation], float]:
-    """Return the rows that the store would have once a run began, and its dollars."""
+    """Return the rows that the store would have at the start of a run, and its dollars."""
     from vinelm.profiler.growth import request_digests
     from vinelm.traces import ObservationStore
     from vinelm.traces.growth.grow import preview_growth

@@ -1,4 +1,4 @@
-"""Requests without labels in a profile: today's answers are compared with every other answer, and people are asked."""
+"""Handles requests without labels in a profile: compares all answers with the current setup's, and asks people."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Compared = Callable[[Sequence[Observation]], Sequence[Observation]]
 
 
 def references_of(workflow: Workflow) -> References | None:
-    """Return what compares the answers of a workflow, whose template is bound; None if all of its requests have labels."""
+    """Return the comparison of answers for a bound workflow; None if all of its requests have labels."""
     score = workflow.score
     if not isinstance(score, AsToday) or workflow.template.today is None:
         return None
@@ -36,7 +36,7 @@ def references_of(workflow: Workflow) -> References | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answered:
-    """What the current setup answered to a request (message, digest and cost), and all other answers to it."""
+    """The current setup's answer to a request (message, digest and cost), and all other answers to it."""
 
     digest: str
     message: dict[str, Any]
@@ -46,10 +46,10 @@ class _Answered:
 
 @dataclass(frozen=True, eq=False)
 class References:
-    """Compares the answers of a profile with those of what runs today.
+    """Compares the answers of a profile with those of the current setup.
 
     Attributes:
-        workflow: Its template is bound, and says what runs today.
+        workflow: The workflow; its template is bound and contains the current setup.
         scorer: Its scorer.
         unlabelled: The requests that have no label.
     """
@@ -60,7 +60,7 @@ class References:
     _same: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def compared(self, store: ObservationStore) -> Compared:
-        """Return what gives rows without a score one, for a sampler: with the labels that the store has now."""
+        """Return a function that scores a sampler's unscored rows, using the store's current labels."""
         known = ReplayRows(store)
         said = {} if known.is_new else known.said()
         units = {} if known.is_new else {(row["request"], row["answer"]): row["unit_id"] for row in known.units()}
@@ -76,7 +76,7 @@ class References:
         return compared
 
     def keep(self, store: ObservationStore) -> None:
-        """Compare all answers of a store, and record which are the same. Calls no model."""
+        """Compare all answers in a store, and record which are the same. Calls no model."""
         known, (answered, failed) = ReplayRows(store), self._answered(store.observations())
         with store.database.transaction():
             if known.is_new:
@@ -100,7 +100,7 @@ class References:
             known.note({**known.notes(), "failed": sorted(failed), "unlabelled": sorted(self.unlabelled)})
 
     def _answered(self, rows: Iterable[Observation]) -> tuple[dict[str, _Answered], set[str]]:
-        """Return what the current setup answered, by request, and the requests on which it failed."""
+        """Return the current setup's answers by request, and the requests on which it failed."""
         template, by_cell = self.workflow.template, dict[Cell, Observation]()
         requests: dict[str, None] = {}
         others: dict[str, dict[str, dict[str, Any]]] = {}
@@ -127,7 +127,7 @@ class References:
         return found, failed
 
     def _beside(self, request: str, one: _Answered, unit: int) -> dict[str, ReferredAnswer]:
-        """Return each answer to a request, paired with today's."""
+        """Return each answer to a request, paired with the current setup's answer."""
         share, found = self.scorer.same.audit([one.message]), {}
         for digest, message in one.others.items():
             is_today = digest == one.digest
@@ -142,7 +142,7 @@ class References:
         return found
 
     def _unit(self, unit: int, request_id: str, one: _Answered, text: str) -> dict[str, Any]:
-        """Return a request as shown to people who are asked about its answers."""
+        """Return a request in the form shown to people who judge its answers."""
         request = next(request for request in self.workflow.requests if request.id == request_id)
         given = self.workflow.graph_input(request)
         shown = next(iter(given.values())) if len(given) == 1 else given
@@ -161,7 +161,7 @@ class References:
 
 
 def forget(store: ObservationStore) -> None:
-    """Drop the comparisons of answers: all requests have labels now. Questions and labels stay."""
+    """Delete the comparisons of answers, since all requests have labels now. Questions and labels stay."""
     known = ReplayRows(store)
     if not known.is_new and "failed" in (notes := known.notes()):
         with store.exclusive(), store.database.transaction():
@@ -171,7 +171,9 @@ def forget(store: ObservationStore) -> None:
 
 
 def ask(store: ObservationStore, verdict: Verdict) -> Verdict:
-    """Make exactly the questions of a verdict open, and return the verdict with them; unchanged if all requests have labels."""
+    """Open exactly the questions that a verdict needs, and return the verdict with them; unchanged if all requests have
+    labels.
+    """
     if verdict.by_today is None:
         return verdict
     known, referred = ReplayRows(store), ReferredRows.of_store(store)

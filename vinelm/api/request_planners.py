@@ -1,4 +1,4 @@
-"""The planner of new requests, given the loaded trie's knowledge and the abilities of the application's graph."""
+"""Chooses the planner of new requests, from the signals of the loaded trie and the exits of the application's graph."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from vinelm.trie.annotated_trie import AnnotatedTrie, ending_after, whole_paths
 class RequestPlanners:
     """The planners over one trie.
 
-    Plans end only where the graph can end a request. Over signals, where the application declares some and the trie knows them,
-    there are two planners: plans that may return an earlier answer, for graphs that can, and plans that return the last.
+    Plans end only where the graph can end a request. If the application declares signals and the trie has them, there are two
+    planners over signals: one for graphs that can return an earlier answer, one for graphs that return the last answer.
 
     Attributes:
         over_paths: plans over the trie's paths, wherever they end.
 
     Args:
         adapter: the application's stages, edges and signals. Edges may still be wrapped after the trie is loaded.
-        catalog: the models that may serve; others of the trie are not planned.
+        catalog: the models that may serve; plans use no other models of the trie.
 
     Raises:
-        ConfigError: no path is left, the trie is of another workflow, or its plans may end where no ``vine.route`` stands.
+        ConfigError: no path is left, the trie is of another workflow, or its plans may end where there is no ``vine.route``.
     """
 
     def __init__(self, annotated: AnnotatedTrie, adapter: GraphAdapter, catalog: Catalog) -> None:
@@ -45,12 +45,12 @@ class RequestPlanners:
         self._signals = annotated.signals if adapter.signals else None
 
     def chosen(self, *, returns_earlier: bool | None = None) -> Planner:
-        """Return the planner of a new request: over signals if the trie knows them, and within what the graph can do.
+        """Return the planner of a new request: over signals if the trie has them, limited to exits of the graph.
 
-        If requests may continue below a passed check, the graph has to be able to end at every loop.
+        If plans may continue after a passed check, the graph must have an exit in every loop.
 
         Args:
-            returns_earlier: the run can return an earlier answer than its last; None: if every end of the graph is
+            returns_earlier: whether the run can return an earlier answer than its last; None: whether every end of the graph is
                 ``vine.finish``.
         """
         earlier = self._adapter.returns_earlier if returns_earlier is None else returns_earlier
@@ -69,9 +69,9 @@ class RequestPlanners:
         return Planner(self._within(signals if earlier else signals.returning_last()), available=self._catalog)
 
     def _within(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
-        """Return the trie with plans ending only where an edge of the graph, as wrapped now, can end the request.
+        """Return the trie, limited to plans that end where a wrapped edge of the graph can end the request.
 
-        If no edge asks whether to continue, all plans lead to the last invocation.
+        If no edge lets the policy end a request, all plans lead to the last invocation.
         """
         if not self._adapter.can_end:
             return whole_paths(annotated)
@@ -81,7 +81,7 @@ class RequestPlanners:
         return ending_after(annotated, [name for name, base in annotated.template.base_stages.items() if base in exits])
 
     def _require_same_workflow(self, annotated: AnnotatedTrie) -> None:
-        """:class:`ConfigError` if the stages of the trie are not those of the application."""
+        """Raise :class:`ConfigError` if the trie and the application have different stages."""
         stages = [stage.name for stage in annotated.template.base.stages]
         known = ", ".join(sorted(stages))
         for stage in self._adapter.stages:
@@ -92,7 +92,7 @@ class RequestPlanners:
             raise ConfigError(f"the trie is of another workflow: its stages are {known}")
 
     def _without_exit(self, annotated: AnnotatedTrie) -> list[str]:
-        """Return the answerable stages of the trie after which no edge can end the request, as far as the edges tell."""
+        """Return the answerable stages of the trie after which no known edge can end the request."""
         template = annotated.template.base
         exits = self._adapter.exits_of(template)
         if exits is None:

@@ -1,4 +1,4 @@
-"""Rows of served requests in a store, and the alarm when a trie no longer holds."""
+"""Writes rows of served requests to a store, and raises an alarm when a trie no longer fits them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ OnDrift = Callable[[Moved], None]
 
 @dataclass(frozen=True)
 class EvidenceConfig:
-    """Where rows of planned requests are kept, and who is notified of drift.
+    """The store for rows of planned requests, and the function that is notified of drift.
 
     Args:
         store: the store that the rows are written to, created if it does not exist. Its folder must exist.
-        on_drift: called with each annotation of the trie that has moved, in a separate thread.
+        on_drift: called in a separate thread with each annotation of the trie that no longer fits.
     """
 
     store: str | Path
@@ -51,7 +51,7 @@ class ServedEvidence:
         kept: the store of the rows, and the function that is notified of drift.
         annotated: the trie that serves.
         observers: notified of drift.
-        drift: when something has moved; the rate of false alarms is that of this process alone.
+        drift: when to report drift; its rate of false alarms applies to each process separately.
 
     Attributes:
         writer: counts the rows that are written, dropped and waiting.
@@ -88,7 +88,7 @@ class ServedEvidence:
         self._monitor = DriftMonitor(annotated, self._drift)
 
     def request(self, run_id: str | None, clock: Clock, *, tenant: str = "") -> RequestRows:
-        """Return the collector of a tenant's new request's rows; without ``run_id`` it is named by the time."""
+        """Return the object that collects a new request's rows; without ``run_id`` the request is named by the time."""
         if self._pid != os.getpid():  # requests in progress belong to the parent process
             self._pid, self._running = os.getpid(), {}
         run_id = run_id or new_run_id()
@@ -100,7 +100,7 @@ class ServedEvidence:
         return made
 
     def end_with(self, session: object, rows: RequestRows) -> None:
-        """Finish a request's rows when its session is gone, in the writer's thread: finalizers only leave a note."""
+        """Finish a request's rows in the writer's thread after its session is garbage-collected."""
         weakref.finalize(session, self.writer.defer, partial(self._finish, rows)).atexit = False
 
     def _finish(self, rows: RequestRows) -> None:
@@ -119,7 +119,7 @@ class ServedEvidence:
                 self._finish(rows)
 
     def feedback(self, request_id: str, success: bool | float, caller: str = "") -> None:
-        """Say whether the last answer of a request is right: a score in [0, 1], and its source."""
+        """Record whether the last answer of a request is right: a score in [0, 1], and its source."""
         with self._lock:
             running = list(self._running.get(request_id, ()))
         for rows in running:
@@ -188,12 +188,12 @@ def _today() -> str:
 
 
 def new_run_id() -> str:
-    """Return a name that nothing else has, and that sorts by time: ``20260102T030405-`` and twelve random digits."""
+    """Return a unique name that sorts by time: ``20260102T030405-`` and twelve random digits."""
     return f"{datetime.now(UTC):{_AT}}-{secrets.token_hex(6)}"
 
 
 def calls_per_hour(run_ids: Collection[str]) -> float | None:
-    """Return how many requests came per hour, by the names of :func:`new_run_id`; None if they do not tell."""
+    """Return the requests per hour, from the times in names by :func:`new_run_id`; None if they have no time."""
     try:
         at = [datetime.strptime(unscoped(run_id).partition("-")[0], _AT).replace(tzinfo=UTC) for run_id in run_ids]
     except ValueError:  # the application names its requests itself

@@ -1,4 +1,4 @@
-"""Mines patterns from an application's recorded tool calls, and reports what they are worth."""
+"""Mines patterns from an application's recorded tool calls, and reports how well they predict."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ LEAST_GROUPS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class MinedPatterns:
-    """What mining found.
+    """The result of mining.
 
     Attributes:
         sessions: recorded sessions that patterns were mined from.
         without_values: other sessions, some of whose calls were recorded without arguments: nothing can be learnt from them.
-        replayed: those sessions with patterns that were mined without them; without guesses if there is nothing to gain.
+        replayed: the sessions replayed with patterns mined from other sessions; without predictions if there is nothing to
+            gain.
         patterns: None if there is nothing to gain.
     """
 
@@ -59,12 +60,12 @@ def mine_tools(
     """Mine patterns from the tool calls of a store or of a log of messages.
 
     Args:
-        source: a store, or a log as :func:`vinelm.traces.tools.message_log.read_sessions` takes it.
-        read_only: names of tools that only read, or patterns of names (``get_*``), in addition to those that the store knows.
+        source: a store, or a log for :func:`vinelm.traces.tools.message_log.read_sessions`.
+        read_only: names of tools that only read, or patterns of names (``get_*``), in addition to the store's.
         schemas: the JSON schema of the arguments of each tool, whose digest the patterns keep.
 
     Raises:
-        ConfigError: no tool only reads, a name is of no recorded tool, or too little or no values are recorded.
+        ConfigError: no tool is read-only, a name matches no recorded tool, or too few calls with values are recorded.
         DatasetError: the log cannot be read.
         StoreError: the store cannot be read.
     """
@@ -99,7 +100,7 @@ def _calls(sessions: Sequence[ToolSession]) -> list[ToolEvent]:
 
 
 def _without_values(whole: Replayed) -> str:
-    """Describe what recorded calls show by their names and times alone."""
+    """Describe what the names and times of recorded calls show, without their values."""
     known = (
         f"{whole.calls} calls, {whole.reads} of them reads, are recorded without arguments: which reads come next cannot be "
         'learnt from names and times: record values (record_tools="values", or `vinelm tools record --values`)'
@@ -110,7 +111,7 @@ def _without_values(whole: Replayed) -> str:
 
 
 def recorded_sessions(source: Path) -> tuple[list[ToolSession], frozenset[str]]:
-    """Return the sessions of a store or of a log, and the tools that it declares to only read."""
+    """Return the sessions of a store or log, and the tools that it declares as read-only."""
     from vinelm.traces import ObservationStore
     from vinelm.traces.tools.tool_calls import ToolCalls
 
@@ -125,7 +126,7 @@ def import_sessions(log: Path, store: Path, read_only: Sequence[str]) -> tuple[i
 
     Raises:
         DatasetError: the log cannot be read.
-        StoreError: the store does not exist or is held by a run.
+        StoreError: the store does not exist or is in use by a run.
     """
     from vinelm.traces import ObservationStore
     from vinelm.traces.tools.tool_calls import ToolCalls
@@ -141,7 +142,7 @@ def named_tools(names: Sequence[str], known: set[str]) -> frozenset[str]:
     """Return the tools that match these names or patterns.
 
     Raises:
-        ConfigError: one matches none.
+        ConfigError: a name or pattern matches no tool.
     """
     found: set[str] = set()
     for name in names:
@@ -154,7 +155,7 @@ def named_tools(names: Sequence[str], known: set[str]) -> frozenset[str]:
 
 
 def _is_log(source: Path) -> bool:
-    """Return whether it is a text; a store is an SQLite file or an address."""
+    """Return whether the source is a text file; a store is an SQLite file or an address."""
     try:
         with open_regular(source) as file:
             return not file.read(16).startswith(b"SQLite format 3")

@@ -69,7 +69,7 @@ _LOG = logging.getLogger("vinelm")
 
 @dataclass
 class Counted:
-    """The outcomes of a step's calls that wait to be written: a letter each, and the figures (None: not compared)."""
+    """The outcomes of a step's calls that are not written yet: a letter for each, and the figures (None: not compared)."""
 
     outcomes: str = ""
     figures: list[tuple[float, float] | None] = field(default_factory=list)
@@ -77,52 +77,54 @@ class Counted:
     calls: int = 0
 
     def add(self, outcome: str, took: tuple[float, float] | None = None) -> None:
-        """Count one, with its dollars and seconds where they are compared."""
+        """Count a call, with its dollars and seconds if they are compared."""
         self.outcomes += outcome
         self.figures.append(took)
 
     def followed_by(self, later: Counted) -> Counted:
-        """Return both in order."""
+        """Return this and the other outcomes, in order."""
         return Counted(
             self.outcomes + later.outcomes, self.figures + later.figures, self.usd + later.usd, self.calls + later.calls
         )
 
 
 class Autopilot:
-    """Lets a service move to cheaper models by itself: nothing is served that is not proven, and what is served is watched.
+    """Moves a service to cheaper models automatically: it serves only proven plans, and watches them.
 
     Pass it to :class:`~vinelm.VineLM`, or to the gateway. The current setup keeps running. The calls of each step are recorded
-    in ``store``; cheaper models of the catalog are asked the recorded prompts, apart from requests and within a daily budget;
-    if their answers differ from today's, questions wait for ``vinelm label STORE``. A plan that is proven to lose less than
-    ``max_loss`` serves 5, 25, then 95 % of the requests. It is rolled back at an alarm: it fails or escalates more or less
-    often than in its proof, it differs more or less often on the 5 % that still run today's model, feedback shows it to be
-    worse, or it saves less than half of what it should. Several processes may share a store: one of them asks and decides.
+    in ``store``. Cheaper models of the catalog get the recorded prompts, outside of requests and within a daily budget. If
+    their answers differ from today's, questions are stored for ``vinelm label STORE``. A plan that is proven to lose less than
+    ``max_loss`` serves 5, 25, then 95 % of the requests. An alarm rolls the plan back: it fails or escalates more or less often
+    than in its proof, it differs more or less often on the 5 % that still run today's model, feedback shows it to be worse, or
+    it saves less than half of its proven savings. Several processes may share a store: one of them calls the models and
+    decides.
 
     Args:
         store: The file that keeps everything, prompts and answers included (mode 600), or ``postgresql://user@host/database``.
-        max_loss: Points that a step may lose, above 0: the chance that the service ever serves a plan that loses more is at
-            most ``alpha``, as long as its requests, models and prompts are those of the proof.
-        alpha: See above; for all steps and attempts together.
+        max_loss: Points of accuracy that a step may lose, above 0: the chance that the service ever serves a plan that loses
+            more is at most ``alpha``, as long as requests, models and prompts stay as in the proof.
+        alpha: The chance named in ``max_loss``, for all steps and attempts together.
         shadow_usd_per_day: The most dollars that recorded prompts may cost in one UTC day.
-        labels: How many questions people are ready to answer, in all.
-        models: Entries that may be asked; none: all of the catalog.
-        same: ``same(recorded, other)``: whether two free texts are the same, or its place, ``module:function``.
-        check: ``check(messages, answer)``: whether the application accepts an answer, or its place.
+        labels: How many questions people are willing to answer, in total.
+        models: Entries that may be called; empty: all of the catalog.
+        same: A function ``same(recorded, other)`` that tells whether two free texts are the same, or its name as
+            ``module:function``.
+        check: A function ``check(messages, answer)`` that tells whether the application accepts an answer, or its name.
         database: A SQLite file on which SQL is executed: queries with the same rows are the same.
         ignore: Fields of structured output that do not matter.
         audit: Share of equal answers that people are asked about, too; see :class:`~vinelm.replay.Sameness`.
-        workers: Recorded prompts that are asked at a time.
+        workers: How many recorded prompts are sent at a time.
         max_slowdown: Mean seconds of a plan's calls in multiples of today's: slower plans are not tried, and a plan that
-            becomes slower is rolled back. None: seconds do not matter.
-        judge: An entry of the catalog that compares answers that differ, twice each. It is measured on the labels, saves some
-            if it is right, and never decides; see :func:`~vinelm.replay.replay`. None: no judge.
-        pause_s: Seconds without a call after which a conversation is over, and may be used for a proof as a whole; 0: each call
-            stands for itself. Conversations are those of :func:`~vinelm.replay.replay`; ``thread_id`` names one.
-        batch_prices: Ask recorded prompts in the providers' batches, for half the price, where there are some. Each wave may
-            take a day; requests and other models do not wait for it. In Python also how long to wait.
-        draw_secret: What only you know, at least 16 characters: requests are drawn by a hash that begins with it. None: that
-            of ``VINELM_DRAW_SECRET``, else one in a file next to the store.
-        every_s: Seconds between two looks at the store.
+            becomes slower is rolled back. None: no limit.
+        judge: An entry of the catalog that compares answers that differ, twice each. It is tested on the labels, reduces their
+            number if it is right, and never decides; see :func:`~vinelm.replay.replay`. None: no judge.
+        pause_s: Seconds without a call after which a conversation is over, and may be used for a proof as a whole; 0: calls are
+            independent. Conversations are defined as for :func:`~vinelm.replay.replay`, or by ``thread_id``.
+        batch_prices: Send recorded prompts in the providers' batches, for half the price, if available. Each wave may take a
+            day; requests and other models do not wait for it. In Python also how long to wait.
+        draw_secret: At least 16 characters known only to you: requests are drawn by a hash that begins with it. None: the value
+            of ``VINELM_DRAW_SECRET``, else a secret in a file next to the store.
+        every_s: Seconds between two readings of the store.
 
     Raises:
         ConfigError: An argument is wrong.
@@ -183,10 +185,10 @@ class Autopilot:
     # -- with a service ----------------------------------------------------------------------------------------------
 
     def around(self, models: ModelResolver) -> WatchedModels:
-        """Start, and return the source of chat models from now on. Serves a single service.
+        """Start, and return the source of chat models to use from now on. Only for one service.
 
         Raises:
-            ConfigError: It is already serving, a named model is not in the catalog, or the store is not an autopilot's.
+            ConfigError: The autopilot already serves, a named model is not in the catalog, or the store is not an autopilot's.
             StoreError: The store cannot be used.
         """
         if self._store is not None:
@@ -213,7 +215,9 @@ class Autopilot:
         return WatchedModels(models, self)
 
     def _opened(self) -> ObservationStore:
-        """Return the store, created if missing. Its notes record models and prices, which may change while a service runs."""
+        """Return the store, created if missing. Models and prices are in its notes, since they may change while a service
+        runs.
+        """
         address = self.settings.store
         if not opening.exists(address):
             catalog = self._models.catalog
@@ -240,7 +244,7 @@ class Autopilot:
                     rows.create([], {"attempt": 0, "steps": {}})
 
     def close(self) -> bool:
-        """Write pending records, and let another process pilot. Idempotent; also done when the process ends."""
+        """Write pending records, and let another process become the pilot. Idempotent; also done when the process ends."""
         if self._store is None or os.getpid() != self._pid:
             return True
         for thread in (self._piloting, self._looking):
@@ -261,14 +265,14 @@ class Autopilot:
         return self._states.get(step)
 
     def part_of(self, state: StepState, key: str) -> Part:
-        """Return what a request runs: the same for all of its calls, as long as the shares stay the same."""
+        """Return which plan a request runs: the same for all of its calls, as long as the shares stay the same."""
         if state.plan is None or self._draws is None or self._is_cut_off:
             return "today"
         return state.assignment().of(self._draws.key("autopilot", "request", "", key))
 
     @property
     def _is_cut_off(self) -> bool:
-        """Whether an alarm could go unnoticed: in a fork, which has no threads, or without the store or its pilot."""
+        """Return whether an alarm could go unnoticed: in a fork, which has no threads, or without the store or a pilot."""
         return os.getpid() != self._pid or time.time() - self._piloted_at > max(STALE_S, STALE_LOOKS * self._every_s)
 
     def recorded(self, call: LoggedCall) -> None:
@@ -277,7 +281,7 @@ class Autopilot:
             self._calls.append(call)
 
     def counted(self, step: str, key: str, outcome: str, usd: float, seconds: float | None = None) -> None:
-        """Count a call's outcome and what it took; without seconds it was not drawn, and is not compared."""
+        """Count a call's outcome, dollars and seconds. A call without seconds is not compared, since it was not drawn."""
         state = self._states.get(step)
         if state is None or state.plan is None:
             return
@@ -312,11 +316,11 @@ class Autopilot:
             self.counted(step_of(logged).key, logged.request, piloted.TODAY, usd or 0.0)
 
     def feedback(self, run: str, score: float) -> None:
-        """Count feedback on the answer of a request, in [0, 1]: 0.5 or more is right. Counts once per request.
+        """Count feedback on the answer of a request, in [0, 1]: 0.5 or more means right. Counts once per request.
 
         Args:
             run: The request's name, unique among all tenants.
-            score: See above.
+            score: The feedback.
         """
         with self._lock:
             for step, is_plan in self._ran.pop(run, {}).items():
@@ -331,7 +335,7 @@ class Autopilot:
     # -- the threads ---------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Write what was recorded, and read what has changed. What fails is tried again at the next look."""
+        """Write new records to the store, and read changes from it. Failed parts are tried again the next time."""
         self._looks += 1
         with self._surviving():
             self._write_waiting()
@@ -339,7 +343,7 @@ class Autopilot:
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
-        """Say what the block raises: a file, a store or the owner's comparison may fail, and the thread stays."""
+        """Log an exception of the block, so that a failing file, store or comparison does not end the thread."""
         try:
             yield
         except VineLMError as error:
@@ -391,7 +395,7 @@ class Autopilot:
         }  # fmt: skip
 
     def _settle(self, call: LoggedCall) -> None:
-        """Draw one call of a request for each step: the one with the smallest number."""
+        """Draw one call of a request for each step: the call with the smallest number."""
         usd = dollars_of(call)
         if not call.answer or call.error is not None or not call.messages or usd is None:
             return
@@ -447,7 +451,7 @@ class Autopilot:
                 raise
 
     def _hold(self) -> bool:
-        """Become the pilot; False while another process is."""
+        """Become the pilot; return False while another process is the pilot."""
         store = self._store
         if store is None:
             return False

@@ -1,4 +1,4 @@
-"""The chat model of a step that runs a proven plan: models in order, and today's model if they do not decide."""
+"""The chat model of a step that runs a proven plan: calls its models in order, and today's model if they do not decide."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ FAILURES = (CallError, InputError, NotImplementedError)
 
 
 class PlanCall:
-    """What a :class:`CascadeModel` does: the plan, and how its models are made and compared.
+    """The settings of a :class:`CascadeModel`: the plan, and how its models are made and compared.
 
     Attributes:
-        answered_by: The entry whose answer the caller got; "" before.
+        answered_by: The entry whose answer the caller got; "" before an answer.
 
     Args:
-        plan: Which models are asked.
+        plan: Which models are called.
         today: The entry of today's model.
         make: Makes the chat model of an entry, for this invocation.
         is_same: Whether two answers are the same.
-        passes: Whether the application accepts an answer to a prompt; None if no plan asks.
+        passes: Whether the application accepts an answer to a prompt; None if no plan uses it.
         ended: Called once a call has been answered, with whether today's model had to answer.
     """
 
@@ -62,12 +62,12 @@ class PlanCall:
         self.answered_by = model
 
     def end(self) -> None:
-        """Report that the call is answered and paid; its stream may have ended early."""
+        """Record that the call is answered and paid; its stream may have ended early."""
         self._ended(self.answered_by == self.today)
 
 
 class Deciding:
-    """One call of a plan: what its models have said so far, and what comes next."""
+    """One call of a plan: its models' answers so far, and the next step."""
 
     def __init__(self, call: PlanCall, messages: list[BaseMessage]) -> None:
         self._call, self._prompt = call, messages
@@ -93,10 +93,10 @@ class Deciding:
 
 
 class CascadeModel(DelegatingChatModel):
-    """Answers by a proven plan. Tools and schemas are converted for each model that is asked. Spends money.
+    """Answers by a proven plan. Tools and schemas are converted for each called model. Spends money.
 
     Today's model answers if the plan's models fail, disagree or do not pass the check. A plan of one model streams; a plan of
-    several models returns its answer whole.
+    several models returns a complete answer.
     """
 
     binding: Any = Field(default=None, exclude=True, repr=False)
@@ -108,7 +108,7 @@ class CascadeModel(DelegatingChatModel):
 
     @property
     def answered_by(self) -> str:
-        """The entry whose answer the last caller got; "" before."""
+        """The entry whose answer the last caller got; "" before an answer."""
         call: PlanCall = self.binding
         return call.answered_by
 

@@ -1,4 +1,4 @@
-"""The pilot of a service: the only process that asks cheaper models, proves plans and raises their shares. Spends money."""
+"""The pilot of a service: the only process that tries cheaper models, proves plans and raises their shares. Spends money."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ def today_utc() -> int:
 
 
 class Pilot:
-    """Works in rounds: each processes what the service's processes have recorded since, and stores the state.
+    """Works in rounds: each round processes the service's new records, and stores the state.
 
-    A round asks models within the day's dollars; every call's upper bound is durable before the call, and all decisions are in
-    the store when a round ends, so that the next pilot continues from there.
+    A round calls models within the day's budget. Every call's upper bound is stored before the call, and all decisions are
+    stored when a round ends, so that another pilot can continue from there.
 
     Args:
-        store: Open and held (:meth:`~vinelm.traces.ObservationStore.exclusive`).
+        store: The store, open and locked by :meth:`~vinelm.traces.ObservationStore.exclusive`.
         catalog: The models.
         backends: By provider.
-        settings: What the owner allows.
+        settings: The owner's limits.
         day: Returns the UTC day.
         now: Returns seconds since 1970.
     """
@@ -98,7 +98,7 @@ class Pilot:
         self._compare_settings()
 
     def close(self) -> None:
-        """Release what asks the models."""
+        """Release the connections to the models."""
         if self._asker is not None:
             self._asker.close()
 
@@ -126,7 +126,7 @@ class Pilot:
         return True
 
     def _compare_entries(self, state: StepState, entries: Mapping[str, str]) -> None:
-        """Start again if prices, addresses or the allowed loss have changed since a plan was proven, or a model was added."""
+        """Start again if prices, addresses or the allowed loss have changed since a plan's proof, or a model was added."""
         plans = [one for one in (state.plan, state.below) if one is not None]
         served = {state.today, *(model for plan in plans for model in plan["models"])}
         changed = [model for model in served if model in state.entries and entries.get(model) != state.entries[model]]
@@ -139,7 +139,7 @@ class Pilot:
         state.entries = dict(entries)
 
     def _compare_settings(self) -> None:
-        """Begin again where answers are compared in another way; another judge or pause ends the races, and no plan."""
+        """Start again if the way of comparing answers has changed; a changed judge or pause only ends the races."""
         comparing, judge, pause_s = self.settings.comparing, self.settings.judge or "", self.settings.pause_s
         has_changed = self.notes.get("comparing", comparing) != comparing
         for state in self.steps.values():
@@ -150,14 +150,14 @@ class Pilot:
         self.notes |= {"comparing": comparing, "judge": judge, "pause_s": pause_s}
 
     def _beat(self) -> None:
-        """Note that a pilot is alive: the other processes serve plans only as long as an alarm would be noticed."""
+        """Record that a pilot is running: other processes serve plans only while a pilot would notice an alarm."""
         if time.time() - self.notes.get("piloted_at", 0.0) > BEAT_S:
             self._note()
 
     # -- money -------------------------------------------------------------------------------------------------------------
 
     def _asking(self) -> Asker:
-        """Return what asks models within the day's dollars. Dollars of earlier days stay spent and are not given again."""
+        """Return the object that calls models within the day's budget. Unused dollars of earlier days do not carry over."""
         day = max(self._day(), self.notes["day"])  # a clock that is set back must not open a second day
         has_ended = self._asker is not None and self._asker.problem is not None and time.monotonic() > self._asker_s + RETRY_S
         if self._asker is None or self._asker_day != day or has_ended:
@@ -184,7 +184,7 @@ class Pilot:
     # -- what is proven ------------------------------------------------------------------------------------------------------
 
     def _run_of(self, work: ReplayRun, key: str, state: StepState) -> StepRun | None:
-        """Return the step in the form of a replay: the attempt's units, in order of arrival; None if there is nothing to do."""
+        """Return the step as a replay of the attempt's units, in order of arrival; None if there is nothing to do."""
         units = [unit for unit in self.kept.of_step(key) if unit.unit_id > state.since and unit.model == state.today]
         if state.ended:
             state.wants_units = state.plan is not None or len(units) < AGAIN_AFTER  # a plan is compared with today's model
@@ -213,7 +213,7 @@ class Pilot:
         return run
 
     def _over(self, key: str, state: StepState, units: Sequence[ReplayUnit]) -> list[ReplayUnit]:
-        """Return those of the attempt's units whose conversations are over, one conversation after another."""
+        """Return the attempt's units of finished conversations, one conversation after another."""
         since, found = self._conversations.get(key, (-1, None))
         if found is None or since != state.since:
             found = Conversations(self.settings.pause_s)
@@ -231,7 +231,7 @@ class Pilot:
         return max(self.settings.labels - len(answered), 0)
 
     def _search(self) -> None:
-        """Ask models, choose plans and race them, as far as the new records allow."""
+        """Call models, choose plans and race them, as far as the new records allow."""
         asker = self._asking()
         work = ReplayRun(
             self.kept, asker, self.catalog, self.same, self.follower, budget_usd=max(asker.spent_usd + asker.left_usd, 1e-9),
@@ -256,7 +256,7 @@ class Pilot:
         work.open_questions(runs)
 
     def _choose(self, work: ReplayRun, run: StepRun, state: StepState) -> None:
-        """Ask the models the new prompts, and choose the plans to race once there are enough."""
+        """Send the new prompts to the models, and choose the plans to race once there are enough."""
         if not state.chosen:
             work.explore([run])
             state.dropped = dict(run.dropped)
@@ -306,7 +306,7 @@ class Pilot:
     # -- what serves ----------------------------------------------------------------------------------------------------------
 
     def _raising(self, key: str, state: StepState) -> Raising:
-        """Return the raising of a step's plan; for a new plan or a new pilot, starting from the plan's proof."""
+        """Return the :class:`Raising` of a step's plan; for a new plan or pilot, a new one based on the plan's proof."""
         if key not in self._raisings:
             plan = state.plan_of("plan")
             self._raisings[key] = Raising(
@@ -317,7 +317,7 @@ class Pilot:
         return self._raisings[key]
 
     def _count_served(self) -> None:
-        """Count what the processes have served since the last round; a new pilot counts from the plan's proof on."""
+        """Count the calls served since the last round; a new pilot counts all calls since the plan's proof."""
         for row in self.served.after(self._read_to):
             self._read_to = row["served_id"]
             state = self.steps.get(row["step"])
@@ -339,7 +339,7 @@ class Pilot:
                 self._compare(key, state)
 
     def _compare(self, key: str, state: StepState) -> None:
-        """Ask the plan a sample of the prompts that today's model has answered, and count how often it differs."""
+        """Run the plan on a sample of prompts that today's model has answered, and count how often it differs."""
         plan = state.plan_of("plan")
         if plan is None or state.share <= 0.0:
             return
@@ -368,7 +368,7 @@ class Pilot:
             self.served.add([{**row, "figures": "[]", "usd": 0.0, "saved_usd": 0.0}])
 
     def _end(self, state: StepState, why: str) -> None:
-        """End an attempt that has proven nothing; a serving plan stays."""
+        """End an attempt without a proof; a plan that already serves stays."""
         state.ended, state.candidates = why, []
         if state.plan is None:
             state.since, state.chosen = max(self.kept.units, default=0), 0

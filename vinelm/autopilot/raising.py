@@ -38,21 +38,21 @@ Alarm = Literal[
 
 
 class Took(NamedTuple):
-    """What one request's first call of a step took: dollars and seconds of all models called."""
+    """The dollars and seconds, over all models called, of a request's first call of a step."""
 
     usd: float
     seconds: float
 
 
 class ShareWatch:
-    """Tests whether the share of ones in a stream has changed: bets both ways, against an interval around its earlier value.
+    """Tests whether the share of ones in a stream has changed, up or down, from an interval around its earlier value.
 
-    The bets (:class:`~vinelm.estimator.drift.e_process.EProcess`) may begin at any value, so that a late change is found as
-    fast as an early one. While the share is in the interval, an alarm is ever raised with a probability of at most ``alpha``.
+    The test (:class:`~vinelm.estimator.drift.e_process.EProcess`) may start at any value, so that a late change is found as
+    fast as an early change. While the share stays in the interval, the probability of any alarm is at most ``alpha``.
 
     Args:
-        ones, seen: The reference: how many of how many values were ones.
-        alpha: See above.
+        ones, seen: The reference: ``ones`` of ``seen`` values were ones.
+        alpha: The largest probability of a false alarm.
     """
 
     def __init__(self, ones: int, seen: int, *, alpha: float = ALPHA) -> None:
@@ -99,11 +99,11 @@ class Raising:
         max_loss: Fraction of the answers that the plan may lose, for feedback.
         escalated: In the plan's proof, how many requests today's model answered, and of how many: (answered, seen).
         differing: In the plan's proof, how many answers differ from today's, and of how many: (differing, seen).
-        saved: Fraction of the step's dollars that the plan saves by its proof.
+        saved: Fraction of the step's dollars that the plan saves, according to its proof.
         today: Mean dollars and seconds of the recorded calls of today's model.
         max_slowdown: The largest allowed mean seconds of the plan's calls, in multiples of today's; None: no limit.
-        is_alone: Whether the plan is one model, which escalates only where it fails.
-        has_below: Whether a plan that was proven before serves the other requests until the last level.
+        is_alone: Whether the plan is one model, which escalates only if it fails.
+        has_below: Whether an earlier proven plan serves the other requests until the last level.
 
     Attributes:
         level: The index of the current level in :data:`LEVELS`.
@@ -139,19 +139,19 @@ class Raising:
         return LEVELS[self.level] if self.alarm is None else 0.0
 
     def ran_as_today(self, took: Took | None = None) -> None:
-        """Count a call that the plan was not drawn for; ``took`` of the first one of a request, None for others."""
+        """Count a call that ran today's model. ``took`` is given for a request's first call, None for others."""
         self._compare(False, took)
         self._count()
 
     def served(self, *, has_escalated: bool, took: Took | None = None) -> None:
-        """Count a call that the plan has served; ``has_escalated``: today's model has answered it in the end."""
+        """Count a call that the plan has served; ``has_escalated``: whether today's model answered it in the end."""
         self._compare(True, took)
         self._count()
         if self.alarm is None and self._escalations.add(has_escalated):
             self.alarm = "its model fails more often" if self.is_alone else "it escalates more or less often"
 
     def compared(self, *, is_same: bool) -> None:
-        """Count a request that ran as today, and whose recorded prompt was also sent to the plan."""
+        """Count a request that ran today's model, and whose recorded prompt was also sent to the plan."""
         if self.alarm is None and self._differences.add(not is_same):
             self.alarm = "its answers differ more or less often"
 
@@ -161,7 +161,7 @@ class Raising:
             self.alarm = "fewer of its answers are right"
 
     def _compare(self, is_plan: bool, took: Took | None) -> None:
-        """Compare dollars and seconds with those of today's model, which has to answer all other requests for that."""
+        """Compare dollars and seconds with today's model, provided that it answers all other requests."""
         if took is None or self.alarm is not None or (self.has_below and self.level + 1 < len(LEVELS)):
             return
         usd, seconds = self.today

@@ -17,7 +17,7 @@ from vinelm.trie.verdict import require_max_loss
 
 @dataclass(frozen=True, kw_only=True)
 class PilotSettings:
-    """See :class:`~vinelm.autopilot.Autopilot`, whose arguments these are; ``max_loss`` is a fraction here."""
+    """The arguments of :class:`~vinelm.autopilot.Autopilot`, except that ``max_loss`` is a fraction here."""
 
     store: StoreAddress
     max_loss: float
@@ -56,13 +56,13 @@ class PilotSettings:
 
     @property
     def comparing(self) -> dict[str, str]:
-        """How answers are compared, by setting: a proof holds for these alone."""
+        """The settings for comparing answers: a proof is valid only while they stay the same."""
         same = getattr(self.same, "__qualname__", self.same)
         named = {"same": same, "database": self.database, "ignore": sorted(self.ignore), "audit": self.audit}
         return {name: "" if one is None else str(one) for name, one in named.items()}
 
     def sameness(self) -> Sameness:
-        """Return what compares answers.
+        """Return the object that compares answers.
 
         Raises:
             ConfigError: The function cannot be found, or the database is missing.

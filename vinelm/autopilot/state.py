@@ -1,4 +1,4 @@
-"""The state of each step of an autopilot: plain JSON types in the store, written by one process and read by all."""
+"""The state of each step of an autopilot: plain JSON types in the store, written by the pilot and read by all processes."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ class StepState:
     """The state of a step.
 
     Attributes:
-        title: Its name.
+        title: The step's name.
         today: The entry that answers without an autopilot.
-        since: Units with larger numbers belong to the attempt.
+        since: Units with larger numbers belong to the current attempt.
         chosen: Number of the first unit of the last conversation that has chosen plans; 0 before they are chosen.
-        race_since: Conversations whose first unit has a larger number prove.
-        attempt: Number of the attempt, of all steps together; 0 before plans are chosen.
-        labels: Questions that people may be asked in it.
-        dropped: By model: why it is no longer asked.
-        candidates: Plans that race: name, share saved, share that differs.
-        ended: Why nothing races; "" while something does, or may.
-        plan: What is proven and on its way: ``kind`` and ``models``.
-        below: What was proven before it, and serves the other requests meanwhile.
-        served_since: Rows of what was served with larger numbers are of this plan.
-        served_attempt: The attempt that has proven it.
-        share: Share of new requests that it serves (:data:`~vinelm.autopilot.raising.LEVELS`).
-        saved: Share of the step's dollars that it saves, by its proof.
-        today_usd, today_s: Dollars and seconds of a call of today's model, the mean; 0 seconds where they are not known.
-        proven: The smallest loss that its proof excludes, a fraction.
-        entries: By model of the catalog: a digest of its entry, with its address and prices, as it was last seen.
-        escalated, differing: What its proof has seen of it: how many of how many.
+        race_since: Conversations whose first unit has a larger number count for the proof.
+        attempt: Number of the attempt, counted over all steps; 0 before plans are chosen.
+        labels: How many questions people may be asked in the attempt.
+        dropped: By model: why it is no longer called.
+        candidates: The racing plans: name, share of dollars saved, share of answers that differ.
+        ended: Why no plan races; "" while a plan races or may race.
+        plan: The proven plan that is being raised or serves: ``kind`` and ``models``.
+        below: The plan proven before it, which serves the other requests meanwhile.
+        served_since: Rows of served calls with larger numbers belong to this plan.
+        served_attempt: The attempt that has proven the plan.
+        share: Share of new requests that the plan serves (:data:`~vinelm.autopilot.raising.LEVELS`).
+        saved: Share of the step's dollars that the plan saves, according to its proof.
+        today_usd, today_s: Mean dollars and seconds of a call of today's model; 0 seconds if unknown.
+        proven: The smallest loss that the plan's proof excludes, a fraction.
+        entries: By model of the catalog: the last digest of its entry, with its address and prices.
+        escalated, differing: Counts in the plan's proof, each as (how many, of how many).
         wants_units: Whether calls of today's model should be recorded.
-        alarms: Why plans went back to today's model: the day and the reason.
+        alarms: The days and reasons of rollbacks to today's model.
     """
 
     title: str
@@ -78,7 +78,7 @@ class StepState:
         return asdict(self)
 
     def assignment(self) -> Assignment[Part]:
-        """Return which requests run what."""
+        """Return which requests run which plan."""
         below = max(1.0 - HOLDOUT - self.share, 0.0) if self.below is not None else 0.0
         return Assignment(((self.share, "plan"), (below, "below"), (1.0 - self.share - below, "today")), SALT)
 

@@ -1,4 +1,4 @@
-"""The status of an autopilot, read from its store: what runs where, what is proven and saved, which questions wait."""
+"""The status of an autopilot, read from its store: the plans of each step, their proofs and savings, and open questions."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class StepStatus:
     """The status of a step.
 
     Attributes:
-        step: Its name.
+        step: The step's name.
         today: The entry that answers without an autopilot.
-        recorded: Calls that were recorded of it.
-        says: How it stands, in a few words.
-        plan: What is proven; None if nothing is.
+        recorded: How many of its calls were recorded.
+        says: Its status, in a few words.
+        plan: The proven plan; None if there is none.
         share: Share of new requests that the plan serves.
-        saves: Share of the step's dollars that it saves, by its proof.
-        proven: The smallest loss that its proof excludes, a fraction.
-        usd, saved_usd: Dollars of what plans have served in the last 30 days, and what today's model would have cost more.
-        waiting: Questions that wait for people.
-        alarms: Days and reasons for which plans went back.
+        saves: Share of the step's dollars that the plan saves, according to its proof.
+        proven: The smallest loss that the plan's proof excludes, a fraction.
+        usd, saved_usd: Dollars of calls served by plans in the last 30 days, and how much more today's model would have cost.
+        waiting: Open questions for people.
+        alarms: The days and reasons of rollbacks.
     """
 
     step: str
@@ -59,13 +59,13 @@ class PilotStatus:
     """The status of an autopilot.
 
     Attributes:
-        steps: Those that have been called.
-        learning_usd: Dollars that recorded prompts have cost, calls of unknown outcome at their upper bound.
-        today_usd: Those of them of the UTC day on which it asked last.
-        saved_usd: Dollars saved in the last 30 days, learning not counted.
-        waiting: Questions that wait for people.
+        steps: The steps that have been called.
+        learning_usd: Dollars spent on recorded prompts; calls of unknown outcome count at their upper bound.
+        today_usd: The part of ``learning_usd`` spent on the last UTC day with calls.
+        saved_usd: Dollars saved in the last 30 days, without subtracting ``learning_usd``.
+        waiting: Open questions for people.
         answered: Questions that people have answered.
-        attempts: Proofs that were begun.
+        attempts: How many proofs were begun.
         is_simulated: Whether a model is simulated.
     """
 
@@ -84,7 +84,7 @@ class PilotStatus:
 
 
 def status_of(path: str | Path) -> PilotStatus:
-    """Read how an autopilot stands, whether or not its service runs.
+    """Read the status of an autopilot, whether or not its service runs.
 
     Raises:
         StoreError: The file is missing, or is not an autopilot's store.

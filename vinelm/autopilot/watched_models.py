@@ -28,7 +28,7 @@ BY_PROMPT = "prompt:"
 
 
 def step_key(stage: str) -> str:
-    """Return the key of a stage's step, as :func:`~vinelm.replay.steps.step_of` gives it."""
+    """Return the key of a stage's step, as in :func:`~vinelm.replay.steps.step_of`."""
     return stage if stage.startswith(BY_PROMPT) else f"name:{stage}"
 
 
@@ -39,13 +39,13 @@ class Watches(Protocol):
         """Return the step's current state; None for an unknown step."""
 
     def part_of(self, state: StepState, key: str) -> Part:
-        """Return what a request runs."""
+        """Return which plan a request runs."""
 
     def recorded(self, call: LoggedCall) -> None:
         """Record a call of today's model."""
 
     def counted(self, step: str, key: str, outcome: str, usd: float, seconds: float | None = None) -> None:
-        """Count a call's outcome and what it took; without seconds it was not drawn, and is not compared."""
+        """Count a call's outcome, dollars and seconds. A call without seconds is not compared, since it was not drawn."""
 
     def is_same(self, one: Message, other: Message) -> bool:
         """Return whether two answers are the same; errors of the owner's function pass through."""
@@ -55,7 +55,7 @@ class Watches(Protocol):
 
 
 class WatchedModels:
-    """A :class:`~vinelm.requests.protocols.ChatModelSource` around another one.
+    """Wraps a :class:`~vinelm.requests.protocols.ChatModelSource`: records calls of today's model, or runs proven plans.
 
     Args:
         models: Makes the chat models.
@@ -84,7 +84,7 @@ class WatchedModels:
         return self._models.new_clock()
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
-        """Return the chat model of an invocation: the plan's, if the request was drawn for it, or today's, watched."""
+        """Return the chat model of an invocation: the plan's if the request was drawn for it, else today's with recording."""
         # A fault of our own is not paid for by a request: the application's own model answers.
         todays: CallContext | CascadeModel = call
         found = answered(lambda: self._chosen(name, call, limits), todays)
@@ -121,7 +121,7 @@ class WatchedModels:
         return bound_instance(CascadeModel, plan_call)
 
     def _watched(self, call: CallContext, step: str) -> CallContext:
-        """Return the call, wrapped to record its prompt, answer and cost."""
+        """Return the options of a call, extended to record its prompt, answer and cost."""
         watch, heard = self._watch, call.on_exchange
         usages: list[Usage] = []
 

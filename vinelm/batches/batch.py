@@ -1,4 +1,4 @@
-"""The verb: answer a data set with an application, within dollars and hours that all requests share."""
+"""Answers a data set with an application, within dollars and hours that all requests share."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def batch(
     on_done: Callable[[int, int], None] = lambda done, total: None,
     on_note: Callable[[str], None] | None = None,
 ) -> BatchResult:
-    """Answer every request of a data set with the application, each under the plan that the dollars and hours left allow.
+    """Answer every request of a data set with the application, each with a plan that fits the remaining dollars and hours.
 
     Calls the models, so it spends money unless they are simulated. Every call is reserved in the store before it is made, and
     every answer is stored before the next request begins: after a crash the same call continues, and repeats at most the
@@ -79,7 +79,7 @@ def batch(
     Args:
         workflow: The workflow, the name of a bundled one, or ``"module:attribute"``.
         trie: The annotated trie, or the path of its file.
-        objective: What to plan for.
+        objective: The objective of the plans.
         output: The file of answers, JSON lines in the order of the data set; written when the batch ends or is interrupted.
         dataset: Requests: CSV, JSON lines, Parquet, or an export. Labels are not needed. None: the workflow's.
         columns: Column of the dataset to use: input.KEY=COLUMN, label.KEY=COLUMN (the graph never sees labels) or id=COLUMN. A
@@ -106,17 +106,17 @@ def batch(
         on_note: Called with one line when a node is lost, or a later one cannot be used; from any thread.
 
     Returns:
-        The counts; its ``lines()`` are those of the file.
+        The counts; its ``lines()`` method yields the lines of the file.
 
     Raises:
-        ConfigError: The parts do not belong together, models cost money and no budget is given, the deadline has passed, the
+        ConfigError: The arguments do not fit together, models cost money and no budget is given, the deadline has passed, the
             output cannot be written, the store is of another batch, or a model or a node cannot be run at batch prices.
-        DatasetError: A row is at fault; nothing was spent.
+        DatasetError: A row is invalid; nothing was spent.
         InfeasibleError: No plan meets the bounds, or all requests cannot be finished within money and time.
-        StoreError: The store cannot be used, or another process holds it.
+        StoreError: The store cannot be used, or another process is using it.
         StageBroken: The first requests all failed.
         WorkerDied: No node is left, or the connection to the cluster is lost. The same call continues.
-        VineLMError: A batch has not ended in time (code ``batches-left``): the same call continues to wait.
+        VineLMError: A provider's batch has not ended in time (code ``batches-left``): the same call continues to wait.
 
     Examples:
         >>> import vinelm
@@ -188,7 +188,7 @@ class Steered(NamedTuple):
         return {"budget_usd": self.budget_usd, "deadline_s": self.deadline_s, "finish": self.finish}
 
     def without(self, lost_usd: float) -> Steered:
-        """Return the same with less money: unanswered calls of interrupted runs are paid."""
+        """Return the same bounds with less money, after payments of interrupted runs for unanswered calls."""
         if self.budget_usd is None or lost_usd <= 1e-9:
             return self
         if lost_usd >= self.budget_usd:
@@ -240,9 +240,10 @@ class _Prepared:
         }
 
     def steering(self, steered: Steered) -> Steering:
-        """Return the object that draws the plans of this batch.
+        """Return the object that chooses the plans of this batch.
 
-        At batch prices all plans are drawn at once, since results come in waves of hours; twice the money at the trie's prices.
+        At batch prices all plans are chosen at once, since results take hours; twice the budget is planned at the trie's
+        prices.
         """
         is_whole, budget_usd = steered.is_in_batches, steered.budget_usd
         return Steering(
@@ -257,14 +258,14 @@ class _Prepared:
         )
 
     def within_deadline(self, steered: Steered) -> Steered:
-        """Return the same bounds without batches, if waiting for the first would leave too little time for direct calls."""
+        """Return the bounds, without batches if waiting for the first batch would leave too little time for direct calls."""
         if self.times is None or steered.deadline_s is None:
             return steered
         rest = rest_s(self.steering(steered).forecast(), len(self.found.order), steered.workers)
         return steered._replace(is_in_batches=self.times.wait_s + rest <= steered.deadline_s)
 
     def identity(self) -> StoreIdentity:
-        """Return what decides the answers. Budget, deadline and workers are left out, so that they can be raised later."""
+        """Return the settings that decide the answers, without budget, deadline and workers, which may change later."""
         return StoreIdentity(
             workflow=f"{self.workflow.name} (batch)",  # so that no profile adds to its ledger
             template=self.annotated.template.to_dict(),
@@ -288,9 +289,9 @@ class _Prepared:
         on_done: Callable[[int, int], None],
         calls: tuple[StoreAddress | None, float] | None,
     ) -> BatchResult:
-        """Answer the requests without a stored answer, and write the lines.
+        """Answer the requests that have no stored answer, and write the lines.
 
-        ``calls``: where answers of calls are kept, None for the store itself, and for how long; None: each call is made.
+        ``calls``: the store for answers of calls (None: the batch's store) and for how long; None: each call is made.
         """
         with ExitStack() as stack:
             store = stack.enter_context(opened_record(address, self.identity()))
@@ -364,7 +365,9 @@ class _Prepared:
 
 
 def _require_enough(forecast: DatasetForecast, steered: Steered, requests: int) -> None:
-    """Raise :class:`InfeasibleError` if even the cheapest plans cannot finish all requests (or at least one)."""
+    """Raise :class:`InfeasibleError` if even the cheapest plans cannot finish all requests, or a single request if some may
+    stay unanswered.
+    """
     wanted = requests if steered.finish == "all" else min(requests, 1)
     if forecast.requests >= wanted:
         return

@@ -1,6 +1,6 @@
-"""Runs a batch at batch prices: a request ends at a call without an answer, and runs again once the call is answered.
+"""Runs a batch at batch prices: a request stops at an unanswered call, and runs again once the call is answered.
 
-docs/decisions/0034-batch.md says what is paid when, and what remains if the process is killed.
+docs/decisions/0034-batch.md describes what is paid when, and what remains if the process is killed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from vinelm.traces.store.batches import BatchRecords
 
 
 class NoRoom(BaseException):
-    """Raised if the budget has no room while other calls wait in batches."""
+    """Raised if the budget has no room for a call while other calls wait in batches."""
 
 
 class Gate(NamedTuple):
@@ -49,7 +49,7 @@ class Gate(NamedTuple):
 
 
 def gate_for(template: Template, catalog: Catalog, backends: Mapping[str, Backend], times: BatchTimes) -> Gate:
-    """Return the gate where a workflow's calls wait.
+    """Return the queue where a workflow's calls wait.
 
     Raises:
         ConfigError: a model has no batches, so that rerunning a request would repeat its calls.
@@ -65,7 +65,7 @@ def gate_for(template: Template, catalog: Catalog, backends: Mapping[str, Backen
 
 
 def require_repeatable(workflow: Workflow, app: Any, objective: Objective) -> None:
-    """:class:`ConfigError` if requests cannot be run again from their start for each wave of batches."""
+    """Raise :class:`ConfigError` if requests cannot be rerun from their start for each wave of batches."""
     if objective.max_latency_s is not None:
         raise ConfigError(
             "max_latency_s bounds the seconds of a request, which waits hours for a batch: leave it out", code=CODE
@@ -83,7 +83,7 @@ def require_repeatable(workflow: Workflow, app: Any, objective: Objective) -> No
 
 
 def rest_s(forecast: DatasetForecast, requests: int, workers: int) -> float:
-    """Return how long this many requests take on few workers, if the last request begins when all others end."""
+    """Return an upper bound of the seconds for this many requests: the last request begins when all others have ended."""
     mean_s = sum(share * plan.seconds for share, plan in forecast.shares)
     return mean_s * (requests / workers + 1.0) if requests else 0.0
 
@@ -111,10 +111,10 @@ class BatchApiRun(DatasetRun):
     """Serves requests whose calls go in the providers' batches.
 
     A request is in one of these states: left (not begun), ready (to be run from its start), active (a thread runs it), parked
-    (a call of it waits for its batch), put off (no room in the budget next to the parked ones), ended.
+    (one of its calls waits for its batch), put off (the budget has no room while others are parked), ended.
 
     Args:
-        gate: Where calls wait; started.
+        gate: The queue where calls wait; already started.
         records: The store's batches.
         times: How long to wait for a batch.
         forecast: The forecast of the plans.
@@ -179,11 +179,11 @@ class BatchApiRun(DatasetRun):
         return key, self._found.first[key], drawn
 
     def _may_fetch(self) -> bool:
-        """Return whether the next request has calls bought by an earlier run; the lock is held."""
+        """Return whether the next request has calls bought by an earlier run; the caller holds the lock."""
         return bool(self._left) and self._left[-1] in self._bought
 
     def _take_up(self) -> None:
-        """Try postponed requests again; the lock is held."""
+        """Make postponed requests ready again; the caller holds the lock."""
         self._ready += self._put_off
         self._put_off.clear()
         self._lock.notify_all()
@@ -197,7 +197,7 @@ class BatchApiRun(DatasetRun):
                 self._take_up()
 
     def _may_wait(self) -> bool:
-        """Return whether a batch that is submitted now leaves enough time to make the remaining calls directly."""
+        """Return whether a batch submitted now would leave enough time to make the remaining calls directly."""
         if self._deadline_s is None:
             return True
         return self.elapsed_s + self._window_s + rest_s(self._forecast, self.left, self._workers) <= self._deadline_s
@@ -251,10 +251,10 @@ class BatchApiRun(DatasetRun):
         return begun
 
     def _require_room(self, key: str, unit: ParkedUnit) -> None:
-        """Postpone the request if another may free money: meanwhile it gives back the reservation of its next call.
+        """Postpone the request if another may free money; meanwhile its next call reserves nothing.
 
-        The last active request is never postponed, so that one always progresses. Room freed by postponed requests is used
-        first.
+        The last active request is never postponed, so that some request always progresses. Room freed by postponed requests is
+        used first.
         """
         with self._lock:
             others = self._active > len(self._leaving | {key})
@@ -292,7 +292,7 @@ class BatchApiRun(DatasetRun):
 
     @contextmanager
     def _once(self, unit: ParkedUnit) -> Iterator[None]:
-        """Protect nodes and tools that must not run twice: from the first of them on, the request uses no batch."""
+        """Protect nodes and tools that must not run twice: from the first such node on, the request uses no batch."""
         names = self._app.workflow.unrepeatable
         if not names:
             yield
@@ -305,7 +305,7 @@ class BatchApiRun(DatasetRun):
 
 
 class _RunOnce(RepeatGuard):
-    """Makes a request leave its batches before a node or tool that must not run twice."""
+    """Stops a request from using batches before a node or tool that must not run twice."""
 
     def __init__(self, unit: ParkedUnit, names: tuple[str, ...]) -> None:
         self._unit, self._names = unit, frozenset(names)

@@ -1,4 +1,4 @@
-"""Orders waiting calls: request by request while the cache keeps their prefixes, else by prompts."""
+"""Orders waiting calls: by request while the cache keeps the requests' prefixes, else by prompt."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ KEPT = 1 << 17
 
 @dataclass(slots=True)
 class WaitingCall:
-    """A call from the moment at which its prompt is known.
+    """A call whose prompt is known.
 
     Args:
-        position: The request's position in the order in which requests begin.
+        position: The request's position in the starting order.
         depth: How many calls precede it in the longest known chain of its request.
         points: Digests of the prefixes of its prompt.
         tokens: The number of tokens of each prefix.
         path: For each prefix, how many prefixes were known before it.
-        rank: What :meth:`CallOrder.rank` returned last.
+        rank: The last result of :meth:`CallOrder.rank`.
         expected: Tokens of the longest beginning that it shares with an earlier call; known once it is sent.
-        own: The same for the request's own earlier calls.
-        slots: Orders the calls to its engine instead of :class:`CallOrder`, while that is useful; None without.
+        own: Tokens of the longest beginning that it shares with an earlier call of its request.
+        slots: Orders the calls to its engine instead of :class:`CallOrder`, while that is useful; None without slots.
     """
 
     position: int
@@ -48,7 +48,7 @@ class WaitingCall:
 
 @dataclass(slots=True)
 class _Sums:
-    """Tokens of prompts: total, repeated from the request's own earlier ones, expected in a cache, and found there."""
+    """Tokens of prompts: total, repeated from the request's earlier prompts, expected in a cache, and found there."""
 
     total: int = 0
     own: int = 0
@@ -64,22 +64,22 @@ class _Sums:
 
 @dataclass(slots=True)
 class _Request:
-    """What a request in progress has sent."""
+    """The calls that a request in progress has sent."""
 
     sums: _Sums = field(default_factory=_Sums)
     points: set[int] = field(default_factory=set)
 
 
 class CallOrder:
-    """Ranks calls that wait for a place at an engine. Pure; not thread-safe.
+    """Ranks calls that wait for capacity of an engine. Pure; not thread-safe.
 
-    Requests are finished in the order in which they began, since the prompt that a request continues from was used most
-    recently. If nothing is lost by it, because requests do not extend their own prompts or the cache does not keep them long
-    enough, calls of all requests in progress go depth-first by their prompts instead. When every request has begun, the calls
-    with the fewest calls before them go first, so that the last requests end together.
+    Requests are finished in the order in which they began, since the prompt that a request extends was used most recently. If
+    requests do not extend their own prompts, or the cache does not keep them long enough, calls of all requests in progress go
+    depth-first by their prompts instead. When every request has begun, the calls with the fewest calls before them go first, so
+    that the last requests end together.
 
     Attributes:
-        version: Changes whenever calls that wait have to be ranked again.
+        version: Changes whenever waiting calls must be ranked again.
 
     Args:
         requests: How many requests of the batch have no answer yet.
@@ -101,7 +101,7 @@ class CallOrder:
         return self._is_across
 
     def waits(self, position: int, depth: int, shape: Shape, slots: SlotOrder | None = None) -> WaitingCall:
-        """Return a new waiting call."""
+        """Return a new waiting call for a prompt."""
         points, tokens = points_of(shape)
         # Beginnings of prompts are numbered as they first appear. Sorting by these numbers is then a depth-first walk, which
         # keeps prompts with a common beginning together.
@@ -130,17 +130,17 @@ class CallOrder:
 
     @staticmethod
     def is_held(call: WaitingCall) -> bool:
-        """Return whether a call should wait even if its engine has a place."""
+        """Return whether a call should wait even if its engine has capacity."""
         return call.slots is not None and call.slots.is_held(call)
 
     def given_up(self, call: WaitingCall) -> None:
-        """Note that a call has left the line without being sent."""
+        """Record that a call has left the queue without being sent."""
         if call.slots is not None:
             call.slots.left(call)
             self.version += call.slots.is_used
 
     def sent(self, call: WaitingCall) -> None:
-        """Record that a call has left the line."""
+        """Record that a call has left the queue and was sent."""
         if call.slots is not None:
             call.slots.left(call)
         if call.position not in self._under_way:

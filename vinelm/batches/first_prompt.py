@@ -1,4 +1,4 @@
-"""The prompt of a request's first call, learnt from a few requests without calling a model: its inputs, in order."""
+"""Learns the prompt of a request's first call, as its inputs in order, from a few requests without calling a model."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ LEAST_CHARS = 3
 
 
 class _FirstCall(BaseException):
-    """Ends a run at its first call; passes the handlers of the application."""
+    """Ends a run at its first call; the application's exception handlers do not catch it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstPrompt:
-    """What the first prompts of a workflow have in common.
+    """The common pattern of a workflow's first prompts.
 
     Args:
         pieces: the pieces of the prompt in the order in which a server reads it: texts, and keys of the graph's input.
@@ -44,12 +44,12 @@ class FirstPrompt:
     is_key: tuple[bool, ...]
 
     def of(self, given: Mapping[str, Any]) -> list[str]:
-        """Return the pieces of the first prompt of a request whose graph is given this."""
+        """Return the pieces of the first prompt of a request with these inputs."""
         return [str(given.get(piece, "")) if key else piece for piece, key in zip(self.pieces, self.is_key, strict=True)]
 
     @classmethod
     def learnt(cls, text: str, given: Mapping[str, Any]) -> FirstPrompt:
-        """Return the prompt ``text`` as pieces, replacing each input value at its first occurrence."""
+        """Return the prompt ``text`` as pieces: each input value is replaced by its key at its first occurrence."""
         found = sorted(
             (text.index(value), key, len(value))
             for key, value in given.items()
@@ -65,7 +65,7 @@ class FirstPrompt:
 
 
 def of_inputs(requests: Sequence[Mapping[str, Any]]) -> FirstPrompt:
-    """Return a substitute for an unknown first prompt: the inputs, with those shared by most requests first."""
+    """Return a substitute for an unknown first prompt: the inputs, with the values shared by most requests first."""
     different: dict[str, set[str]] = {}
     for given in requests:
         for key, value in given.items():
@@ -80,7 +80,7 @@ def first_prompt(workflow: Workflow, catalog: Catalog, requests: Sequence[Reques
     Spends nothing. The application's own code before the call runs, but only in nodes that are stages.
 
     Returns:
-        The prompt, or None with the reason, as the end of a sentence.
+        The prompt, or None and the reason, worded as the end of a sentence.
     """
     pilot = _Pilot()
     vine = VineLM(
@@ -106,7 +106,7 @@ def first_prompt(workflow: Workflow, catalog: Catalog, requests: Sequence[Reques
 
 
 class _Pilot:
-    """A :class:`~vinelm.requests.protocols.Backend` that keeps the prompt of a call and ends the run there."""
+    """A :class:`~vinelm.requests.protocols.Backend` that stores the prompt of a call and then ends the run."""
 
     is_simulated = True
     is_virtual_time = True
@@ -131,7 +131,7 @@ class _Pilot:
         return OfflineChatModel.bound(self, model, replace(call, on_prompt=self._keep))
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
-        """End the run."""
+        """Store the prompt and end the run."""
         raise _FirstCall
 
     def _keep(self, messages: Sequence[BaseMessage], tools: Sequence[Any]) -> None:

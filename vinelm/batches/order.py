@@ -18,9 +18,8 @@ class Order(NamedTuple):
 
     Args:
         places: The requests in this order, by their numbers from 0.
-        groups: A number for each request in this order, equal for neighbours that share more than what nearly all prompts
-            share.
-        shared: About how many tokens prompts share with the beginning of the prompt before them, in total.
+        groups: A number for each request in this order, equal for neighbours that share more than nearly all prompts share.
+        shared: About how many tokens, in total, prompts share with the beginning of the previous prompt.
         tokens: About how many tokens all prompts have.
     """
 
@@ -33,9 +32,9 @@ class Order(NamedTuple):
 def depth_first(shapes: Iterable[Shape]) -> Order:
     """Return the order of a depth-first walk through the radix tree of prompts, earliest branch first.
 
-    If one request is served at a time, a least-recently-used cache of any size that holds one prompt computes each shared
-    prefix only once. Equal prompts keep their order. About 200 bytes for a prompt of 2,000 tokens, and a second for 50,000 of
-    them.
+    If one request is served at a time, a least-recently-used cache of at least one prompt's size computes each shared prefix
+    only once. Equal prompts keep their order. Takes about 200 bytes for a prompt of 2,000 tokens, and a second for 50,000 such
+    prompts.
 
     Args:
         shapes: The shape of each request's first prompt, all made with one key.

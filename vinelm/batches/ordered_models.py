@@ -1,4 +1,4 @@
-"""Chat models for a batch: calls that wait for an engine's limits get their turn in the order of the batch."""
+"""Chat models for a batch: calls that wait for an engine's limits are served in the order of the batch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class OrderedModels(ModelResolver):
         models: The catalog.
         backends: By provider.
         requests: Ids of the unanswered requests, in the order in which they begin.
-        workers: How many of them are in progress at a time.
+        workers: How many requests are in progress at a time.
     """
 
     def __init__(self, models: Catalog, backends: Mapping[str, Backend], requests: Sequence[str], workers: int = 1) -> None:
@@ -71,7 +71,7 @@ class OrderedModels(ModelResolver):
             self._rank_again()
 
     def wait(self, position: int, depth: int, parts: Sequence[str], slots: SlotOrder | None = None) -> WaitingCall:
-        """Put a call into the line."""
+        """Put a call into the queue."""
         shape = shape_of(parts, _KEY)
         with self._lock:
             waiting = self._calls.waits(position, depth, shape, slots)
@@ -80,7 +80,7 @@ class OrderedModels(ModelResolver):
         return waiting
 
     def granted(self, waiting: WaitingCall) -> None:
-        """Note that a call has its place at the engine, whose limiter then sorts the waiting calls again."""
+        """Record that the engine accepted a call; its limiter then sorts the waiting calls again."""
         with self._lock:
             self._remove(waiting)
             self._calls.sent(waiting)
@@ -92,7 +92,7 @@ class OrderedModels(ModelResolver):
             self._rank_again()
 
     def leave(self, waiting: WaitingCall, *, is_sent: bool) -> None:
-        """Take a call out of the line, because it is sent or given up."""
+        """Remove a call from the queue, because it is sent or given up."""
         with self._lock:
             self._remove(waiting)
             if is_sent:
@@ -118,7 +118,7 @@ class OrderedModels(ModelResolver):
             self._calls.answered(waiting, cached)
 
     def priority(self, waiting: WaitingCall) -> float:
-        """Return the priority of a call in the line; -inf if it should wait for a slot that is busy."""
+        """Return the priority of a call in the queue; -inf if it should wait for a busy slot."""
         with self._lock:
             if self._calls.is_held(waiting):
                 return -math.inf
@@ -134,7 +134,7 @@ class OrderedModels(ModelResolver):
         return waiting.rank, id(waiting), waiting
 
     def _sort(self) -> bool:
-        """Rank the calls in the line again, if anything has changed; with the lock held."""
+        """Rank the calls in the queue again if anything has changed; the caller holds the lock."""
         has_changed = self._version != self._calls.version
         if has_changed:
             self._version = self._calls.version
@@ -153,7 +153,9 @@ class OrderedModels(ModelResolver):
 
 
 def _slots_of(models: Catalog, limiters: Mapping[str, Any], under_way: int) -> dict[str, SlotOrder]:
-    """Return the slots of the owner's engines, by model; models on one engine share them. Others count as one common cache."""
+    """Return the slots of self-hosted engines, by model; models on one engine share them. Other engines count as one common
+    cache.
+    """
     found: dict[int, SlotOrder] = {}
     slots: dict[str, SlotOrder] = {}
     for name, limiter in limiters.items():
@@ -164,7 +166,7 @@ def _slots_of(models: Catalog, limiters: Mapping[str, Any], under_way: int) -> d
 
 
 class _Place:
-    """The calls of one invocation, one at a time, and the priority of the waiting one."""
+    """The calls of one invocation, one at a time, and the priority of the waiting call."""
 
     def __init__(
         self, models: OrderedModels, position: int, call: CallContext, slots: SlotOrder | None, *, names_slots: bool
@@ -187,7 +189,7 @@ class _Place:
         return float(self._call.priority) if waiting is None else self._models.priority(waiting)
 
     def granted(self) -> None:
-        """Note that the call has its place, on which the ranks of waiting calls depend."""
+        """Record that the engine accepted the call, which changes the ranks of waiting calls."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             self._models.granted(waiting)

@@ -1,9 +1,9 @@
-"""The plans that a batch's requests are divided between, within common bounds on mean dollars and mean seconds.
+"""Divides a batch's requests between plans, within common bounds on mean dollars and mean seconds.
 
 With a price per second, every invocation costs its dollars plus the price of its seconds, so that the planner for bounds on
-dollars finds the plans on the hull of both. The price follows from a linear program over the plans found so far, as the
-marginal value of a second divided by that of a dollar. The program is solved again with the plans of that price, until no new
-price follows (column generation; Dantzig and Wolfe, 1960).
+dollars finds the plans on the hull of both. The price follows from a linear program over the plans found so far, as the ratio
+of the marginal values of a second and a dollar. The program is solved again with the plans of that price, until no new price
+follows (column generation; Dantzig and Wolfe, 1960).
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class DrawnPlan:
     """The plan that was drawn for a request.
 
     Args:
-        planner: Follows the plan, for :class:`~vinelm.controller.Session`. Its dollars include the price of seconds. None in
-            another process, which makes it from the weights.
+        planner: The planner that makes the plan, for :class:`~vinelm.controller.Session`. Its dollars include the price of
+            seconds. None in another process, which rebuilds the planner from the weights.
         objective: The objective for which the planner chooses it.
         usd: Expected dollars of a request, by the trie.
         seconds: Expected seconds of a request, by the trie at zero load.
         accuracy: Expected accuracy.
-        weights: What a dollar and a second weigh in the planner's dollars; see :func:`priced`.
+        weights: The weights of a dollar and a second in the planner's dollars; see :func:`priced`.
     """
 
     planner: Planner | None
@@ -76,11 +76,11 @@ class PlanShares:
     """Finds the best shares of all plans over a trie within bounds on means. Not thread-safe.
 
     Args:
-        planner: Over the trie.
-        objective: Its target, floor and per-request bounds; it must not have a budget.
+        planner: The planner over the trie.
+        objective: The target, floor and per-request bounds; it must not have a budget.
 
     Raises:
-        ConfigError: The objective bounds dollars, or cannot be kept on average.
+        ConfigError: The objective bounds dollars, or cannot be met on average.
     """
 
     def __init__(self, planner: Planner, objective: Objective) -> None:
@@ -97,15 +97,15 @@ class PlanShares:
     def within(self, usd: float | None, seconds: float | None) -> tuple[Share, ...]:
         """Return the best shares within mean dollars and seconds, cheapest plan first.
 
-        If no shares meet the bounds, return those whose largest relative excess is smallest: they answer most requests within
-        both bounds.
+        If no shares meet the bounds, return the shares with the smallest largest relative excess: they answer most requests
+        within both bounds.
 
         Args:
             usd: Mean dollars of a request, >= 0; None: any.
             seconds: Mean seconds of a request, >= 0; None: any.
 
         Raises:
-            ConfigError: The trie knows no seconds, and they are bounded.
+            ConfigError: Seconds are bounded, but the trie has no latencies.
             InfeasibleError: ``on_infeasible="raise"``, and no plan meets the objective.
         """
         if seconds is not None and not self._planner.annotated.knows_latency:
@@ -126,7 +126,7 @@ class PlanShares:
                 return shares
 
     def _mixed(self, usd: float | None) -> tuple[Share, ...]:
-        """Return the best shares within dollars alone, which the planner itself can find."""
+        """Return the best shares under a bound on dollars only, as the planner finds them."""
         objective = self.objective if usd is None else replace(self.objective, max_cost_usd=usd)
         mixture = self._planner.mixture(objective)
         if mixture is None:
@@ -135,7 +135,7 @@ class PlanShares:
         return Share(1.0 - mixture.share, low), Share(mixture.share, high)
 
     def _find(self, price: int | None, usd: float | None, seconds: float | None) -> None:
-        """Add the plans that a price per second leads to, with the bounds at that price."""
+        """Add the plans found at a price per second."""
         planner, (of_usd, of_second) = self._at(price), self._weights(price)
         bound = None
         if usd is not None or price is not None:  # without a budget seconds are priced so high that dollars hardly count
@@ -151,7 +151,7 @@ class PlanShares:
                 self._kept(price, one)
 
     def _kept(self, price: int | None, objective: Objective) -> DrawnPlan:
-        """Return the plan of an objective at a price, deduplicated: an equal plan found before is returned instead."""
+        """Return the plan of an objective at a price, or an equal plan that was found before."""
         planner = self._at(price)
         decision = planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0]))
         annotated, reached = self._planner.annotated, decision.reached
@@ -161,7 +161,7 @@ class PlanShares:
         return self._plans.setdefault(_key(plan), plan)
 
     def _shared(self, usd: float | None, seconds: float | None) -> tuple[tuple[Share, ...], float]:
-        """Return the best shares of the plans found so far, and the value of a second in dollars there."""
+        """Return the best shares of the plans found so far, and the resulting value of a second in dollars."""
         from scipy.optimize import linprog  # only bounds on seconds need it, and importing it takes 40 MB
 
         plans = list(self._plans.values())
@@ -196,7 +196,7 @@ class PlanShares:
     def _worth(
         self, marginals: Sequence[float], plans: Sequence[DrawnPlan], usd: float | None, seconds: float | None, scale: float
     ) -> float:
-        """Return the value of a second in dollars, by the marginal values of both bounds."""
+        """Return the value of a second in dollars, from the marginal values of both bounds."""
         # The marginal of a bound is what the target gains per unit of it; their ratio is the price of a second in dollars.
         of_usd, of_second = -float(marginals[0]), -float(marginals[1])
         if seconds is None or of_second <= 0.0:
@@ -216,7 +216,7 @@ class PlanShares:
         return None if step < -most else min(step, most)
 
     def _weights(self, price: int | None) -> tuple[float, float]:
-        """Return the weights of a dollar and a second at a price; their sum keeps the scale of the trie's dollars."""
+        """Return the weights of a dollar and a second at a price, scaled to keep the magnitude of the trie's dollars."""
         if price is None:
             return NO_PRICE
         times = 2.0 ** (price / STEPS_PER_OCTAVE)

@@ -26,11 +26,11 @@ class DatasetRequests:
 
     Args:
         keys: For each request, in the order of the data set, a digest of the graph's inputs.
-        first: Key to the first request that has it.
-        order: The keys in the order in which they are served: prompts that begin alike side by side.
-        groups: For each key in this order, a number that is equal if prompts begin alike.
-        shared: The share of the tokens of first prompts, in [0, 1], that a prompt has in common with the beginning of the one
-            before; None if first prompts are unknown.
+        first: The first request with each key.
+        order: The keys in serving order: prompts with a common beginning are neighbours.
+        groups: For each key in this order, a number that is equal if prompts have a common beginning.
+        shared: The share of the tokens of first prompts, in [0, 1], that a prompt has in common with the previous prompt's
+            beginning; None if first prompts are unknown.
         note: Why first prompts are unknown; empty if they are known.
     """
 
@@ -43,7 +43,7 @@ class DatasetRequests:
 
     @property
     def equal(self) -> int:
-        """Requests that are equal to an earlier one."""
+        """The number of requests that equal an earlier request."""
         return len(self.keys) - len(self.first)
 
 
@@ -53,10 +53,10 @@ def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> DatasetReques
     Args:
         workflow: The workflow.
         catalog: The models of its stages.
-        app: Its compiled application: columns that are not keys of its state do not distinguish requests.
+        app: The compiled application. Columns that are not keys of its state do not distinguish requests.
 
     Raises:
-        DatasetError: The workflow's own ``inputs`` does not take a request. Names it.
+        DatasetError: The workflow's ``inputs`` function fails on a request, which the message names.
     """
     first: dict[str, Request] = {}
     state = keys_of_state(app)
@@ -78,7 +78,7 @@ def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> DatasetReques
 
 
 def _key(workflow: Workflow, request: Request, state: Collection[str] | None) -> str:
-    """Return a digest of everything the request's run gets; includes the request's id if something has no JSON form."""
+    """Return a digest of all inputs of the request's run; includes the request's id if an input has no JSON form."""
     given = _given(workflow, request)
     told: list[Any] = [{key: value for key, value in given.items() if state is None or key in state}]
     told += [workflow.kind_of(request)] if workflow.kind is not None else []

@@ -1,4 +1,4 @@
-"""The result of a batch: answers, dollars, models and durations; and its lines as written."""
+"""The result of a batch: answers, dollars, models and durations. Also writes its lines."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ MOST_REASONS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class BatchResult:
-    """A batch, finished or not.
+    """The result of a batch, finished or not.
 
     Attributes:
         requests: Requests of the data set.
-        equal: How many of them equal an earlier one, and get its answer.
+        equal: How many of them equal an earlier request, and get its answer.
         by_status: Requests by status: "ok", "failed" and "unanswered"; empty for a dry run.
-        unanswered_because: Why requests have no answer; None if all have one.
-        reasons: Requests that failed, by reason, the most frequent ones first.
-        calls_by_model: Invocations by model, those of equal requests once.
-        equal_calls: Calls that an equal one has answered, for nothing; part of these invocations.
-        saved_usd: Dollars that they would have cost.
+        unanswered_because: Why requests have no answer; None if all are answered.
+        reasons: Numbers of failed requests by reason, most frequent first.
+        calls_by_model: Invocations by model; equal requests count once.
+        equal_calls: How many of these invocations were answered for free by an equal call.
+        saved_usd: Dollars that the equal calls would have cost.
         spent_usd: Dollars spent, by interrupted runs too; calls of unknown outcome count at their upper bound.
         budget_usd: The most that it may cost; None: no limit.
-        elapsed_s: Seconds since it was first started; with simulated models those of the requests, divided among the workers.
+        elapsed_s: Seconds since the first start; with simulated models the requests' total seconds, divided by the workers.
         deadline_s: Seconds that it may take; None: no limit.
-        forecast: What was expected before the first request; None without a forecast.
-        in_batches: What batch prices save; None if no call goes in a batch, or without a forecast.
-        shared: Share of the tokens of first prompts, in [0, 1], that a prompt has in common with the beginning of the one
-            before; None if that is unknown.
-        note: Why it is unknown; empty if it is known.
+        forecast: The forecast before the first request; None without a forecast.
+        in_batches: The savings of batch prices; None if no call uses a batch, or without a forecast.
+        shared: Share of the tokens of first prompts, in [0, 1], that a prompt has in common with the previous prompt's
+            beginning; None if that is unknown.
+        note: Why ``shared`` is unknown; empty if it is known.
         output: The file of the lines.
-        store: What keeps the answers: a file or the address of a database, as text.
-        is_simulated: Some models are simulated.
+        store: The store of the answers: a file or the address of a database, as text.
+        is_simulated: Whether some models are simulated.
     """
 
     requests: int
@@ -117,16 +117,16 @@ class Tally:
 
 
 def write_lines(output: Path, requests: Sequence[Request], keys: Sequence[str], answers: Answers, because: str | None) -> None:
-    """Write one JSON line per request, in the dataset's order. The file is replaced whole, or not at all.
+    """Write one JSON line per request, in the dataset's order. The file is replaced atomically.
 
-    The store notes its digest first: only a file that it knows is replaced the next time (:func:`require_own`).
+    The store records the file's digest first: only a recorded file is replaced the next time (:func:`require_own`).
 
     Args:
         output: The file.
         requests: The requests of the data set.
         keys: The key of each request.
         answers: The answers in the store.
-        because: Why a request may be unanswered.
+        because: Why requests are unanswered.
 
     Raises:
         ConfigError: The file cannot be written. The answers stay in the store.
@@ -152,10 +152,10 @@ def write_lines(output: Path, requests: Sequence[Request], keys: Sequence[str], 
 
 
 def require_own(output: Path, answers: Answers) -> None:
-    """Raise if ``output`` is a file that this batch has not written, and that would be lost.
+    """Raise if ``output`` is a file that this batch has not written, and would overwrite.
 
     Raises:
-        ConfigError: It is another file, or was changed since.
+        ConfigError: The batch did not write the file, or the file was changed since.
     """
     try:
         with output.open("rb") as file:
@@ -174,7 +174,7 @@ def require_own(output: Path, answers: Answers) -> None:
 
 
 def _line(request_id: str, answer: Answer | None, because: str | None, *, is_again: bool) -> dict[str, Any]:
-    """Return one line; shared answers carry their dollars only once, so that the lines sum up to what was paid."""
+    """Return one line; shared answers carry their dollars only once, so that the lines sum up to the dollars paid."""
     if answer is None:
         return {"id": request_id, "status": "unanswered", "reason": because}
     line = {

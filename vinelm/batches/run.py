@@ -1,4 +1,4 @@
-"""The run of a batch: threads take requests in order, each with the plan drawn for it."""
+"""The run of a batch: threads take requests in order, each with the plan chosen for it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DatasetApplication:
     """The application that answers a data set, ready to be run by several threads.
 
     Args:
-        workflow: Makes the inputs, and names the keys of the answer.
+        workflow: Makes the inputs, and declares the keys of the answer.
         vine: Makes the policies.
         app: The compiled application.
         purses: The account of each request in progress.
@@ -71,7 +71,7 @@ class DatasetApplication:
 
     @classmethod
     def of(cls, workflow: Workflow, annotated: AnnotatedTrie, catalog: Catalog, backends: Mapping[str, Backend]) -> Self:
-        """Return the application of a workflow, over the trie."""
+        """Return the application of a workflow that plans over the trie."""
         vine = VineLM(
             catalog,
             backends,
@@ -83,7 +83,7 @@ class DatasetApplication:
         return cls(workflow, vine, build_graph(workflow, vine), Purses(vine.adapter))
 
     def order_calls(self, requests: Sequence[str], workers: int) -> OrderedModels:
-        """Let calls that wait for an engine's limits go in the order of these request ids; return the listener."""
+        """Order calls that wait for an engine's limits by these request ids; return the listener."""
         models = self.vine.models
         self.vine.adapter.models = ordered = OrderedModels(models.catalog, models.backends, requests, workers)
         ordered.equal = models.equal
@@ -94,7 +94,7 @@ class DatasetApplication:
         self.vine.models.equal = EqualCalls(kept, self.vine.adapter.deterministic)
 
     def serve(self, request: Request, plan: DrawnPlan, guard: CallGuard) -> Answer:
-        """Run one request; failed calls or failures of the application's code are also answers. Its key is the id."""
+        """Run one request, with its key as id; failed calls or failures of the application's code are also answers."""
         vine, workflow, objective = self.vine, self.workflow, plan.objective
         planner = plan.planner or self._planner(plan.weights)
         policy = vine.session(objective, request=request, clock=vine.new_clock(), planner=planner)
@@ -140,7 +140,7 @@ class DatasetApplication:
 class _HeapAtRest:
     """Freezes the garbage collector's view of long-lived objects (dataset, libraries, clients) after the first request.
 
-    Searching them repeatedly took a tenth of the processor time of a batch of calls over HTTP.
+    Without this, scanning them repeatedly took a tenth of the processor time of a batch over HTTP.
     """
 
     def __enter__(self) -> _HeapAtRest:
@@ -170,17 +170,17 @@ class DatasetRun:
 
     Attributes:
         tally: Counts of requests by outcome, including those of interrupted runs.
-        because: Why some are unanswered; None if all are answered.
+        because: Why some requests are unanswered; None if all are answered.
 
     Args:
         app: The application.
-        server: Serves the requests: the application, or its replacement.
+        server: Serves the requests: the application, or a substitute such as other processes.
         found: The requests.
-        answers: Where answers are kept.
+        answers: The stored answers.
         ledger: The ledger in which every call is reserved.
         steering: Draws the plans.
-        elapsed_s: Returns the seconds since the batch was first started; None in virtual time: then the seconds of the requests
-            count, divided among the workers.
+        elapsed_s: Returns the seconds since the batch was first started; None in virtual time: then the requests' total
+            seconds, divided by the workers, count.
         deadline_s: Seconds that it may take; None: no limit.
         workers: Requests in progress at a time, >= 1.
     """
@@ -239,13 +239,14 @@ class DatasetRun:
         return self._is_over
 
     def run(self, on_done: Callable[[int, int], None]) -> None:
-        """Serve until no request is left, money or time is used up, or Ctrl-C. A second Ctrl-C does not wait for calls.
+        """Serve until no request is left, money or time is used up, or Ctrl-C is pressed. A second Ctrl-C does not wait for
+        calls.
 
-        A request that has not ended some time after the deadline, or after the error that ends the batch (:data:`GRACE_S`), is
+        A request that has not ended :data:`GRACE_S` seconds after the deadline, or after the error that ends the batch, is
         abandoned: it makes no further call, and has no answer.
 
         Raises:
-            VineLMError: The store or the configuration is at fault, or all first requests failed.
+            VineLMError: The store or the configuration is invalid, or all first requests failed.
             KeyboardInterrupt: After the requests in progress have ended.
         """
         if self._orders_calls:
@@ -266,7 +267,9 @@ class DatasetRun:
         self._leave_behind()
 
     def _leave_behind(self) -> None:
-        """Abandon requests that have not ended long after the deadline: a node that hangs must not cost other answers."""
+        """Abandon requests that have not ended long after the deadline, so that a node that hangs does not block other
+        answers.
+        """
         now_s, (most_s, least_s) = time.monotonic(), GRACE_S
         is_late = self._crew.error is not None and now_s >= self._crew.failed_at_s + most_s
         if self._deadline_s is not None:
@@ -312,7 +315,7 @@ class DatasetRun:
             return None
 
     def _bound(self) -> str:
-        """Return the scarcer of money and time, as the reason for an unanswered request."""
+        """Return which of money and time is scarcer, as the reason for an unanswered request."""
         time_used = self.elapsed_s / self._deadline_s if self._deadline_s is not None else 0.0
         return DEADLINE if time_used > self._ledger.used else BUDGET
 

@@ -1,4 +1,4 @@
-"""The order of calls to an engine with separate caches per slot, such as llama.cpp: a slot keeps its last prompt."""
+"""Orders calls to an engine with separate caches per slot, such as llama.cpp: a slot keeps its last prompt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Prompted(Protocol):
-    """A call: the position of its request, its number of earlier calls there, and its prompt's prefixes (digests, tokens)."""
+    """A call: its request's position, the number of earlier calls of the request, and its prompt's prefixes (digests,
+    tokens).
+    """
 
     position: int
     depth: int
@@ -62,14 +64,15 @@ class _Seen:
 class SlotOrder:
     """A model of what the slots of one engine have cached, derived from the calls sent to it. Pure; not thread-safe.
 
-    A freed slot first takes the calls that begin like its prompt, longest match first, and among these calls of the same stage,
-    which may share more than is known. Then come calls that begin like nothing in flight. A call that begins like one in flight
-    waits for that slot, because in parallel each slot would compute the same. A slot stays free for that, unless calls with
-    one beginning are so frequent that they deserve more slots. Among equals, requests are finished in starting order.
+    A freed slot first takes calls whose prompt begins like its cached prompt: longest match first, then calls of the same
+    stage, which may share more than is known. Next come calls that share no beginning with a call in flight. A call that begins
+    like a call in flight waits for that call's slot, because parallel slots would compute the same prefix twice. A slot may
+    stay free because of this, unless calls with one beginning are so frequent that they deserve more slots. Among equals,
+    requests are finished in starting order.
 
     Args:
         slots: How many calls the engine serves at a time.
-        under_way: How many requests are under way at a time.
+        under_way: How many requests are in progress at a time.
     """
 
     slots: int
@@ -101,11 +104,11 @@ class SlotOrder:
         return is_doubled, False, -idle, is_other, call.position, call.depth
 
     def waits(self, call: Prompted) -> None:
-        """Note that a call waits."""
+        """Record that a call waits."""
         self._waiting.update(call.points)
 
     def left(self, call: Prompted) -> None:
-        """Note that it no longer waits."""
+        """Record that a call no longer waits."""
         _take(self._waiting, call.points)
 
     def is_held(self, call: Prompted) -> bool:
@@ -120,11 +123,11 @@ class SlotOrder:
         return self._waiting[alike] * self.slots <= self._busy[alike] * max(self.under_way, self.slots)
 
     def _held(self, call: Prompted) -> tuple[int, int]:
-        """Return tokens of a prompt cached in a free slot, and in a busy one."""
+        """Return how many tokens of a prompt are cached in a free slot, and in a busy slot."""
         return known_tokens(call.points, call.tokens, self._idle), known_tokens(call.points, call.tokens, self._busy)
 
     def sent(self, call: Prompted) -> None:
-        """Record a sent call. It takes the free slot with the longest match, else the least recently used one."""
+        """Record a sent call. It takes the free slot with the longest match, else the least recently used slot."""
         free = [slot for slot in self._slots if slot.call is None]
         if not free:
             return
@@ -165,7 +168,7 @@ class SlotOrder:
             self.is_used &= seen.own_cached >= NO_USE * seen.own and seen.other_cached <= COMMON * max(seen.other, BLOCK_TOKENS)
 
     def forget(self, position: int) -> None:
-        """Note that a request has no more calls in flight, whether it succeeded or failed."""
+        """Record that a request has no more calls in flight, whether it succeeded or failed."""
         for slot in self._slots:
             if slot.call is not None and slot.call.position == position:
                 self.ended(slot.call, None)

@@ -46,10 +46,10 @@ class DatasetForecast:
     """The expected outcome of a batch.
 
     Args:
-        requests: The number answered within the budget.
-        usd: Dollars of all these requests.
-        seconds: From the first request to the last answer, at zero load.
-        accuracy: Mean over those that are answered.
+        requests: The number of requests answered within the budget.
+        usd: Total dollars of these requests.
+        seconds: Seconds from the first request to the last answer, at zero load.
+        accuracy: Mean accuracy of the answered requests.
         shares: The plans at the start.
     """
 
@@ -67,29 +67,28 @@ class DatasetForecast:
 
 
 class Steering:
-    """Chooses the plan of each request by the dollars and seconds that are left for it and those after it. Not thread-safe.
+    """Chooses the plan of each request from the dollars and seconds left for all remaining requests. Not thread-safe.
 
-    Requests are planned in blocks. Bounds on the means of a block are what is left, over the requests left, corrected by the
-    ratio of what ended requests took to what their plans promised. The plan that a request follows is drawn by its key.
+    Requests are planned in blocks. The bounds on a block's means are the remaining dollars and seconds divided by the remaining
+    requests, corrected by the ratio of actual to predicted use of ended requests. A request's plan is drawn by its key.
 
-    Without a deadline the plans of a block depend only on the results of requests up to the block before the previous one, so
-    that an interrupted batch continues as it would have. See :meth:`waits`. With a deadline plans also depend on the clock.
+    Without a deadline the plans of a block depend only on the results of requests up to the second-last block before it, so
+    that an interrupted batch continues unchanged. See :meth:`waits`. With a deadline plans also depend on the clock.
 
-    Prompts that begin alike are best served by one model, whose cache is warm. At a mixture's price both of its plans are worth
-    the same, so switching between them gains nothing and costs a cold prefix: neighbours of one group follow one plan while it
-    is part of the mixture, for a block at most.
+    Prompts with a common beginning are best served by one model, whose cache is warm. At a mixture's price both of its plans
+    are equally good, so switching between them gains nothing and causes a cache miss. So neighbours of one group follow one
+    plan while it is part of the mixture, for at most a block.
 
     Args:
-        planner: Over the trie.
-        objective: Without a budget.
-        budget_usd: The most that all requests may cost, in dollars > 0; None: any.
-        deadline_s: Seconds from the start of the batch to the last answer; None: any.
+        planner: The planner over the trie.
+        objective: The objective, without a budget.
+        budget_usd: The most that all requests may cost, in dollars > 0; None: no limit.
+        deadline_s: Seconds from the start of the batch to the last answer; None: no limit.
         keys: The keys of the requests, in the order in which they begin.
-        groups: The group of each request, equal if prompts begin alike; None: each request is a group.
+        groups: The group of each request, equal if prompts have a common beginning; None: each request is a separate group.
         workers: Requests in progress at a time, >= 1.
-        finish: If dollars or seconds do not suffice for the plans of the start, ``"all"`` gives up expensive plans, down to the
-            cheapest, and answers all requests as long as that is possible; ``"good"`` keeps those plans, and the last requests
-            stay unanswered.
+        finish: If dollars or seconds do not suffice for the initial plans, ``"all"`` switches to cheaper plans to answer all
+            requests if possible; ``"good"`` keeps those plans, and the last requests stay unanswered.
 
     Raises:
         ConfigError: The objective is not valid for a batch, or a deadline is given and the trie has no latencies.
@@ -136,10 +135,11 @@ class Steering:
     def next(self, key: str, *, elapsed_s: float, reserved_usd: float = 0.0) -> DrawnPlan | None:
         """Return the plan of the next request; None if no dollars or seconds are left for it.
 
-        Requests begin in the order of the keys; :meth:`ended` must be called for each that got a plan, even if it failed.
+        Requests begin in the order of the keys. :meth:`ended` must be called for each request that got a plan, even if it
+        failed.
 
         Args:
-            key: One of the keys that has not ended.
+            key: The key of a request that has not ended.
             elapsed_s: Seconds since the batch was started.
             reserved_usd: Upper bounds in dollars of the calls of the requests in progress. Only used with a deadline.
 
@@ -170,8 +170,8 @@ class Steering:
         """Count a request that has ended, or was answered by an earlier run.
 
         Args:
-            key: Its key.
-            cost_usd: Dollars that it has cost, all of them.
+            key: The request's key.
+            cost_usd: All dollars that the request has cost.
             seconds: How long it kept a worker busy.
             lost_usd: Additional dollars that are booked for it, for calls with unknown outcome.
         """
@@ -184,7 +184,7 @@ class Steering:
             self._known += 1
 
     def forecast(self) -> DatasetForecast:
-        """Return the batch's outcome if every figure of the trie is right."""
+        """Return the expected outcome of the batch if every figure of the trie is right."""
         requests = len(self._keys)
         usd, seconds, accuracy = (_mean(self._first, name) for name in ("usd", "seconds", "accuracy"))
         if self._budget_usd is not None and usd * requests > self._budget_usd * (1.0 + 1e-9):
@@ -211,7 +211,7 @@ class Steering:
             self._promised_usd[place], self._promised_s[place] = plan.usd, plan.seconds
 
     def _within(self, usd: float | None, seconds: float | None, block: int, ratio: float) -> tuple[Share, ...]:
-        """Return the plans of a block; if time is short, some dollars are kept free so that no worker waits for them."""
+        """Return the plans of a block; if time is short, some dollars are reserved so that no worker waits for money."""
         left, bound = len(self._keys) - self._starts[block], self._bound / ratio
         if usd is None or seconds is None or bound <= 1.0 or self._finish == "good":
             return self._plans.within(usd, seconds)
@@ -236,7 +236,7 @@ class Steering:
         return plan
 
     def _bounds(self, block: int, elapsed_s: float) -> tuple[float | None, float | None, float, float]:
-        """Return a block's bounds on means in the trie's figures, the dollars it may use, and the actual/predicted ratio."""
+        """Return a block's bounds on means at the trie's figures, its dollars, and the ratio of actual to predicted use."""
         start, size = self._starts[block], self._starts[block + 1] - self._starts[block]
         has_ended, left = ~np.isnan(self._usd[:start]), len(self._keys) - start
         if self._deadline_s is None:
@@ -298,11 +298,10 @@ class Steering:
 
 
 def _starts(requests: int, workers: int) -> list[int]:
-    """Start of each block, and the total; blocks shrink towards the end.
+    """Return the start of each block, and the total; blocks shrink towards the end.
 
-    The plans of a block do not know the results of the block before it, so that the last two blocks decide how closely the
-    budget is met. But each block has at least as many requests as there are workers, so that hardly any plan waits for a
-    result.
+    The plans of a block do not depend on the previous block's results, so the last two blocks decide how closely the budget is
+    met. But each block has at least as many requests as there are workers, so that plans rarely wait for a result.
     """
     starts = [0]
     while starts[-1] < requests:

@@ -1,6 +1,6 @@
-"""Settings that decide a call's cost, wherever a chat model or call states them: limit, answers, model, tier.
+"""Reads the settings of a chat model or call that decide its cost: token limit, number of answers, model, tier.
 
-LangChain's packages pass on unknown settings, and merge whole bodies (``extra_body``) over their own.
+LangChain's packages pass on unknown settings, and merge whole request bodies (``extra_body``) into theirs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MOST_COUNT = 2**31 - 1
 
 
 def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the nested settings."""
+    """Yield settings that are nested in these settings."""
     for name in _stated(settings, _INSIDE):
         inside = settings[name]
         if isinstance(inside, Mapping):
@@ -54,7 +54,7 @@ def settings_of(chat: Any) -> dict[str, Any]:
 
 
 def limit_in(*settings: Mapping[str, Any]) -> int | None:
-    """Return the largest answer limit in these settings; None without one."""
+    """Return the largest limit of answer tokens in these settings; None without a limit."""
     found = [count for part in settings for name in _stated(part, _LIMITS) if (count := _count(part[name])) is not None]
     return max(found, default=None)
 
@@ -67,7 +67,7 @@ def answers_in(settings: Mapping[str, Any]) -> int:
 
 
 def other_model_in(settings: Mapping[str, Any], *own: Any) -> Any:
-    """Return the model named in a call's settings if it is none of these names; else None."""
+    """Return the model in a call's settings if it is not among these names; else None."""
     for part in (settings, *held_in(settings)):
         for name in _stated(part, _MODELS):
             asked = part[name]
@@ -77,7 +77,7 @@ def other_model_in(settings: Mapping[str, Any], *own: Any) -> Any:
 
 
 def dearer_in(settings: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the setting, with its value, that makes calls more expensive than the list price; None without one."""
+    """Return a setting, with its value, that makes calls cost more than the list price; None if there is none."""
     for part in (settings, *held_in(settings)):
         for name in _stated(part, DEARER):
             asked, value = part[name], DEARER[name]
@@ -87,7 +87,7 @@ def dearer_in(settings: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def billed_apart_in(settings: Mapping[str, Any]) -> str | None:
-    """Return the setting that makes the server do something billed separately from tokens; None without one."""
+    """Return a setting that causes charges in addition to tokens; None if there is none."""
     for part in (settings, *held_in(settings)):
         for name in _stated(part, _APART):
             if part[name] not in (None, []):  # even an empty object requests it
@@ -101,7 +101,7 @@ def billed_apart_in(settings: Mapping[str, Any]) -> str | None:
 
 
 def too_many_in(settings: Mapping[str, Any]) -> str | None:
-    """Return a setting with more tokens or answers than any server accepts; None without one."""
+    """Return a setting with more tokens or answers than any server accepts; None if there is none."""
     for part in (settings, *held_in(settings)):
         for name in _stated(part, (*_LIMITS, *_ANSWERS)):
             if (_count(part[name]) or 0) > MOST_COUNT:
@@ -124,7 +124,7 @@ def speaks_in(settings: Mapping[str, Any]) -> bool:
 
 
 def _stated(settings: Mapping[str, Any], names: Iterable[str]) -> Sequence[str]:
-    """Return the names that the settings contain, in order. All are checked at once first, since most calls have none."""
+    """Return which of the names the settings contain, in order. One fast check comes first, since most calls contain none."""
     return () if settings.keys().isdisjoint(names) else [name for name in names if name in settings]
 
 

@@ -33,20 +33,20 @@ _WHERE = ("api_base", "api_key_env")
 class Catalog(Mapping[str, Model]):
     """The models that may be chosen: a mapping from name to :class:`Model`, in the order of the file.
 
-    The name ``"skip"`` is known and not listed: it leaves an optional stage out, which costs no dollars and no seconds.
+    The name ``"skip"`` is known but not listed: it skips an optional stage, which costs no dollars and no seconds.
 
-    Entries that name the same ``group`` are one choice, a :class:`~vinelm.catalog.ReplicaGroup` under the group's name.
+    Entries with the same ``group`` form one choice, a :class:`~vinelm.catalog.ReplicaGroup` with the group's name.
 
     Args:
         models: The entries; at least one, with unique names. As an attribute, the choices.
         backends: Settings by provider (``[backend.NAME]`` in a file).
         live: The chat models of entries that :meth:`from_chat_models` made. They belong to this process and are never
             written.
-        is_embedded: It was read from a trie or a store, see :meth:`embedded`.
+        is_embedded: Whether it was read from a trie or a store, see :meth:`embedded`.
 
     Raises:
         ConfigError: There is no entry, a name repeats, the entries of a group do not fit together, or an entry or a setting
-            holds a secret.
+            contains a secret.
     """
 
     models: tuple[Model, ...]
@@ -80,7 +80,7 @@ class Catalog(Mapping[str, Model]):
         object.__setattr__(self, "_by_name", {SKIP: SKIPPED} | {model.name: model for model in choices})
 
     def __deepcopy__(self, memo: Any) -> Catalog:
-        """Return itself: it is immutable, and its chat models have clients and locks that cannot be copied."""
+        """Return self: it is immutable, and its chat models have clients and locks that cannot be copied."""
         return self
 
     def __getitem__(self, name: str) -> Model:
@@ -95,7 +95,7 @@ class Catalog(Mapping[str, Model]):
 
     @property
     def entries(self) -> tuple[Model, ...]:
-        """The entries, with each replica of a group."""
+        """The entries, including each replica of a group."""
         return all_entries(self.models)
 
     def subset(self, names: tuple[str, ...]) -> Catalog:
@@ -108,10 +108,10 @@ class Catalog(Mapping[str, Model]):
         return Catalog(chosen, self.backends, live=live, is_embedded=self.is_embedded)
 
     def require_own(self) -> None:
-        """Raise :class:`ConfigError` if calls were to be made by a catalog that came with a trie or a store.
+        """Raise :class:`ConfigError` if the catalog came with a trie or a store, and so must not be used for calls.
 
-        Such a file may come from anyone: its author must not decide which server gets the prompts, with which key. Simulated
-        models call no server.
+        Such a file may come from anyone, and its author must not decide which server gets the prompts and the API key.
+        Simulated models are allowed, since they call no server.
         """
         named = [model.name for model in self.models if model.provider not in _HARMLESS] if self.is_embedded else []
         if named:
@@ -136,17 +136,18 @@ class Catalog(Mapping[str, Model]):
         Args:
             plain: ``model``, a list of tables, and optionally ``backend``, a table by provider. An entry needs ``name``,
                 ``provider`` and ``model``, and ``price``, a ``price_id``, or a model whose list price is known.
-            where: What errors name.
+            where: The name of the source in error messages.
 
         Raises:
-            ConfigError: Names the entry and the key at fault, or an entry without a known price.
+            ConfigError: An entry has an invalid key or no known price; the message names it.
         """
         models, backends = tables_of(plain, where)
         return cls([entry(item, where) for item in models], backends)
 
     @classmethod
     def embedded(cls, plain: Mapping[str, Any], *, where: str) -> Catalog:
-        """Return the catalog stored in a trie or store, as :meth:`from_dict`, without the settings that decide where calls go.
+        """Return the catalog stored in a trie or store, like :meth:`from_dict`, without the settings that decide where calls
+        go.
 
         Plans and reports need the models, prices and engines. Addresses, key variables, options and provider settings are left
         out, except for simulated models, and :meth:`require_own` refuses calls with it.
@@ -159,8 +160,8 @@ class Catalog(Mapping[str, Model]):
     def from_file(cls, path: str | Path) -> Catalog:
         """Read a catalog from a TOML file, or from a LiteLLM config with a ``model_list`` (``.yaml``, ``.yml``).
 
-        Logs a warning for prices older than 90 days, and for what has no effect or cannot be used in a LiteLLM config.
-        :class:`ConfigError` if the file cannot be read.
+        Logs a warning for prices older than 90 days, and for parts of a LiteLLM config that have no effect or cannot be used.
+        Raises :class:`ConfigError` if the file cannot be read.
         """
         read = read_catalog_file(path).checked()
         return cls(read.models, read.backends)
@@ -174,7 +175,7 @@ class Catalog(Mapping[str, Model]):
 
         Args:
             specs: For example ``"openai:gpt-4.1-mini"``.
-            prices: Prices by string, in place of list prices.
+            prices: Prices by string, which replace list prices.
 
         Raises:
             ConfigError: A string is malformed, or the price of a model is not known.
@@ -192,7 +193,7 @@ class Catalog(Mapping[str, Model]):
 
         Args:
             chats: Chat models by name.
-            prices: Prices by name, in place of list prices.
+            prices: Prices by name, which replace list prices.
 
         Raises:
             ConfigError: A value is not a chat model, or the price of a model is not known.
@@ -218,7 +219,7 @@ def _harmless(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_warning(models: list[Model]) -> list[Model]:
-    """Return the same models; logs a warning if some of their prices are old."""
+    """Return the catalog unchanged, after logging a warning if some prices are old."""
     if (note := old_price_note(models, date.today())) is not None:
         logging.getLogger(__name__).warning("catalog: %s", note)
     return models

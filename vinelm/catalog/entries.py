@@ -1,4 +1,4 @@
-"""Catalog entries from tables: unknown keys are errors, and prices that are not given are looked up."""
+"""Reads catalog entries from tables. Unknown keys are errors, and missing prices are looked up."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _GIVE_A_PRICE = "add price = { input, output, source, as_of } (dollars per milli
 
 
 def entry(item: Mapping[str, Any], where: str) -> Model:
-    """Return the model that a ``[[model]]`` table describes; :class:`ConfigError` names the table and the key at fault.
+    """Return the model that a ``[[model]]`` table describes; raise :class:`ConfigError` with the table and key if it is
+    invalid.
 
-    An entry without a price gets that of its ``price_id``, or of its provider and model.
+    An entry without a price gets the price of its ``price_id``, or of its provider and model.
     """
     label = f"{where}: model {item.get('name', '?')!r}"
     fields = dict(item)

@@ -1,8 +1,8 @@
-"""Variables from ``.env`` files: next to the catalog, then in the working directory. Never printed, never stored.
+"""Reads variables from ``.env`` files: next to the catalog, then in the working directory. They are never printed or stored.
 
-Only the variables that models need are taken: those that the catalog names, and those that providers' SDKs read. Everything
-else in the file stays out of the environment, and so out of reach of other programs that this process starts. A variable that
-is already set, even to nothing, is never replaced. ``VINELM_DOTENV=0`` switches all of it off.
+Only variables that models need are set: variables that the catalog names, and variables that providers' SDKs read. All others
+stay out of the environment, so that programs started by this process do not see them. A variable that is already set, even to
+an empty text, is never replaced. ``VINELM_DOTENV=0`` turns this off.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def take_variables(folder: str | Path | None = None, text: str = "") -> None:
 
     Args:
         folder: The folder of the catalog file; None if there is none.
-        text: The catalog file, which names variables.
+        text: The text of the catalog file, which names variables.
     """
     if os.environ.get(SWITCH, "").strip().lower() in OFF:
         return
@@ -69,7 +69,7 @@ def _set(name: str, value: str, path: Path) -> None:
 
 
 def _read(path: Path) -> Mapping[str, str]:
-    """Return the variables of a file; none if it is missing. An unreadable file causes a warning without its content."""
+    """Return the variables of a file; empty if it is missing. An unreadable file causes a warning without its content."""
     from dotenv import dotenv_values
 
     try:

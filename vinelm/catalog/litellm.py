@@ -1,7 +1,7 @@
-"""An existing LiteLLM configuration as a catalog, unchanged.
+"""Reads an existing, unchanged LiteLLM configuration as a catalog.
 
 Format: https://docs.litellm.ai/docs/proxy/configs. Settings of LiteLLM's proxy and router are ignored, because VineLM replaces
-them, and a note lists them. Of the rest of the file only ``num_retries`` and the default timeout are used.
+both. A note lists the ignored settings. Of the rest of the file only ``num_retries`` and the default timeout are used.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class ModelList:
 
     Args:
         path: The file.
-        entries: The entries of chat models by name, as the file has them.
-        file: The settings that they share.
+        entries: The entries of chat models by name, as in the file.
+        file: The settings that the entries share.
         max_retries: The file's ``num_retries``.
-        notes: One line for each group of things without effect.
+        notes: One line for each group of settings without effect.
         skipped: Entries that are not chat models.
-        copies: Entries that differ from another one only in their key or their limits.
+        copies: Entries that differ from another entry only in their key or limits.
     """
 
     path: str
@@ -88,7 +88,7 @@ def read_model_list(path: str | Path, text_of: Callable[[str | Path], str]) -> M
     chat model.
 
     Args:
-        path: The file, for errors and for the date of its prices.
+        path: The file, for error messages and for the date of its prices.
         text_of: Reads a file.
 
     Raises:
@@ -147,7 +147,7 @@ def _included(plain: Any, path: str | Path, text_of: Callable[[str | Path], str]
 def _chat_models(
     listed: Sequence[Mapping[str, Any]], path: str | Path
 ) -> tuple[list[Mapping[str, Any]], list[tuple[str, str]]]:
-    """Return the entries of chat models, and name and kind of the others."""
+    """Return the entries of chat models, and the names and kinds of all other entries."""
     chats, others = [], []
     for item in listed:
         kind = other_kind(item)
@@ -159,7 +159,7 @@ def _chat_models(
 
 
 def _named(chats: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """Return the entries by unique names, and the names of those that are copies of another."""
+    """Return the entries by unique names, and the names of entries that are copies of another entry."""
     entries: dict[str, Mapping[str, Any]] = {}
     copies, seen = [], Counter[str]()
     for item in chats:
@@ -200,7 +200,7 @@ def _section(plain: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _setting(plain: Mapping[str, Any], *names: str) -> Any:
-    """The router's setting takes precedence over the library's."""
+    """Return a setting of the router, or else of the library."""
     places = [_section(plain, section).get(name) for section in reversed(SETTINGS) for name in names]
     return next((value for value in places if value is not None), None)
 
@@ -224,7 +224,7 @@ def _notes_on_entries(others: Sequence[tuple[str, str]], copies: Sequence[str]) 
 
 
 def _routing_notes(plain: Mapping[str, Any]) -> Iterator[str]:
-    """Yield notes on fallbacks and aliases, which VineLM handles in its own way."""
+    """Yield notes on fallbacks and aliases, which VineLM handles differently from LiteLLM."""
     if any(_section(plain, section).get(key) for section in SETTINGS for key in ROUTING if key != "model_group_alias"):
         yield "fallbacks: VineLM itself chooses another model when one fails, among all models of the plan"
     for section in SETTINGS:

@@ -43,7 +43,7 @@ _VARIABLE = re.compile(r"os\.environ/(.+)|\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
 class ListFile(NamedTuple):
-    """What one file's entries share. ``read_on``: the day on which the file was last modified."""
+    """The settings shared by one file's entries. ``read_on``: the day on which the file was last modified."""
 
     path: str
     read_on: date
@@ -51,7 +51,7 @@ class ListFile(NamedTuple):
 
 
 def model_of(item: Mapping[str, Any], name: str, file: ListFile) -> Model:
-    """Return the model of an entry; :class:`ConfigError` if it cannot be called, or its price is not known."""
+    """Return the model of an entry; raise :class:`ConfigError` if it cannot be called, or its price is not known."""
     params, info = dict(item["litellm_params"]), item.get("model_info") or {}
     label = f"{file.path}: model {name!r}"
     called = route_of(_resolved(params.pop("model", None), "model", label), params, label)
@@ -90,9 +90,7 @@ def limits_of(item: Mapping[str, Any]) -> dict[str, int]:
 
 
 def engine_of(item: Mapping[str, Any], name: str, route: Route) -> str | None:
-    """LiteLLM limits each deployment separately: an entry with limits becomes a separate engine, others share their
-    endpoint.
-    """
+    """Return a separate engine for an entry with limits, since LiteLLM limits each deployment; None otherwise."""
     return f"{route.provider}/{name}" if limits_of(item) else None
 
 
@@ -105,7 +103,7 @@ def _options(called: Called, params: Mapping[str, Any], label: str) -> dict[str,
 
 
 def _place(called: Called) -> dict[str, str]:
-    """Return where the model is called: LiteLLM's variables for Vertex AI (the client reads Google's), or AWS's region."""
+    """Return the place of the model: LiteLLM's variables for Vertex AI (the client reads Google's), or AWS's region."""
     is_google = called.route.provider == "vertex" or called.prefix == "vertex_ai"
     names = {"project": "VERTEXAI_PROJECT", "location": "VERTEXAI_LOCATION"} if is_google else {}
     found = {key: os.environ[name] for key, name in names.items() if os.environ.get(name)}
@@ -141,7 +139,7 @@ def _base(params: dict[str, Any], called: Called, label: str) -> str | None:
 
 
 def _azure_ai(url: str, route: Route) -> str:
-    """Return Azure AI's addresses: a Foundry resource's OpenAI or Anthropic endpoint, or ``/v1`` of a model's own server."""
+    """Return Azure AI's address: a Foundry resource's OpenAI or Anthropic endpoint, or ``/v1`` of a separate model server."""
     parts = urlsplit(url)
     root = f"{parts.scheme}://{parts.netloc}"
     if route.path:
@@ -151,7 +149,7 @@ def _azure_ai(url: str, route: Route) -> str:
 
 
 def _key_env(key: Any, route: Route, base: str | None, label: str, *, is_elsewhere: bool) -> str | None:
-    """Return the key's environment variable; by default LiteLLM's, if the entry calls that service itself."""
+    """Return the environment variable of the key; by default LiteLLM's, if the entry calls that provider's own service."""
     if key is None:
         if route.is_own_server and not os.environ.get(route.key_env or ""):
             return None
@@ -165,7 +163,7 @@ def _key_env(key: Any, route: Route, base: str | None, label: str, *, is_elsewhe
 
 
 def _is_placeholder(key: Any, base: str | None) -> bool:
-    """True if a key in the file is a placeholder: it says so, or is too short for a key, and the server is self-hosted."""
+    """Whether a key in the file is a placeholder: it looks like one or is too short, and the server is self-hosted."""
     is_short = isinstance(key, str) and len(key) < SHORTEST_SECRET and not _VARIABLE.fullmatch(key)
     return _PLACEHOLDER.fullmatch(str(key)) is not None or (is_short and base is not None and is_private(base))
 
@@ -192,7 +190,7 @@ def _check_credentials(params: Mapping[str, Any], label: str) -> None:
 
 
 def _check_headers(params: Mapping[str, Any], label: str) -> None:
-    """Leave out headers that name the caller, and refuse headers that would change the call."""
+    """Ignore headers that identify the caller, and raise for headers that would change the call."""
     for key in HEADERS:
         given = params.get(key)
         for name in given if isinstance(given, Mapping) else ():

@@ -1,5 +1,4 @@
-"""The parameters and keys of a LiteLLM ``model_list``: which are read, sent, renamed or ignored, and which entries are chat
-models.
+"""Classifies the parameters and keys of a LiteLLM ``model_list`` as read, sent, renamed or ignored, and finds chat models.
 
 Format: https://docs.litellm.ai/docs/proxy/configs
 """
@@ -81,7 +80,7 @@ def is_rate(key: str) -> bool:
 
 
 def is_unused_hint(key: str) -> bool:
-    """Return whether a parameter only describes the model to LiteLLM: what it supports, how its health is checked."""
+    """Return whether a parameter only describes the model to LiteLLM, such as its features or health check."""
     return key.startswith(("supports_", "health_check_", "litellm_"))
 
 
@@ -93,7 +92,7 @@ _WITH_BUDGET = re.compile(r"claude-3|claude-(opus|sonnet|haiku)-4(-[015])?($|[-@
 
 
 def in_words_of(provider: str, model_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options in the terms of the provider's own API, translated from OpenAI's as LiteLLM does."""
+    """Return OpenAI options translated to the provider's API, in the same way as LiteLLM."""
     if provider in ("gemini", "vertex"):
         return _gemini(model_id, dict(options))
     if provider == "anthropic" or (provider == "bedrock" and "claude" in model_id):

@@ -1,6 +1,6 @@
-"""The price of a LiteLLM ``model_list`` entry: its own rates, the list price, or nothing for a self-hosted server.
+"""Finds the price of a LiteLLM ``model_list`` entry: its own rates, the list price, or $0 for a self-hosted server.
 
-Each rate of an entry is honoured, or refused in one line. A note names rates that apply to no call.
+Each rate of an entry is either used, or raises an error. A note names rates that apply to no call.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _ONLY_WITH = (
 
 
 class Priced(NamedTuple):
-    """What the price of an entry depends on: the called model, the address, and the file's own statement.
+    """The facts that decide the price of an entry: the called model, the address, and the rates in the file.
 
-    ``has_no_key``: the file gives a placeholder for the key, as people do for servers that know no accounts. ``given``: all
-    keys of the entry; ``options``: those that are sent.
+    ``has_no_key``: whether the key in the file is a placeholder, as usual for servers without accounts. ``given``: all keys of
+    the entry; ``options``: the keys that are sent.
     """
 
     called: Called
@@ -61,12 +61,12 @@ class Priced(NamedTuple):
 
     @property
     def tier(self) -> str:
-        """The requested service tier; "" for the ordinary one."""
+        """The requested service tier; "" for the ordinary tier."""
         return tier_of(self.options)
 
 
 def price_of(asked: Priced) -> dict[str, Any]:
-    """Return the fields ``price`` and ``price_id`` of an entry; :class:`ConfigError` if its price is not known."""
+    """Return the fields ``price`` and ``price_id`` of an entry; raise :class:`ConfigError` if its price is not known."""
     rates, per_call = _own_rates(asked), _per_call(asked)
     if {"input", "output"} <= set(rates.get(0, {})):
         return {"price": _made(asked, rates, per_call)}
@@ -82,7 +82,7 @@ def price_of(asked: Priced) -> dict[str, Any]:
 
 
 def is_own_server(asked: Priced) -> bool:
-    """Return whether the server is self-hosted, by its kind, address or placeholder key, so that its calls are free."""
+    """Return whether the server is self-hosted, so that calls are free, from its type, address or placeholder key."""
     if asked.called.route.is_own_server:
         return True
     if asked.called.prefix not in _ANY_SERVER or asked.api_base is None:
@@ -93,7 +93,7 @@ def is_own_server(asked: Priced) -> bool:
 
 
 def has_no_effect(key: str, given: Mapping[str, Any]) -> bool:
-    """Return whether a rate applies to no call of an entry: its parameters do not ask for that tier or service."""
+    """Return whether a rate applies to no call of an entry, because its parameters do not request that tier or service."""
     kind, _, tier = _parts(key)
     if kind is not None:
         return tier in ("priority", "flex") and tier != tier_of(given)
@@ -109,7 +109,7 @@ _Rates = dict[int, dict[str, float]]
 
 
 def _parts(key: str) -> tuple[str | None, int, str | None]:
-    """Return our name of a token rate (None if it is not one), the prompt length from which it applies, and its tier."""
+    """Return VineLM's name of a token rate (None for other keys), the prompt length from which it applies, and its tier."""
     if (hour := key.replace("_above_1hr", "")) != key:
         kind, above, tier = _parts(hour)
         return ("cache_write_1h" if kind == "cache_write" else None), above, tier
@@ -120,7 +120,7 @@ def _parts(key: str) -> tuple[str | None, int, str | None]:
 
 
 def _own_rates(asked: Priced) -> _Rates:
-    """Return the rates in the file at which the entry's calls are billed; :class:`ConfigError` for unsupported ones."""
+    """Return the rates in the file at which the entry's calls are billed; raise :class:`ConfigError` for unsupported rates."""
     standard: _Rates = {}
     of_tier: _Rates = {}
     batches: dict[str, float] = {}
@@ -149,7 +149,7 @@ def _own_rates(asked: Priced) -> _Rates:
 
 
 def _check_other(asked: Priced, key: str, value: Any) -> None:
-    """Refuse a rate that may apply to calls and that our prices cannot express."""
+    """Raise for a rate that may apply to calls and that a :class:`Price` cannot express."""
     if key == "tiered_pricing" or has_no_effect(key, {**asked.given, **asked.options}):
         return
     if isinstance(value, Mapping | list):
@@ -168,7 +168,7 @@ def _refused(asked: Priced, key: str) -> ConfigError:
 
 
 def _check_batches(asked: Priced, standard: _Rates, batches: Mapping[str, float]) -> None:
-    """Check the rates of batches, which are booked at half of input and output."""
+    """Raise unless the rates of batches are half of the input and output rates, at which batches are booked."""
     for kind in ("input", "output"):
         ordinary = standard.get(0, {}).get(kind)
         if ordinary is not None and batches.get(kind, 0.0) > ordinary / 2 * (1 + 1e-9):
@@ -196,7 +196,7 @@ def _tiered(asked: Priced) -> Iterator[tuple[int, dict[str, float]]]:
 
 
 def _per_call(asked: Priced) -> float | None:
-    """Return dollars of each call; None if the entry does not say."""
+    """Return the dollars of each call; None if the entry has no such rate."""
     stated = [_mtok(asked, key, asked.given[key]) / 1e6 for key in _CALL_RATES if asked.given.get(key) is not None]
     return sum(stated) if stated else None
 
@@ -236,7 +236,9 @@ def _overlaid(asked: Priced, listed: Price, rates: _Rates, per_call: float | Non
 
 
 def _list_price(asked: Priced) -> dict[str, Any] | None:
-    """Return the list price of the called model. Of two assumed ones (by name, by ``base_model``) the more expensive one."""
+    """Return the list price of the called model. If two are assumed (by name and by ``base_model``), return the higher
+    price.
+    """
     found: list[FoundPrice] = []
     for provider, model_id, is_assumed in _names(asked):
         one = find_price(provider, model_id, None if is_assumed else asked.api_base)
@@ -252,7 +254,7 @@ def _list_price(asked: Priced) -> dict[str, Any] | None:
 
 
 def _names(asked: Priced) -> Iterator[tuple[str, str, bool]]:
-    """Yield the provider, model and whether that is only assumed; certain ones first."""
+    """Yield possible providers and models, each with whether it is only assumed; certain pairs first."""
     called, base = asked.called, asked.given.get("base_model")
     is_tuned = is_fine_tuned(called.model_id)
     names_price = isinstance(base, str) and (
@@ -282,7 +284,7 @@ def _names(asked: Priced) -> Iterator[tuple[str, str, bool]]:
 
 
 def _nothing(asked: Priced) -> Price:
-    """Return the price of a model that is not billed; :class:`ConfigError` for any other model."""
+    """Return the zero price of a model that is not billed; raise :class:`ConfigError` for any other model."""
     is_sold = is_fine_tuned(asked.called.model_id) or asked.given.get("base_model") is not None
     if asked.called.model_id.endswith(":free") and "openrouter" in (asked.called.prefix, _host(asked.api_base)):
         source = FREE

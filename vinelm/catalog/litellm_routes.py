@@ -1,4 +1,4 @@
-"""The providers of LiteLLM's model strings, and what they correspond to here.
+"""Maps the providers of LiteLLM's model strings to VineLM's providers.
 
 Base URLs and variables: https://docs.litellm.ai/docs/providers
 """
@@ -22,14 +22,14 @@ class Route(NamedTuple):
     """The provider behind a prefix of LiteLLM's model strings.
 
     Args:
-        provider: The provider here.
-        key_envs: The default environment variables of the API key: the first that is set is used.
-        api_base: The URL of the service; None takes the entry's, or that of the variable ``base_env``.
+        provider: VineLM's name of the provider.
+        key_envs: The default environment variables of the API key; the first variable that is set is used.
+        api_base: The URL of the service; None takes the entry's URL, or the value of the variable ``base_env``.
         needs_base: A URL is required.
         base_env: The environment variable of the URL.
-        prefix: Put before the model's id.
-        is_own_server: Calls to it are not billed by anyone.
-        path: Put after a URL that does not end with it.
+        prefix: Text to put before the model's id.
+        is_own_server: Whether calls to it are free of charge.
+        path: Path to append to a URL that does not end with it.
     """
 
     provider: str
@@ -94,7 +94,7 @@ def route_of(model: Any, params: Mapping[str, Any], label: str) -> Called:
     Args:
         model: The string, such as ``"openai/gpt-4o"``.
         params: The entry's ``litellm_params``.
-        label: What errors name.
+        label: The entry's name in error messages.
 
     Raises:
         ConfigError: The string is malformed, a wildcard, or of a provider that is not known.
@@ -147,7 +147,7 @@ def _on_vertex(model_id: str, label: str) -> Route:
 
 
 def split_model(model: str, params: Mapping[str, Any]) -> tuple[str, str]:
-    """Return prefix and model id of a model string; without a prefix it is guessed, else it is the name itself."""
+    """Return the prefix and model id of a model string. A missing prefix is guessed; if that fails, it is the name."""
     named = params.get("custom_llm_provider")
     if isinstance(named, str):
         return named, model.removeprefix(f"{named}/")

@@ -1,4 +1,4 @@
-"""Catalog files, read entry by entry, so that one malformed entry does not hide the others."""
+"""Reads catalog files entry by entry, so that one malformed entry does not hide the others."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class CatalogFile:
         backends: Settings by provider.
         notes: One line for each group of keys that have no effect.
         skipped: Entries that are not chat models, by name, in a file that may contain some.
-        copies: Entries that differ from another entry in nothing that matters.
-        is_foreign: The file was written for another program: what cannot be used is left out with a warning.
+        copies: Entries that differ from another entry only in irrelevant settings.
+        is_foreign: Whether the file was written for another program: unusable parts are left out with a warning.
     """
 
     path: str
@@ -49,7 +49,7 @@ class CatalogFile:
     def checked(self) -> CatalogFile:
         """Return this file if it has no errors, else raise the first. Logs the notes, and old prices, as warnings.
 
-        Entries of a foreign file that cannot be used are left out with a warning each, as long as one model is left.
+        Unusable entries of a foreign file are left out, each with a warning, as long as one model is left.
         """
         for error in self.errors:
             if not self.is_foreign or not self.models:
@@ -63,9 +63,9 @@ class CatalogFile:
 
 
 def read_catalog_file(path: str | Path) -> CatalogFile:
-    """Read a TOML catalog or a LiteLLM ``model_list`` in YAML; :class:`ConfigError` if the file as a whole cannot be read.
+    """Read a TOML catalog or a LiteLLM ``model_list`` in YAML; raise :class:`ConfigError` if the whole file cannot be read.
 
-    Takes variables that the models need from ``.env`` files; see :mod:`vinelm.catalog.environment`.
+    Also sets variables that the models need from ``.env`` files; see :mod:`vinelm.catalog.environment`.
     """
     take_variables(Path(path).parent, catalog_text(path))
     if Path(path).suffix.lower() in YAML_SUFFIXES:
@@ -89,7 +89,7 @@ def _sorted_out(makers: Iterable[Callable[[], Model]]) -> tuple[tuple[Model, ...
 
 
 def catalog_text(path: str | Path) -> str:
-    """Return the text of a catalog file; :class:`ConfigError` if it cannot be read."""
+    """Return the text of a catalog file; raise :class:`ConfigError` if it cannot be read."""
     try:
         return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
@@ -97,7 +97,7 @@ def catalog_text(path: str | Path) -> str:
 
 
 def toml_tables(path: str | Path) -> dict[str, Any]:
-    """Return the tables of a TOML file; :class:`ConfigError` if it is missing or malformed."""
+    """Return the tables of a TOML file; raise :class:`ConfigError` if it is missing or malformed."""
     try:
         return tomllib.loads(catalog_text(path))
     except tomllib.TOMLDecodeError as error:
@@ -105,7 +105,7 @@ def toml_tables(path: str | Path) -> dict[str, Any]:
 
 
 def tables_of(plain: Mapping[str, Any], where: str) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Mapping[str, Any]]]:
-    """Return the ``[[model]]`` and the ``[backend.NAME]`` tables; :class:`ConfigError` for unknown keys or other values."""
+    """Return the ``[[model]]`` and ``[backend.NAME]`` tables; raise :class:`ConfigError` for unknown keys or wrong types."""
     for key in plain:
         if key not in ("model", "backend"):
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""Catalog entries: one model with its price, and groups of entries that serve one model in several places."""
+"""Catalog entries: one model with its price, and groups of entries that serve the same model at several endpoints."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def _foreign(value: Any) -> str:
 class LongPromptRates(BaseModel):
     """Rates for all tokens of a call with a long prompt, in dollars per million tokens.
 
-    A rate that is None is that of the price. Cache rates are multiples of the input's: if only a higher ``input`` is given,
-    they rise with it.
+    A rate that is None is taken from the price. Cache rates keep their ratio to the input rate: if only a higher ``input`` is
+    given, they rise with it.
 
     Args:
-        above: The rates hold if the prompt has more tokens than this, >= 1.
+        above: The rates apply if the prompt has more tokens than this, >= 1.
         input: Prompt tokens.
         output: Completion tokens.
         cached: Prompt tokens read from a prompt cache.
         cache_write: Prompt tokens written to a prompt cache.
-        cache_write_1h: Prompt tokens written to it for an hour.
+        cache_write_1h: Prompt tokens written to a prompt cache for an hour.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -63,7 +63,7 @@ class LongPromptRates(BaseModel):
 
 
 class _Rates(NamedTuple):
-    """The rates for a prompt of some length, in dollars per million tokens. ``names_...``: the price states this write rate."""
+    """The rates for a prompt length, in dollars per million tokens. ``names_...``: whether the price states this write rate."""
 
     input: float
     output: float
@@ -77,23 +77,23 @@ class _Rates(NamedTuple):
 class Price(BaseModel):
     """The price of a model in dollars per million tokens.
 
-    A rate that is not given counts at its most expensive, so that no call counts for less than its bill.
+    A rate that is not given is assumed at its highest, so that no call is booked at less than its bill.
 
     Args:
         input: Dollars per million prompt tokens, >= 0.
         output: Dollars per million completion tokens, >= 0.
         cached: Dollars per million prompt tokens read from a prompt cache; None charges ``input``.
         cache_write: Dollars per million prompt tokens written to a prompt cache; None charges 1.25 times ``input``.
-        cache_write_1h: The same for tokens that are kept for an hour; None charges twice ``input``, or ``cache_write`` if that
-            is more.
-        audio: Dollars per million prompt tokens of sound; None charges 17 times ``input``.
-        audio_out: Dollars per million completion tokens of sound; None charges 17 times ``output``.
-        cache_ttl_s: Seconds that a cached prefix is kept after its last use, > 0; None takes 300. It charges nothing, and
-            says how often the prompt cache of a service is warm.
+        cache_write_1h: Dollars per million prompt tokens written to a prompt cache for an hour; None charges twice ``input``,
+            or ``cache_write`` if that is more.
+        audio: Dollars per million prompt tokens of audio; None charges 17 times ``input``.
+        audio_out: Dollars per million completion tokens of audio; None charges 17 times ``output``.
+        cache_ttl_s: Seconds that a cached prefix is kept after its last use, > 0; None takes 300. It is no charge, but used to
+            estimate how often the prompt cache of a service is warm.
         long_prompts: Other rates for long prompts, by ascending thresholds.
-        call: Dollars per call, in addition to those of the tokens.
-        source: Where the figures come from.
-        as_of: The day on which they were read.
+        call: Dollars per call, in addition to the tokens.
+        source: The source of the figures.
+        as_of: The day on which the figures were read.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -130,8 +130,8 @@ class Price(BaseModel):
             tokens_cached: The part of ``tokens_in`` that was read from a prompt cache.
             tokens_written: The part of ``tokens_in`` that was written to a prompt cache.
             tokens_written_1h: The part of ``tokens_written`` that is kept for an hour.
-            tokens_audio: The part of ``tokens_in`` that is sound.
-            tokens_audio_out: The part of ``tokens_out`` that is.
+            tokens_audio: The part of ``tokens_in`` that is audio.
+            tokens_audio_out: The part of ``tokens_out`` that is audio.
         """
         rates = self._rates(tokens_in)
         fresh = max(tokens_in - tokens_cached - tokens_written, 0)
@@ -143,7 +143,7 @@ class Price(BaseModel):
         return self.call + dollars / 1e6
 
     def _of_sound(self, rates: _Rates) -> tuple[float, float]:
-        """Return the audio rates, in and out: never below those of text."""
+        """Return the audio rates, in and out, which are never below the text rates."""
         audio = AUDIO_FACTOR * rates.input if self.audio is None else self.audio
         audio_out = AUDIO_FACTOR * rates.output if self.audio_out is None else self.audio_out
         return max(audio, rates.input), max(audio_out, rates.output)
@@ -158,15 +158,15 @@ class Price(BaseModel):
         hears: bool = False,
         speaks: bool = False,
     ) -> float:
-        """Return the most dollars of one call with at most this many tokens, whatever a prompt cache reads or writes.
+        """Return the most dollars of one call with at most this many tokens, for any use of a prompt cache.
 
         Args:
             tokens_in: The most tokens of the prompt.
             tokens_out: The most tokens of the answer.
-            writes_cache: The prompt asks to be written to a prompt cache.
-            asks_for_an_hour: It asks to be kept there for an hour. A rate for this that the price names counts in any case.
-            hears: A part of the prompt is sound.
-            speaks: A part of the answer may be.
+            writes_cache: Whether the prompt requests to be written to a prompt cache.
+            asks_for_an_hour: Whether it requests to be kept there for an hour. A stated rate for that always counts.
+            hears: Whether a part of the prompt is audio.
+            speaks: Whether a part of the answer may be audio.
         """
         lengths = {0, tokens_in, *(long.above + 1 for long in self.long_prompts if long.above < tokens_in)}
         reached = [self._rates(length) for length in lengths]
@@ -182,8 +182,8 @@ class Price(BaseModel):
     def in_batches(self, *, halves_cache: bool) -> Price:
         """Return the price of calls in a batch: half for input and output, long prompts included.
 
-        ``halves_cache``: half for reading and writing a prompt cache, too. Otherwise those rates stay, stated or not, but
-        reading never costs more than plain input.
+        ``halves_cache``: also half for reading and writing a prompt cache. Otherwise the cache rates, given or assumed, stay
+        unchanged, but reading never costs more than plain input.
         """
         halved = {"input", "output"} | ({"cached", "cache_write", "cache_write_1h"} if halves_cache else set())
 
@@ -202,15 +202,15 @@ class Price(BaseModel):
     def cache_saves_usd(self, tokens_in: int, tokens: float) -> float:
         """Return how much less a call costs if ``tokens`` of its ``tokens_in`` are read from a prompt cache.
 
-        Without the hit they are charged as fresh tokens, or as written tokens if the price states a higher rate for that, since
-        whatever can be read was written.
+        Without the hit they are charged as fresh tokens, or as written tokens if the price states a higher rate for these,
+        since only written tokens can be read later.
         """
         rates = self._rates(tokens_in)
         cold = max(rates.input, rates.cache_write) if rates.names_write else rates.input
         return min(int(tokens), tokens_in) * (cold - rates.cached) / 1e6
 
     def _rates(self, tokens_in: int) -> _Rates:
-        """Return the rates for a prompt of this length; missing rates at their most expensive."""
+        """Return the rates for a prompt of this length; missing rates are assumed at their highest."""
         if not self.long_prompts:  # true of nearly every price, and checked for every call
             write, hour, read = self.cache_write, self.cache_write_1h, self.cached
             dearer = WRITE_FACTOR * self.input if write is None else write
@@ -226,7 +226,7 @@ class Price(BaseModel):
         levels: list[Price | LongPromptRates] = [self, *(long for long in self.long_prompts if tokens_in > long.above)]
 
         def named(name: str) -> tuple[int, float | None]:
-            """Return the rate of the longest threshold that sets it, with that threshold."""
+            """Return the rate from the highest threshold that sets it, with that threshold."""
             return next(
                 ((at, rate) for at in range(len(levels))[::-1] if (rate := getattr(levels[at], name)) is not None), (0, None)
             )
@@ -267,16 +267,16 @@ class Model(BaseModel):
         price_id: ``PROVIDER/MODEL`` of the list price; None if ``price`` was given.
         engine: The endpoint whose load and limits it shares with other entries.
         api_base: The URL of the endpoint; None takes the provider's default.
-        api_key_env: The environment variable that holds the API key. The key itself is never stored.
-        max_tokens: The longest answer of a call in tokens, 1 to 100,000,000; a longer one is cut off and counts as failed.
+        api_key_env: The environment variable that contains the API key. The key itself is never stored.
+        max_tokens: The longest answer of a call in tokens, 1 to 100,000,000; a longer answer is cut off and counts as failed.
         timeout_s: Seconds of one attempt, from connecting to the last byte; > 0, at most a day.
-        options: Settings of the provider, passed on as they are. A catalog refuses secrets in them.
-        trusted_counts: Believe the server's token counts even if the text is longer than that many tokens can be.
-        cache_points: Which prefixes are marked for the provider's cache: ``"auto"`` those that are read often enough to pay,
-            ``"static"`` the part that all calls of a stage share, ``"off"`` none. Prompts with the app's own marks stay as
-            they are.
-        group: The name of the replicas that it belongs to: one model at several endpoints, which is one choice. None for
-            an entry of its own.
+        options: Settings of the provider, passed on unchanged. A catalog rejects secrets in them.
+        trusted_counts: Accept the server's token counts even if the text is too long for so few tokens.
+        cache_points: Which prefixes are marked for the provider's cache: ``"auto"``: those that are read often enough to pay,
+            ``"static"``: the part that all calls of a stage share, ``"off"``: none. Prompts with the application's own marks
+            stay unchanged.
+        group: The name of its group of replicas: one model at several endpoints, which is one choice. None for an entry without
+            replicas.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
@@ -299,7 +299,7 @@ class Model(BaseModel):
     @field_validator("options")
     @classmethod
     def _plain(cls, options: dict[str, Any]) -> dict[str, Any]:
-        """Refuse values that JSON does not have: TOML dates and times, NaN and infinity."""
+        """Raise for values that JSON does not have: TOML dates and times, NaN and infinity."""
         for key, value in options.items():
             found = _foreign(value)
             if found:
@@ -328,10 +328,10 @@ MOST_REPLICAS = 200
 
 
 class ReplicaGroup(Model):
-    """One choice that several entries serve. Tries and plans only know the group; the replica is chosen for each call.
+    """One choice that several entries serve. Tries and plans use only the group; the replica is chosen for each call.
 
-    Its fields are those of the first replica, except that ``name`` and ``engine`` are the group's name: the load of a group is
-    that of all its replicas together.
+    Its fields are those of the first replica, except that ``name`` and ``engine`` are the group's name, since the load of a
+    group is the load of all its replicas together.
 
     Args:
         replicas: the entries, in the order of the catalog.
@@ -344,7 +344,7 @@ class ReplicaGroup(Model):
         """Return the group of these entries, which name the same ``group``.
 
         Raises:
-            ConfigError: They differ in what decides answers or prices, share an engine, or are too many.
+            ConfigError: They differ in settings that decide answers or prices, share an engine, or are too many.
         """
         first, group = replicas[0], str(replicas[0].group)
         if len(replicas) > MOST_REPLICAS:
@@ -375,10 +375,10 @@ class ReplicaGroup(Model):
 
 
 def grouped(entries: Sequence[Model]) -> tuple[Model, ...]:
-    """Return the choices of a catalog: entries without a group, and each group in the place of its first entry.
+    """Return the choices of a catalog: entries without a group, and each group at the position of its first entry.
 
     Raises:
-        ConfigError: A group has the name of an entry that is not in it, or cannot be one.
+        ConfigError: A group has the name of an entry outside of it, or its entries cannot form a group.
     """
     groups: dict[str, list[Model]] = {}
     for entry in entries:

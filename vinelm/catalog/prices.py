@@ -49,7 +49,7 @@ CHEAP_TIERS = ("flex", "batch")
 
 
 class FoundPrice(NamedTuple):
-    """A price and its id ``PROVIDER/MODEL``, from the package's price file or in the same form."""
+    """A price and its id ``PROVIDER/MODEL``, from the package's price file or converted to its form."""
 
     price_id: str
     price: Price
@@ -57,7 +57,7 @@ class FoundPrice(NamedTuple):
 
 @cache
 def bundled_prices() -> Mapping[str, Price]:
-    """Return the dated price file of the package (``vinelm/prices.toml``), id to price."""
+    """Return the prices by id from the package's dated price file (``vinelm/prices.toml``)."""
     plain = tomllib.loads((resources.files("vinelm") / "prices.toml").read_text(encoding="utf-8"))
     return {price_id: Price.model_validate(fields) for price_id, fields in plain["price"].items()}
 
@@ -70,7 +70,7 @@ def find_price(provider: str, model_id: str, api_base: str | None = None) -> Fou
     Args:
         provider: The provider as VineLM, LiteLLM or LangChain calls it, such as ``"openai"`` or ``"together_ai"``.
         model_id: The provider's id of the model.
-        api_base: The URL that calls go to. It decides where ``provider`` is only the protocol, as for ``openai``.
+        api_base: The URL of the calls. It decides if ``provider`` is only the protocol, as for ``openai``.
     """
     price_id = f"{provider}/{model_id}"
     ours = bundled_prices().get(price_id) if api_base is None or provider != "openai" else None
@@ -81,12 +81,12 @@ def find_price(provider: str, model_id: str, api_base: str | None = None) -> Fou
 
 
 def is_fine_tuned(model_id: str) -> bool:
-    """Return whether a model's name says that it is fine-tuned: the base model has another price."""
+    """Return whether a model's name marks it as fine-tuned, so that its price differs from the base model's."""
     return bool(_TUNED.search(model_id))
 
 
 def tier_of(asked: Mapping[str, Any]) -> str:
-    """Return the tier that options or a body ask for, if it is billed at separate rates; "" otherwise."""
+    """Return the tier that options or a request body select, if it is billed at separate rates; "" otherwise."""
     body = asked.get("extra_body")
     given = asked.get("service_tier") or (body.get("service_tier") if isinstance(body, Mapping) else None)
     named = str((given.get("type") if isinstance(given, Mapping) else given) or "").lower()
@@ -94,7 +94,7 @@ def tier_of(asked: Mapping[str, Any]) -> str:
 
 
 def beyond_list_prices(asked: Mapping[str, Any]) -> str:
-    """Return the tier that options ask for, if it costs more than the list price; "" otherwise."""
+    """Return the tier that options select, if it costs more than the list price; "" otherwise."""
     tier = tier_of(asked)
     return "" if tier in CHEAP_TIERS else tier
 
@@ -107,7 +107,7 @@ def price_of_id(price_id: str) -> Price | None:
 
 
 def old_price_note(models: Iterable[Model], today: date) -> str | None:
-    """Return one line that names the models whose price is over 90 days old, and what to do; None if there are none.
+    """Return one line with the models whose price is over 90 days old, and what to do; None if there are none.
 
     Free models are left out.
     """
@@ -129,12 +129,12 @@ def is_same_amount(one: Price, other: Price) -> bool:
 
 
 def changed_prices_note(held: Mapping[str, Model], now: Mapping[str, Model], where: str) -> str | None:
-    """Return one line that names the models whose price has changed, and how plans learn of it; None without any.
+    """Return one line with the models whose price has changed, and how to update plans; None if there are none.
 
     Args:
         held: the models of a trie or a store.
-        now: those of a catalog.
-        where: what the line calls that catalog.
+        now: the models of a catalog.
+        where: the catalog's name in the line.
     """
     changed = [name for name in held if name in now and not is_same_amount(held[name].price, now[name].price)]
     if not changed:
@@ -147,7 +147,7 @@ def changed_prices_note(held: Mapping[str, Model], now: Mapping[str, Model], whe
 
 
 def has_list_price(model: Model) -> bool:
-    """Return whether the model's price is a list price, which is for the ordinary service tier."""
+    """Return whether the model's price is a list price, which applies to the ordinary service tier."""
     return model.price_id is not None or model.price.source == GENAI_PRICES
 
 
@@ -161,7 +161,7 @@ def price_origin(model: Model) -> str:
 
 
 def old_price_cure(model: Model) -> str:
-    """Return what to do about the model's old price."""
+    """Return a text on how to update the model's old price."""
     if GENAI_PRICES in model.price.source:
         return "upgrade the package genai-prices, or give a price in the catalog"
     return f"compare it with {model.price.source}, and give it with today's date"
@@ -216,7 +216,7 @@ def _price(seller: Provider, model: ModelInfo) -> Price | None:
 
 
 def _standing(model: ModelInfo, now: datetime) -> ModelPrice:
-    """Return the model's price of today; if it depends on the time of day, the highest."""
+    """Return the model's current price; if it depends on the time of day, the highest."""
     if not isinstance(model.prices, list):
         return model.prices
     by_day = [c for c in model.prices if c.constraint is None or not hasattr(c.constraint, "start_time")]
@@ -257,7 +257,7 @@ def _tiers(listed: ModelPrice) -> list[dict[str, float | int]]:
 def _data_date() -> date:
     """Return the date of the price data: their last price change before they were installed.
 
-    The package does not say when its data were read; it was published on that day or later.
+    The package does not record when its data were read; it was published on the returned day or later.
     """
     from genai_prices import data
     from genai_prices.types import StartDateConstraint

@@ -1,4 +1,4 @@
-"""Keep secrets out of catalogs and out of messages."""
+"""Keeps secrets out of catalogs and messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _URL_WITH_PASSWORD = re.compile(r"^[a-z][a-z0-9+.-]*://[^/\s]*:[^/\s]*@", re.IGN
 
 
 def refuse_secrets(models: tuple[Model, ...], backends: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise :class:`ConfigError`, without the value, if an entry or setting holds a secret: catalogs are stored on disk."""
+    """Raise :class:`ConfigError`, without the value, if an entry or setting contains a secret, since catalogs are stored on
+    disk.
+    """
     _name_keys(models)
     places: list[tuple[str, Any]] = [(f"model {model.name!r}: options", model.options) for model in models]
     places += [(f"model {model.name!r}: api_base", model.api_base) for model in models]
@@ -42,7 +44,7 @@ def holds_secret(value: Any) -> bool:
 
 
 def _secret_in(value: Any) -> str | None:
-    """Return the key of a secret, in quotes; empty if only the value gives it away; None if there is none."""
+    """Return the key of a secret, in quotes; empty if only the value shows that it is a secret; None if there is none."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             name = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower())
@@ -95,11 +97,11 @@ def name_secret(variable: str) -> None:
 
 
 def redacted(text: str) -> str:
-    """Return ``text`` with secrets replaced, such as those that a provider or a traceback quotes.
+    """Return ``text`` with secrets replaced, for example those in a provider's message or a traceback.
 
-    Replaced are values of environment variables that a catalog names or whose names look secret (``..._KEY``, ``..._DSN``),
-    by their names, and whatever looks like a credential: passwords in URLs, bearer tokens, keys of known providers, values
-    after ``password=`` and the like.
+    Values of environment variables that a catalog names, or whose names look secret (``..._KEY``, ``..._DSN``), are replaced by
+    the variables' names. Texts that look like credentials are replaced, too: passwords in URLs, bearer tokens, keys of known
+    providers, values after ``password=`` and the like.
     """
     if len(text) < _SHORTEST:
         return text
@@ -120,7 +122,7 @@ _redacted_label = lru_cache(maxsize=256)(_redacted)
 
 
 class _Secrets(NamedTuple):
-    """The secrets in the environment when it was read: ``named`` maps secret values to their replacements, longest first."""
+    """The secrets in the environment at one time: ``named`` maps secret values to their replacements, longest first."""
 
     environment: object
     names: int
@@ -133,8 +135,8 @@ _known: _Secrets | None = None
 def _secrets() -> _Secrets:
     """Return the current secrets of the environment.
 
-    Reading it whole for each id that a provider sends would take as long as all other work on a call, so it is only compared
-    with the last state. Without ``_data``, which only CPython has, it is read every time.
+    Reading the whole environment for each id from a provider would take as long as all other work on a call, so it is read
+    again only after a change. Without ``_data``, which only CPython has, it is read every time.
     """
     global _known  # noqa: PLW0603 - what was read of the one environment
     held, known, names = getattr(os.environ, "_data", None), _known, len(_named)
@@ -156,7 +158,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _is_key(name: str) -> bool:
-    """True if a text that should name an environment variable is a key itself."""
+    """Whether a text that should be the name of an environment variable is itself a key."""
     if not _VARIABLE.fullmatch(name) or redacted(name) != name:
         return True
     is_mixed = all(re.search(kind, name) for kind in ("[a-z]", "[A-Z]", "[0-9]"))

@@ -1,4 +1,4 @@
-"""Detects applications that repeat failed calls themselves: their own retries come first, without VineLM's fallback."""
+"""Detects whether the application repeats failed calls itself. If so, its retries come before VineLM's fallback."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _NODE = "langgraph.pregel."
 
 
 def app_repeats(error: Exception) -> bool:
-    """Return whether the application's own ``retry_policy``, ``with_fallbacks``, ``with_retry`` or middleware takes over.
+    """Return whether the application's ``retry_policy``, ``with_fallbacks``, ``with_retry`` or middleware will repeat the call.
 
-    Asked only after a failure, by the code that made the call: the frames that called it name the repeaters around it. A node's
-    ``retry_policy`` counts as long as it would repeat this error once more; at its last attempt VineLM's fallback follows, so
-    that the attempts of both add up and do not multiply.
+    To be called after a failure, by the code that made the call: the call stack shows which retry code surrounds it. A node's
+    ``retry_policy`` counts as long as it would repeat this error. After its last attempt VineLM's fallback follows, so that the
+    numbers of attempts add up instead of multiplying.
     """
     return _is_inside_repeater() or _is_retried_node(error)
 
@@ -42,7 +42,7 @@ def _is_inside_repeater() -> bool:
 
 
 def _calling_modules() -> Iterator[str]:
-    """Yield modules of the frames around the call, innermost first, then those of the tasks that wait for the current task."""
+    """Yield the modules on the call stack, innermost first, then the modules of the tasks that await the current task."""
     frame: Any = sys._getframe(2)
     while frame is not None:
         yield frame.f_globals.get("__name__", "")
@@ -63,7 +63,7 @@ def _waits_for(other: Any, task: asyncio.Task[Any]) -> bool:
 
 
 def _modules_of(task: asyncio.Task[Any] | None) -> list[str]:
-    """Return the modules of the coroutines that a waiting task is in, from the outside in."""
+    """Return the modules of a waiting task's coroutines, outermost first."""
     found, coroutine = [], None if task is None else task.get_coro()
     while coroutine is not None:
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
@@ -74,7 +74,9 @@ def _modules_of(task: asyncio.Task[Any] | None) -> list[str]:
 
 
 def _is_retried_node(error: Exception) -> bool:
-    """True if the node's retry policy repeats ``error``. LangGraph hands the node's task to the node under an internal key."""
+    """Whether the node's retry policy repeats ``error``. LangGraph stores the node's task in its config under an internal
+    key.
+    """
     try:
         configurable: Any = get_config().get("configurable", {})
         call = configurable.get("__pregel_call")

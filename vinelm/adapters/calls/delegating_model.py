@@ -35,7 +35,7 @@ class Attempt:
     Attributes:
         model: the chat model to call.
         options: the options of the call, in that model's own form.
-        is_begun: the caller has seen a part of the answer.
+        is_begun: whether the caller has received a part of the answer.
     """
 
     __slots__ = ("is_begun", "model", "options")
@@ -62,7 +62,7 @@ class Attempt:
 
 
 class DelegatingChatModel(BaseChatModel):
-    """Answers with the models of its attempts, in order. Tools and schemas are converted for the model that answers."""
+    """Calls the models of its attempts in order, until a model answers. Converts tools and schemas for each model."""
 
     @abstractmethod
     def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
@@ -83,7 +83,7 @@ class DelegatingChatModel(BaseChatModel):
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Return this model with tools; they are converted for the chosen model when it runs.
 
-        The arguments have the names of ``ChatOpenAI``'s, since libraries inspect the signature before they pass them.
+        The parameters are named as in ``ChatOpenAI``, since libraries inspect the signature before they pass arguments.
         """
         given = {"tool_choice": tool_choice, "strict": strict, PARALLEL: parallel_tool_calls}
         return bind_lazily(self, tools, {**{name: one for name, one in given.items() if one is not None}, **kwargs})
@@ -93,7 +93,7 @@ class DelegatingChatModel(BaseChatModel):
     ) -> Runnable[LanguageModelInput, Any]:
         """Return a runnable that yields instances of ``schema``.
 
-        The other arguments (``method``, ``strict``) go to the chosen model's own method; every form of answer is parsed.
+        The other arguments (``method``, ``strict``) are passed to the chosen model's method. Every form of answer is parsed.
         """
         return structured_chain(self, schema, include_raw=include_raw, options=kwargs)
 
@@ -197,8 +197,8 @@ def _streams(model: BaseChatModel, options: Mapping[str, Any], *, asynchronously
 def name_model(generation: ChatGeneration, model: BaseChatModel) -> None:
     """Write the model's provider and name into its answer, or into the first chunk, unless they are set.
 
-    No effect if LangChain is too old to read it: callers would find it in their messages. Never raises, since tracing must not
-    fail a call that was answered.
+    Does nothing if LangChain is too old to read them, because they would then appear in the caller's messages. Never raises,
+    since an error in tracing must not fail a call that was answered.
     """
     answered(partial(_write_name, generation, model), None)
 

@@ -20,9 +20,9 @@ REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malforme
 
 
 def failed_call(error: BaseException | None) -> CallError | None:
-    """Convert an error to a failure of the call; None if it is not one.
+    """Return the failure that an error stands for; None if it is no failure of the call.
 
-    A content or a parameter that this model cannot take was refused before anything was sent, as a server does with HTTP 400.
+    A content or parameter that this model does not support counts as a failure with HTTP 400, although nothing was sent.
     """
     if isinstance(error, InputError) and error.code == UNSUPPORTED_CALL:
         return CallError(str(error), kind="malformed")
@@ -30,7 +30,7 @@ def failed_call(error: BaseException | None) -> CallError | None:
 
 
 class Attempts(Protocol):
-    """The attempts of one invocation: one model after another."""
+    """The attempts of one invocation, with one model after the other."""
 
     answering: BaseChatModel
     """The chat model of the present attempt."""
@@ -40,10 +40,10 @@ class Attempts(Protocol):
 
 
 class FallbackModel(DelegatingChatModel):
-    """Calls the chosen model, and the next best one after failures that another model may not share.
+    """Calls the chosen model, and the next best model after a failure that another model may avoid.
 
-    An ordinary chat model: what the chosen one has besides (``model_name``, ...) is found on this one, too. Tools and schemas
-    are converted for the model that answers. A stream goes over to another model only before its first chunk. Spends money.
+    An ordinary chat model. Other attributes (``model_name``, ...) are looked up on the chosen model. Tools and schemas are
+    converted for the model that answers. A stream can switch to another model only before its first chunk. Spends money.
     """
 
     binding: Any = Field(default=None, exclude=True, repr=False)
@@ -87,7 +87,7 @@ class FallbackModel(DelegatingChatModel):
 
 
 class _Attempt(Attempt):
-    """A call of the current model; if it fails and the invocation names another model, that one is tried."""
+    """A call of the current model. If it fails and the invocation names another model, that model is tried."""
 
     __slots__ = ("_attempts", "_chosen", "_is_first")
 

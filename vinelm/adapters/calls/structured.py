@@ -49,8 +49,8 @@ class Structured:
             raise OutputParserException(f"the answer is neither a call of {name} nor JSON") from error
 
     def chain(self, bound: Runnable[Any, Any], *, include_raw: bool) -> Runnable[Any, Any]:
-        """Return a runnable that asks ``bound`` and returns the result of :meth:`parsed`; with ``include_raw`` a dict of
-        both.
+        """Return a runnable that calls ``bound`` and returns the result of :meth:`parsed`; with ``include_raw`` a dict of the
+        raw and the parsed answer.
         """
         parser = RunnableLambda(self.parsed, name="parse")
         if not include_raw:

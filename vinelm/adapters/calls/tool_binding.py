@@ -1,7 +1,7 @@
-"""Tools and output schemas, kept as given until the model they are for is known.
+"""Keeps tools and output schemas as given until the model that will use them is known.
 
-Every provider has its own form of a tool, of a tool choice, of structured output. So nothing is converted when it is bound:
-the chosen model's own ``bind_tools`` or ``with_structured_output`` is asked at the moment of the call.
+Every provider has its own format of tools, tool choices and structured output. So binding converts nothing: each call uses the
+chosen model's ``bind_tools`` or ``with_structured_output``.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ TRACING_ONLY = "ls_structured_output_format"
 
 
 class BoundTools(list[Any]):
-    """The tools in OpenAI's form, as ``ChatOpenAI`` binds them: tracers and libraries (``create_react_agent``, supervisors)
-    read names and schemas there.
+    """The tools in OpenAI's form, as ``ChatOpenAI`` binds them. Tracers and libraries (``create_react_agent``, supervisors)
+    read the tools' names and schemas from it.
 
     Attributes:
         given: the tools as given, for the chosen model's own ``bind_tools``.
@@ -46,7 +46,7 @@ class BoundTools(list[Any]):
 
 
 def aimed(model: BaseChatModel, options: Mapping[str, Any]) -> tuple[BaseChatModel, dict[str, Any]]:
-    """Return the chat model to call and the options to call it with: tools and schema in that model's own form."""
+    """Return the chat model to call and its options, with tools and schema in that model's format."""
     asked = dict(options)
     target = model
     if not hasattr(model, "_attempt"):  # else it only passes on what is meant for the model that it chooses
@@ -74,7 +74,9 @@ def _with_tools(model: BaseChatModel, tools: BoundTools) -> Runnable[Any, Any]:
 
 
 def _in_own_words(model: BaseChatModel, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert parameters of OpenAI's chat completions for the chosen model; :class:`WorkflowError` if it lacks one."""
+    """Convert parameters of OpenAI's chat completions for the chosen model; raise :class:`WorkflowError` if it lacks a
+    parameter.
+    """
     inner = getattr(getattr(model, "binding", None), "inner", None)
     if inner is None:
         return dict(body)  # a model of another backend, which knows what to do with them
@@ -105,7 +107,7 @@ _SHARED: Mapping[str, str] = MappingProxyType({"temperature": "temperature", "to
 
 
 def taken(bind_tools: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that this ``bind_tools`` accepts; libraries pass others because our signature has them.
+    """Return the options that this ``bind_tools`` accepts; libraries also pass others because our signature lists them.
 
     A provider without such a parameter would refuse the call.
     """
@@ -114,7 +116,7 @@ def taken(bind_tools: Callable[..., Any], options: Mapping[str, Any]) -> dict[st
 
 
 def _read_form(tool: Any, strict: bool | None) -> Any:
-    """Convert a tool to OpenAI's form; a tool that has none, such as a provider's own, is returned as given."""
+    """Convert a tool to OpenAI's form; return a tool without such a form, like a provider's built-in tool, unchanged."""
     try:
         return convert_to_openai_tool(tool, strict=strict)
     except (TypeError, ValueError):
@@ -122,7 +124,7 @@ def _read_form(tool: Any, strict: bool | None) -> Any:
 
 
 def _unwrapped(bound: Any, method: str) -> tuple[BaseChatModel, dict[str, Any]]:
-    """Return the chat model inside a binding, or at the start of a chain that parses its answer; and its bound arguments."""
+    """Return the chat model inside a binding, or at the start of a parsing chain, and its bound arguments."""
     if isinstance(bound, RunnableSequence):
         bound = bound.first
     options: dict[str, Any] = {}

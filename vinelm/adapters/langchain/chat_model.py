@@ -35,16 +35,16 @@ BEGUN = "vinelm_begun"
 
 
 class VineChatModel(DelegatingChatModel):
-    """For code that only holds a model object: each call is an invocation of ``stage``, on the model that the policy chooses.
+    """For code that only has a model object: each call is an invocation of ``stage``, on the model that the policy chooses.
 
-    Without ``stage`` it is the stage of the calling node. Calls inside one run of a graph, or one ``with vine.request(...)``,
-    are the invocations of one request, in order; parallel calls share a place in its path. Any other call is a separate
-    request, for ``objective`` if one is given. In the nodes of a root graph the path is in the graph's own channel, if a
-    wrapped stage or a ``VineMiddleware`` brings one; else this process keeps it for the graph's thread. Plans come from the
-    ``VineLM`` of the run's context, or from the profiler, whichever object made the model.
+    Without ``stage``, the calling node is the stage. Calls inside one run of a graph, or one ``with vine.request(...)``,
+    are the invocations of one request, in order; parallel calls share a position in its path. Any other call is a separate
+    request, for ``objective`` if given. In the nodes of a root graph the path is in a channel of the graph, if a wrapped stage
+    or a ``VineMiddleware`` adds it; otherwise this process keeps it for the graph's thread. Plans come from the ``VineLM`` of
+    the run's context, or from the profiler, even if another ``VineLM`` made the model.
 
-    ``temperature``, ``stop``, ``max_tokens`` and ``timeout`` (seconds) hold for whichever model is chosen. After a failed call
-    up to ``max_retries`` further invocations are made; the policy is asked again and may choose another model. Spends money.
+    ``temperature``, ``stop``, ``max_tokens`` and ``timeout`` (seconds) apply to every chosen model. After a failed call
+    up to ``max_retries`` further invocations are made, for which the policy may choose another model. Spends money.
     """
 
     __vinelm_chat__: ClassVar[bool] = True
@@ -88,9 +88,9 @@ class VineChatModel(DelegatingChatModel):
 
     @property
     def model_name(self) -> str | None:
-        """The provider's name of the default model, from which LangChain's agents infer that it takes schemas natively.
+        """The provider's name of the default model, from which LangChain's agents infer native support of schemas.
 
-        None if a model of the stage does not.
+        None if a model of the stage lacks that support.
         """
         adapter: GraphAdapter = self.vine.adapter
 
@@ -109,14 +109,14 @@ class VineChatModel(DelegatingChatModel):
         return params if begun is None else {**params, **begun.names()}
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Return parameters for tracers, which look up the model's name under either key."""
+        """Return parameters for tracers, with the model's name under both keys that tracers read."""
         begun: _Begun | None = kwargs.pop(BEGUN, None)
         params = super()._get_invocation_params(stop=stop, **kwargs)
         name = None if begun is None else begun.names().get("ls_model_name")
         return params if name is None else {"model": name, "model_name": name, **params}
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
-        """Return the key of a cache: all settings, including the application's own model, and the chosen model."""
+        """Return the cache key: all settings, the application's own model, and the chosen model."""
         begun: _Begun | None = kwargs.pop(BEGUN, None)
         asked = super()._get_llm_string(stop=stop or self.stop, **kwargs)
         own = None if self.own is None else self.own.inner.given._get_llm_string(stop=stop)
@@ -126,7 +126,7 @@ class VineChatModel(DelegatingChatModel):
     # The model is chosen before LangChain tells callbacks that a run starts: they are told which one it is.
 
     def generate(self, messages: list[list[BaseMessage]], *args: Any, **kwargs: Any) -> LLMResult:
-        """Return the answers to the prompts. Each prompt is a separate invocation; they begin in order."""
+        """Return the answers to the prompts. Each prompt is a separate invocation; the invocations begin in order."""
         if len(messages) != 1 or BEGUN in kwargs:
             return super().generate(messages, *args, **kwargs)
         with self._begin(kwargs) as begun:
@@ -177,7 +177,9 @@ class VineChatModel(DelegatingChatModel):
             return await super().ainvoke(input, config, stop=stop, **kwargs)
 
     async def agenerate(self, messages: list[list[BaseMessage]], *args: Any, **kwargs: Any) -> LLMResult:
-        """LangChain's method, except that non-``Exception`` errors are raised instead of returned as results."""
+        """Call LangChain's method, but raise a :class:`BaseException` that it returns as a result and that is no
+        :class:`Exception`.
+        """
         try:
             if len(messages) != 1 or BEGUN in kwargs:
                 return await super().agenerate(messages, *args, **kwargs)
@@ -206,7 +208,7 @@ class VineChatModel(DelegatingChatModel):
         return _Call(self, begun, options, is_last=number == self.max_retries)
 
     def _place(self, attempt: int, options: Mapping[str, Any]) -> tuple[GraphAdapter, InvokeOptions]:
-        """Return the adapter of the object that made this model, and the options it gets for a call."""
+        """Return the adapter of the object that made this model, and the options of a call."""
         given = {"max_tokens": self.max_tokens, "timeout_s": self.timeout}
         return self.vine.adapter, {
             "default": self.default,
@@ -221,7 +223,7 @@ class VineChatModel(DelegatingChatModel):
 class _Begun:
     """The first invocation of a call, begun before LangChain's callbacks are notified.
 
-    If the callbacks fail, the invocation fails, too; if a cache answers, it costs nothing.
+    If the callbacks fail, the invocation fails, too. If a cache answers, the invocation costs nothing.
     """
 
     __slots__ = ("call", "is_taken")
@@ -268,7 +270,7 @@ def _taken(options: dict[str, Any], number: int) -> ChatCall | None:
 
 
 class _Call(Attempt):
-    """One invocation. A retryable error begins the next one, unless this is the last or has streamed."""
+    """One invocation. A retryable error begins the next invocation, unless none is left or a part was streamed."""
 
     __slots__ = ("_call", "_is_last", "scope")
 
@@ -310,7 +312,7 @@ class _Call(Attempt):
 
 
 class VineInterface(GraphInterface):
-    """What an application knows as ``vine``: it wraps nodes and edges, and makes chat models."""
+    """The object that an application uses as ``vine``: wraps nodes and edges, and makes chat models."""
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
         """Return a LangChain chat model whose every call is an invocation of ``stage``, on the model that the plan chooses.
@@ -319,7 +321,7 @@ class VineInterface(GraphInterface):
         ``with_structured_output``. While the graph is profiled, the profiler makes its calls.
 
         Args:
-            stage: name of the stage; by default that of the calling node, so that one object serves all nodes.
+            stage: name of the stage; by default the calling node's stage, so that one object serves all nodes.
             **settings: fields of :class:`~vinelm.VineChatModel`, such as ``default``, ``temperature`` and ``max_tokens``.
 
         Raises:
@@ -331,16 +333,16 @@ class VineInterface(GraphInterface):
         """Return a chat model that replaces the application's own. Without a plan the own model runs: it is the current setup.
 
         The object is called unchanged, with all its settings, callbacks, tags, cache and rate limiter. If a plan chooses
-        another model of the catalog, the settings that both have apply to it, too. In a model with ``bind_tools``,
+        another model of the catalog, the settings that both models have apply to it, too. In a model with ``bind_tools``,
         ``with_fallbacks``, ``with_retry`` or ``with_config``, or a chain, the models inside are wrapped.
 
-        A client of the openai SDK becomes one whose every ``chat.completions.create`` is an invocation of the stage: the model
-        that the call names is what runs without a plan, with the client's key, address, time limit and headers.
+        A client of the openai SDK becomes a client whose every ``chat.completions.create`` is an invocation of the stage.
+        Without a plan, the model that the call names runs, with the client's key, address, time limit and headers.
 
         Args:
-            model: a LangChain chat model, or what was made of one; a text such as ``"openai:gpt-5"`` names one as for
+            model: a LangChain chat model, or a runnable built from it; a name such as ``"openai:gpt-5"``, as for
                 ``init_chat_model``; or an ``OpenAI`` or ``AsyncOpenAI`` of the openai SDK.
-            stage: name of the stage; by default that of the node that makes the call.
+            stage: name of the stage; by default the stage of the calling node.
             price: dollars per million tokens of a model that neither the catalog nor the list of prices knows:
                 ``{"input": ..., "output": ..., "source": ..., "as_of": ...}``.
 
@@ -372,11 +374,11 @@ class VineInterface(GraphInterface):
     def openai_client(self, stage: str | None = None, *, is_async: bool = False, **settings: Any) -> Any:
         """Return an ``OpenAI`` client of the openai SDK whose every ``chat.completions.create`` is an invocation of ``stage``.
 
-        The ``model`` of a call is replaced by the plan's. Every other parameter goes to the model, or is refused in one line
-        if the model lacks it. Other endpoints are refused too. Streams come piece by piece, and failures as the SDK's errors.
+        The plan's model replaces the ``model`` of a call. Every other parameter is passed to the model; a parameter that the
+        model lacks raises an error, as do other endpoints. Streams arrive in chunks, and failures as the SDK's errors.
 
         Args:
-            stage: name of the stage; by default that of the node that makes the call.
+            stage: name of the stage; by default the stage of the calling node.
             is_async: return an ``AsyncOpenAI``.
             **settings: see :meth:`chat_model`.
 

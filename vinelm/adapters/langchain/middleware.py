@@ -41,9 +41,9 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     """Each call of the agent's model is one invocation of the stage ``"model"``: a ReAct agent is the template
     ``Template((Loop((Stage("model"),), times=n),))``.
 
-    The policy's model replaces the agent's own; the agent binds its tools, tool choice, response format and settings to the
-    chosen model. Retries of a middleware inside belong to the same invocation. ``default`` is the model that runs without a
-    plan. An agent inside another graph needs its own ``stage`` name.
+    The policy's model replaces the agent's model. The agent binds its tools, tool choice, response format and settings to the
+    chosen model. Retries by a middleware inside this middleware belong to the same invocation. ``default`` is the model that
+    runs without a plan. An agent inside another graph needs its own ``stage`` name.
     """
 
     state_schema = RoutedAgentState
@@ -90,7 +90,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
             return adapter, plain, error
 
     def _serving(self, request: ModelRequest[Any]) -> GraphAdapter:
-        """Return the adapter of the run's ``VineLM``: as for chat models, another one may serve an agent at module level."""
+        """Return the adapter of the run's ``VineLM``, which need not be the object that made this middleware."""
         adapter = carried_by(request.runtime.context).owner.adapter or self._adapter
         if self._stage not in adapter.stages:
             known = self._default in adapter.catalog
@@ -98,17 +98,17 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         return adapter
 
     def _place(self, request: ModelRequest[Any]) -> tuple[str, PathValue | None, RunnableConfig, Runtime[Any]]:
-        """Return the stage and where it runs."""
+        """Return the stage, the stored path, and LangGraph's config and runtime."""
         return self._stage, cast("PathValue | None", request.state.get(PATH_KEY)), get_config(), request.runtime
 
     def _how(self, request: ModelRequest[Any]) -> InvokeOptions:
-        """Return options for the invocation. After a tool's answer the path continues, whatever the template says."""
+        """Return options for the invocation. After a tool's answer it always continues the path."""
         is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
         return {"continues": is_under_way, "run_is_request": True, "tools": request.tools, "default": self._default}
 
 
 def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, on_error: OnError) -> ExtendedModelResponse[Any]:
-    """Return the response with the path's entry; without it if our part of the work fails."""
+    """Return the response with the path's entry, or without it if VineLM's own code fails."""
     if isinstance(response, AIMessage):
         response = ModelResponse(result=[response])
     with scope.noting("the path's entry", may_raise=on_error == "raise"):
@@ -118,10 +118,11 @@ def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, o
 
 
 def _on(model: BaseChatModel, request: ModelRequest[Any]) -> ModelRequest[Any]:
-    """Return the result of ``request.override(model=model)``, without its cost: a quarter of the middleware's.
+    """Return the result of ``request.override(model=model)``, computed faster: ``override`` takes a quarter of the middleware's
+    time.
 
-    ``override`` warns of every field that it sets, and silences the warnings by exchanging the filters of the whole process,
-    which belong to other threads, too.
+    ``override`` warns of every field that it sets, and silences the warnings by replacing the warning filters of the whole
+    process, which other threads use, too.
     """
     routed = copy.copy(request)
     object.__setattr__(routed, "model", model)  # a plain assignment warns

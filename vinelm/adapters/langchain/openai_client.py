@@ -1,4 +1,4 @@
-"""A client of the openai SDK whose chat completions are invocations of a stage: the SDK itself sends nothing."""
+"""A client of the openai SDK whose chat completions are invocations of a stage. The SDK itself sends nothing."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def openai_client(vine: Any, chat_of: Callable[[str], BaseChatModel], stage: str
 
     Args:
         vine: makes the chat models.
-        chat_of: returns the chat model of a call that asks for a model by this name.
-        stage: name of the stage; None for that of the node that makes the call.
+        chat_of: returns the chat model for the model name in a call.
+        stage: name of the stage; None for the stage of the calling node.
         is_async: whether it is the SDK's client for coroutines.
 
     Raises:
@@ -89,7 +89,7 @@ def chats_of(client: Any) -> Callable[[str], BaseChatModel]:
     """Return a function that makes the chat model for a name used by an openai SDK client, with the client's settings.
 
     Raises:
-        ConfigError: ``langchain-openai`` is not installed; said here, where the client is wrapped, and not at its first call.
+        ConfigError: ``langchain-openai`` is not installed; raised when the client is wrapped, not at its first call.
     """
     with required_extra("openai", "vine.around of a client of the openai SDK"):
         from langchain_openai import ChatOpenAI

@@ -63,7 +63,7 @@ def asked_of(chat: BaseChatModel, body: Mapping[str, Any]) -> tuple[list[BaseMes
 
 
 def _choice(choice: Any) -> Any:
-    """Return a tool choice as every package takes it: a mode, or the name of a tool."""
+    """Return a tool choice in the form that every package accepts: a mode, or the name of a tool."""
     if isinstance(choice, Mapping):
         return (choice.get("function") or {}).get("name")
     return "any" if choice == "required" else choice
@@ -114,7 +114,7 @@ def _usage(usages: list[Any]) -> dict[str, Any]:
 
 
 def _pieces(answer: OpenAIAnswer, chunk: AIMessageChunk, ends: dict[str, Any]) -> Iterator[bytes]:
-    """Yield the event of a chunk; values for the final event are collected in ``ends``."""
+    """Yield the events of a chunk, and collect values for the final event in ``ends``."""
     delta: dict[str, Any] = {} if ends else {"role": "assistant"}
     ends.setdefault("reason", None)
     if text := str(chunk.text):
@@ -153,7 +153,7 @@ def _last(answer: OpenAIAnswer, ends: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def events(answer: OpenAIAnswer, chunks: Iterator[Any]) -> Iterator[bytes]:
-    """Yield the events of a streamed answer; a failure is the last of them."""
+    """Yield the events of a streamed answer; a failure is the last event."""
     ends: dict[str, Any] = {}
     try:
         for chunk in chunks:
@@ -165,7 +165,7 @@ def events(answer: OpenAIAnswer, chunks: Iterator[Any]) -> Iterator[bytes]:
 
 
 async def aevents(answer: OpenAIAnswer, chunks: AsyncIterator[Any], *, tells: bool = True) -> AsyncIterator[bytes]:
-    """Like :func:`events`, for a coroutine; a failure that the stream should not report is raised."""
+    """Like :func:`events`, as an asynchronous generator. Raises failures that the stream should not report."""
     ends: dict[str, Any] = {}
     try:
         async for chunk in chunks:
@@ -185,7 +185,7 @@ def _event(plain: Mapping[str, Any]) -> bytes:
 
 
 def told(error: VineLMError) -> dict[str, Any]:
-    """Return an HTTP response from which the SDK builds its own error, with our message."""
+    """Return an HTTP response from which the SDK builds its error with our message."""
     kind = error.kind if isinstance(error, CallError) else "malformed"
     status, code = _STATUS.get(kind, (500, kind))
     return {"status_code": status, "json": error_body(status, str(error), code)}

@@ -1,4 +1,6 @@
-"""An application's own chat model as the current setup of a stage: called unchanged, and its settings apply to other models."""
+"""An application's own chat model, used as a stage's current setup. It is called unchanged; its settings apply to other
+models.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ class OwnModel:
     Attributes:
         inner: the object, to be called.
         entry: its name in the catalog.
-        settings: what was set on it and other models may have, too.
-        max_tokens: its limit of an answer; None if the application sets none.
+        settings: the settings made on it that other models may have, too.
+        max_tokens: the maximum tokens of an answer; None if the application sets no limit.
     """
 
     inner: InnerChat
@@ -39,24 +41,24 @@ class OwnModel:
 
     @classmethod
     def of(cls, chat: BaseChatModel, entry: Model) -> OwnModel:
-        """Return the object as this entry of the catalog."""
+        """Return the object under this catalog entry."""
         given = {name: getattr(chat, name, None) for name in SHARED if name in chat.model_fields_set}
         inner = InnerChat(chat, entry_max_tokens=entry.max_tokens)
         return cls(inner, entry.name, {name: one for name, one in given.items() if one is not None}, _set_limit(chat))
 
     def __deepcopy__(self, memo: Any) -> OwnModel:
-        """Return itself: it is immutable, and the application's object has clients and locks that cannot be copied."""
+        """Return self: it is immutable, and the application's object has clients and locks that cannot be copied."""
         return self
 
 
 def _set_limit(chat: BaseChatModel) -> int | None:
-    """Return the answer limit that the application has set on a chat model; None for a package's default."""
+    """Return the answer's token limit that the application set on a chat model; None for a package's default."""
     found, most = limit_of(chat), (getattr(chat, "profile", None) or {}).get("max_output_tokens")
     return None if found == most else found
 
 
 def told_of(chat: BaseChatModel) -> dict[str, Any]:
-    """Return LangChain's own settings of a chat model, for the model that replaces it."""
+    """Return the LangChain settings (callbacks, tags, ...) of a chat model, for the model that replaces it."""
     return {name: one for name in TOLD if (one := getattr(chat, name, None)) is not None}
 
 
@@ -70,7 +72,7 @@ class Wrap:
 
 
 def wrapped(made: Runnable[Any, Any], wrap: Wrap) -> Runnable[Any, Any]:
-    """Wrap a chat model inside what was built from it (bindings, fallbacks, retries, chains).
+    """Wrap the chat model inside a binding, fallback, retry or chain that was built from it.
 
     Raises:
         ConfigError: there is no chat model inside.
@@ -127,7 +129,7 @@ def _alternative(made: Any, wrap: Wrap) -> Any:
 
 
 def _configured(made: RunnableConfigurableFields[Any, Any], wrap: Wrap) -> Runnable[Any, Any]:
-    """Return a model with configurable fields (such as ``model_name``), wrapped behind the configuration.
+    """Return a model with configurable fields (such as ``model_name``) that is wrapped after it is configured.
 
     A chat model of VineLM has other fields, so LangChain configures the application's own model, and the result is wrapped.
     """

@@ -1,4 +1,4 @@
-"""The LangGraph adapter: stages and routes that ask a policy, and the loading of a workflow's graph."""
+"""The LangGraph adapter: stages and routes that follow a policy, and the loading of a workflow's graph."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -59,7 +59,7 @@ def _check_key(name: str, state: type, key: str) -> None:
 
 
 class GraphInterface(OneProcess):
-    """What an application calls to build its graph and begin its runs; delegates to its adapter.
+    """The methods with which an application builds its graph and begins runs; delegates to its adapter.
 
     Attributes:
         adapter: wraps the stages and routes.
@@ -112,24 +112,24 @@ class GraphInterface(OneProcess):
     ) -> Any:
         """Return a graph node that runs ``fn(state, model[, config, runtime, writer, store, previous])`` on the planned model.
 
-        Outside of a graph it is called as ``fn`` is: with a model, which a test may fake, or without one, on the default model.
+        Outside of a graph, call it like ``fn``: with a model, which may be a test's fake, or without, on the default model.
 
         Args:
             name: the node's name in the graph.
             fn: function, method or callable object, sync or async, that returns what any node returns. Without it a decorator
                 is returned.
-            state: the state's type; needed where ``fn`` does not annotate its first parameter.
-            default: the model that runs where nothing is planned; by default what the template declares. ``"skip"`` leaves an
+            state: the state's type; needed if ``fn`` does not annotate its first parameter.
+            default: the model that runs without a plan; by default what the template declares. ``"skip"`` leaves an
                 optional stage out.
             optional: plans may skip the stage: ``fn`` is not called, and the state stays unchanged.
             eager: finds calls of read-only tools in the text that the model writes, such as a program, so that they start while
                 it still streams (docs/tools.md): called with the state as an answer begins, it returns a function that takes
-                the next piece and returns the ``(tool, arguments)`` that are complete with it. What it raises is passed over.
-            deterministic: equal calls may have one answer whatever their temperature: ``batch``, ``profile`` and ``replay`` buy
-                it once (docs/batch.md#equal-calls). Calls at temperature 0 need not say so.
-            cache: where served calls look for the answer of an equal one, which then costs $0: any of LangChain's caches, or a
-                :class:`~vinelm.CallCache`. Each tenant has its own answers (docs/serve.md#cache).
-            priority: added to that of the request, from -100 to 100; see :meth:`context`.
+                the next piece and returns the ``(tool, arguments)`` that this piece completes. Its exceptions are ignored.
+            deterministic: equal calls may share an answer at any temperature: ``batch``, ``profile`` and ``replay`` buy it once
+                (docs/batch.md#equal-calls). Calls at temperature 0 always do.
+            cache: where served calls look for the answer of an equal call, which then costs $0: any LangChain cache, or a
+                :class:`~vinelm.CallCache`. Answers are kept separate for each tenant (docs/serve.md#cache).
+            priority: added to the request's priority, from -100 to 100; see :meth:`context`.
 
         Raises:
             WorkflowError: ``fn`` cannot be wrapped, or is optional and chooses the next node itself.
@@ -171,15 +171,15 @@ class GraphInterface(OneProcess):
     def verifier(self, name: str, *, prompt: str, state: type, key: str = "verdict", default: str | None = SKIP) -> Node:
         """Return a graph node that asks a model whether the answer in the state is right: an optional stage.
 
-        It writes ``"yes"``, ``"no"`` or ``"unclear"`` under ``key``, which is what the stage shows in place of ``signal=``. It
-        writes no answer. Plans ask it only where its verdict is worth its price (docs/signals.md#a-verifier).
+        It writes ``"yes"``, ``"no"`` or ``"unclear"`` under ``key``, which replaces ``signal=`` as the stage's signal. It
+        writes no answer. Plans call it only if its verdict is worth its price (docs/signals.md#a-verifier).
 
         Args:
             name: the node's name in the graph.
-            prompt: what the model is shown, with keys of the state in braces: ``"Question: {question} Answer: {answer}"``.
+            prompt: the prompt, with keys of the state in braces: ``"Question: {question} Answer: {answer}"``.
             state: the state's type, which declares ``key``.
             key: the key of the state for the verdict.
-            default: the model that runs where nothing is planned; by default the stage is skipped.
+            default: the model that runs without a plan; by default the stage is skipped.
 
         Raises:
             WorkflowError: the state does not declare the key.
@@ -195,16 +195,16 @@ class GraphInterface(OneProcess):
     ) -> Node:
         """Return a graph node that asks a model for the type of the request: an optional stage.
 
-        It writes one of ``labels``, or ``"other"``, under ``key``, and no answer. A branch behind it leads to the stages of
-        each kind. Plans ask it only if knowing the kind is worth its price (docs/signals.md#a-classifier).
+        It writes one of ``labels``, or ``"other"``, under ``key``, and no answer. A branch after it leads to the stages of each
+        type. Plans call it only if knowing the type is worth its price (docs/signals.md#a-classifier).
 
         Args:
-            name: the node's name in the graph, which is not that of the key.
+            name: the node's name in the graph; must differ from ``key``.
             labels: 1 to 16 different lines of at most 64 characters, without ``"other"``.
-            prompt: what the model is shown of the request, with keys of the state in braces: ``"{question}"``.
+            prompt: the prompt, with keys of the state in braces: ``"{question}"``.
             state: the state's type, which declares ``key``.
             key: the key of the state for the label; a skipped stage writes nothing there.
-            default: the model that runs where nothing is planned; by default the stage is skipped.
+            default: the model that runs without a plan; by default the stage is skipped.
 
         Raises:
             WorkflowError: the state does not declare the key, or the labels cannot be distinguished.
@@ -230,11 +230,11 @@ class GraphInterface(OneProcess):
                 of Sends. For a loop it may return True when the workflow is finished; any other place must then be declared by
                 its return type ``Literal[...]``.
             again: the node with which the loop continues.
-            end: the place behind the loop or branch; the plan may lead there before ``fn`` does, if no stage follows it. For a
-                branch it is END by default if that is one of its places; without an end the plan never ends there.
+            end: the place after the loop or branch. The plan may go there before ``fn`` does, if no stage follows it. For a
+                branch, the default is END if END is among its places; without ``end``, the plan never ends the request there.
             to: the places of a branch, as in ``add_conditional_edges``: names of nodes, or ``{verdict: name}``.
             times: the most times that the edge leads to a place other than ``end`` in one run, >= 1, for all or by place; by
-                default what the template allows, and 25 where no template is known.
+                default what the template allows, and 25 if no template is known.
 
         Raises:
             WorkflowError: ``fn`` cannot be wrapped, or the arguments do not fit together.
@@ -257,24 +257,25 @@ class GraphInterface(OneProcess):
         before: str | Sequence[str] = "",
         unchecked: bool = False,
     ) -> Any:
-        """Return the tool with its owner's declaration: an ordinary LangChain tool, usable wherever tools are (docs/tools.md).
+        """Return an ordinary LangChain tool that carries this declaration of its effects (docs/tools.md).
 
-        A prefetched result may answer a call of a read-only tool. Tools that write, and undeclared ones, make earlier
-        prefetches stale. Under a cap each call reserves and pays ``cost_usd`` like a model's call, and is refused if the cap
+        A prefetched result may answer a call of a read-only tool. Tools that write, and undeclared tools, make earlier
+        prefetches stale. Under a cap, each call reserves and pays ``cost_usd`` like a model call, and is refused if the cap
         does not allow it.
 
         Args:
             fn: a function with a docstring, or a LangChain tool; without it a decorator is returned.
-            read_only: a call changes nothing, so an unused one does no harm.
-            writes: what a call makes stale: what was read in this run ("session"), or in all runs of this object ("all").
+            read_only: a call changes nothing, so an unused call does no harm.
+            writes: which prefetched reads a call makes stale: those of this run ("session"), or of all runs of this object
+                ("all").
             cost_usd: dollars of one call, >= 0.
-            ttl_s: seconds for which a result stays true, > 0; None: until a write.
+            ttl_s: seconds for which a result stays valid, > 0; None: until a write.
             ahead: for a tool that a node of the graph calls: returns that call's arguments, by key, from the state before the
                 preceding stage; None if they are not known yet. The call may then start during that stage, with the plan's
                 probability of ``before`` coming next.
             before: the stages that come right after the node that calls the tool, and after no other branch.
-            unchecked: a call may run ahead although something of the application may still refuse or change it: an interrupt,
-                a middleware, a node between the model and the tool. Without it such a tool is not called ahead.
+            unchecked: prefetch calls even if the application may still refuse or change them: by an interrupt, a middleware, or
+                a node between the model and the tool. Without it, such a tool is not prefetched.
 
         Raises:
             ConfigError: a read-only tool takes injected state, store or runtime, returns a Command, interrupts or is a
@@ -293,19 +294,19 @@ class GraphInterface(OneProcess):
 
     @property
     def finish(self) -> Node:
-        """A graph node that returns an earlier answer if the plan trusts it more than the last one.
+        """A graph node that returns an earlier answer if the plan trusts it more than the last answer.
 
         ``graph.add_node("finish", vine.finish)``, with ``vine.route(..., end="finish")`` and an edge from it to END. It
         writes all ``answer=`` keys with the values that they had after the first answer of that class; their reducers are
-        passed over. A request whose tokens were streamed to the caller returns its last answer. Without the node every
-        request does.
+        bypassed. A request whose tokens were streamed to the caller returns its last answer. Without the node, every request
+        does so.
         """
         self.adapter.note_exits()
         return self.adapter.finish_node
 
     @property
     def stages(self) -> Mapping[str, str | None]:
-        """The stages wrapped so far, each with the default model that ``stage(default=)`` declared, or None."""
+        """The stages wrapped so far, each with the default model from ``stage(default=)``, or None."""
         return dict(self.adapter.declared)
 
     def default_model(self, stage: str) -> str:
@@ -331,20 +332,21 @@ class GraphInterface(OneProcess):
         kind: str | None = None,
         speculate: Speculation | None = None,
     ) -> Any:
-        """Return what to pass as ``context=``. LangGraph does not store it: pass it again on resume.
+        """Return the object to pass as ``context=``. LangGraph does not store it: pass it again on resume.
 
         Args:
             objective: target and bounds of the request; also as plain JSON.
-            user: the application's own context object or dict; a copy of it that carries the rest is returned, with the same
-                type, fields, equality and dumps.
+            user: the application's own context object or dict. The result is a copy that carries the other arguments, with the
+                same type, fields, equality and dumps.
             policy: chooses the models instead of a new session.
             request: the labelled request, for offline backends and the oracle stop.
             started_at: the request's arrival in ``time.monotonic()`` seconds; by default the call of invoke.
             request_id: distinguishes requests on one thread; by default the labelled request's own.
             priority: the priority of the request's calls when they wait for rate limits, from -100 to 100: higher goes first.
-                One step is worth 10 s of waiting, so that no request waits forever.
-            kind: the request's type, instead of the one that the application's rule finds; needed if no graph gets its inputs.
-            speculate: call read-only tools before the application asks for them; by default what the application's object says.
+                Each unit counts as 10 s of waiting, so that no request waits forever.
+            kind: the request's type, instead of the type found by the application's rule; needed if no graph receives the
+                inputs.
+            speculate: call read-only tools before the application asks for them; by default the setting of the ``VineLM``.
 
         Returns:
             VineLM's context, or a copy of ``user`` that carries it.
@@ -378,25 +380,25 @@ class GraphAdapter(AdapterSettings, GraphInterface):
 
     Without a policy, a run uses the stages' default models. Safe under concurrent runs, threads and asyncio.
 
-    Its attributes are also those of :class:`~vinelm.adapters.langgraph.runs.settings.AdapterSettings`.
+    It also has the attributes of :class:`~vinelm.adapters.langgraph.runs.settings.AdapterSettings`.
 
     Attributes:
-        invoke, ainvoke, call, acall, path_of: what nodes, chat models and edges ask; see
+        invoke, ainvoke, call, acall, path_of: called by nodes, chat models and edges; see
             :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
-        called: stage to the default models of the chat models that were called as it, in order.
+        called: for each stage, the default models of the chat models called for it, in order.
         defaults, default_scope: see :class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`.
         finder: see :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
         finish_node: see :attr:`GraphInterface.finish`.
-        reads_finder: finds what was read ahead in the run around a tool's call.
+        reads_finder: finds the prefetched reads of the run in which a tool is called.
         watch: notifies runs of undeclared tools' calls.
 
     Args:
         models: makes the chat models.
-        template: the workflow's shape; says which stage begins a request.
+        template: the workflow's shape; shows which stage begins a request.
         new_policy: returns the policy of a new run whose context has none, with ``started_at`` filled in for real time; None,
-            or a result of None, means the defaults. Called once per run.
-        on_error: what follows a failure of VineLM itself while a graph runs; see :class:`vinelm.VineLM`.
-        enforces: whether policies change what runs. If so and ``fallback``, runs without a policy fall back.
+            or a result of None, means the default models. Called once per run.
+        on_error: what to do if VineLM itself fails while a graph runs; see :class:`vinelm.VineLM`.
+        enforces: whether policies change which models run. If so and ``fallback``, runs without a policy fall back.
         fallback: whether another model of the stage answers after a failed call.
         signals: the workflow's signals, which are reported to policies; None reports nothing.
         kind: the request's type, which is reported to policies; None reports nothing.
@@ -464,8 +466,8 @@ class GraphAdapter(AdapterSettings, GraphInterface):
     def declared_defaults(self, stages: Iterable[str]) -> dict[str, str | None]:
         """Return each stage's declared default model, or None.
 
-        An undeclared stage is a node that calls a chat model without a stage name: it runs on that model's default, if all such
-        models have the same.
+        An undeclared stage is a node that calls a chat model without a stage name. It runs on that model's default, if all its
+        models have the same default.
         """
         unnamed = next(iter(self._unnamed_defaults)) if len(self._unnamed_defaults) == 1 else None
         return {name: self.declared.get(name, unnamed) for name in stages}
@@ -477,7 +479,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
 
     @property
     def can_end(self) -> bool:
-        """True if some edge asks the policy whether to continue; otherwise only the workflow itself ends a request."""
+        """Whether some edge lets the policy end a request; otherwise only the workflow ends it."""
         return bool(self.agains) or not self.is_used
 
     @property
@@ -486,7 +488,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         return bool(self.declared) or self._has_unnamed
 
     def exits_of(self, template: Template) -> frozenset[str] | None:
-        """Return the stages of ``template`` after which a request can end, as far as the wrapped edges tell.
+        """Return the stages of ``template`` after which a request can end, as far as the wrapped edges show.
 
         The graph is not needed; see :meth:`vinelm.Template.exits_by`.
 
@@ -500,7 +502,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
 
     @contextmanager
     def within(self, settings: RunContext) -> Iterator[None]:
-        """As :meth:`request`, for settings that are built already."""
+        """Like :meth:`request`, for settings that are built already."""
         context = replace(settings)  # the run is found by its identity
         token = AMBIENT.set(context)
         try:

@@ -31,14 +31,14 @@ from vinelm.template.steps import walk
 def build_graph(workflow: Workflow, vine: GraphInterface, checkpointer: Any = None) -> Any:
     """Return the compiled graph of ``workflow.build(vine)``, checked against the template. Runs no node and spends nothing.
 
-    Breakpoints of a graph (``interrupt_before=``) are removed, since a profiled request is not resumed at one. An entrypoint of
+    Breakpoints of a graph (``interrupt_before=``) are removed, since a profiled request is never resumed. An entrypoint of
     LangGraph's functional API is returned unchanged, and a plain function as a :class:`FunctionApp`: both are invoked like a
     graph.
 
     Args:
         workflow: the workflow.
         vine: wraps the stages and routes.
-        checkpointer: replaces the one of a graph that the application compiled itself; None keeps it.
+        checkpointer: replaces the checkpointer of a graph that the application compiled itself; None keeps it.
 
     Raises:
         WorkflowError: something cannot be profiled or served.
@@ -69,10 +69,10 @@ def build_graph(workflow: Workflow, vine: GraphInterface, checkpointer: Any = No
 
 
 def built_by(workflow: Workflow, vine: GraphInterface) -> Any:
-    """Return what ``workflow.build(vine)`` returns.
+    """Return the result of ``workflow.build(vine)``.
 
     Raises:
-        WorkflowError: it calls ``sys.exit``, which would end the command with the exit code of whatever was not done.
+        WorkflowError: it calls ``sys.exit``, which would end the whole command.
     """
     try:
         return workflow.build(vine)
@@ -99,18 +99,18 @@ def template_of_graph(
     turns: int = UNDECLARED_TIMES,
     repeating: Iterable[str] = (),
 ) -> Template:
-    """Return the template that the graph implies, with all stages answerable and every model allowed.
+    """Return the template that the graph implies: a request may end after any stage, and every model is allowed.
 
     Args:
         workflow: names the workflow in messages.
         graph: its compiled graph.
         agents: the stages that a middleware runs.
-        chats: what the nodes hold, if it is known.
-        turns: those of a loop whose bound is declared nowhere.
+        chats: the nodes' chat models, if known.
+        turns: the number of turns of a loop without a declared bound.
         repeating: nodes that may call their model several times in one execution.
 
     Raises:
-        WorkflowError: the graph does not say enough.
+        WorkflowError: the graph does not determine the template.
     """
     label = f"workflow {workflow.name!r}"
     held = chat_nodes(graph) if chats is None else chats
@@ -136,10 +136,10 @@ def nodes_of_stages(
 
 
 def begins_with_stages(app: Any, agents: Iterable[str], *, but: Collection[str] = ()) -> bool:
-    """Return whether the first nodes each run one stage, so that no tool runs before the first call.
+    """Return whether each of the first nodes runs one stage, so that no tool runs before the first call.
 
     Args:
-        app: what :func:`build_graph` returned; False of one without a graph.
+        app: the result of :func:`build_graph`; False is returned if it has no graph.
         agents: the stages that a middleware runs.
         but: nodes that do not count as stages.
     """
@@ -150,7 +150,7 @@ def begins_with_stages(app: Any, agents: Iterable[str], *, but: Collection[str] 
 
 
 def nodes_beside_stages(app: Any) -> list[str] | None:
-    """Return the nodes that do more than run one stage, agents included; None for an application without a graph."""
+    """Return the nodes that do more than run one stage, including agents; None without a graph."""
     if not isinstance(app, CompiledStateGraph):
         return None
     stages = nodes_of_stages(app, ())
@@ -163,11 +163,11 @@ def keys_of_state(app: Any) -> frozenset[str] | None:
 
 
 def replay_reason(workflow: Workflow, app: Any, agents: Iterable[str] = ()) -> str | None:
-    """Return why checkpoints of an application cannot be forked, so that requests are replayed; None if they can.
+    """Return why checkpoints cannot be forked, so that requests must be replayed; None if they can.
 
     Args:
         workflow: the workflow, with a template.
-        app: what :func:`build_graph` returned.
+        app: the result of :func:`build_graph`.
         agents: the stages that a middleware runs.
     """
     if workflow.replay:
@@ -208,7 +208,7 @@ class StageNodes:
     """The nodes of each stage.
 
     Attributes:
-        by_stage: the nodes that run a stage; stages of which none is known are left out.
+        by_stage: the nodes that run each stage; stages without a known node are left out.
         wrapped: the nodes of wrapped stages and of agents: each execution of them is an invocation.
     """
 
@@ -223,10 +223,10 @@ def refuse_unsupported(
     chats: Mapping[str, HeldStages] | None = None,
     joint: Collection[frozenset[str]] = (),
 ) -> None:
-    """Raise :class:`WorkflowError` for a graph that would lose or repeat a choice of model silently.
+    """Raise :class:`WorkflowError` for a graph that would silently lose or repeat a choice of model.
 
     Unsupported are cached stages, stages in a subgraph with its own checkpointer, an explicit input schema that hides the path,
-    and two stages that one edge source starts together and that are not ``joint`` in the template.
+    and two stages that start together after the same node and are not ``joint`` in the template.
     """
     held = chat_nodes(graph) if chats is None else chats
     for node, found in held.items():
@@ -300,5 +300,5 @@ def _check_stages(
 
 
 def _routed_agents(graph: CompiledStateGraph[Any, Any, Any, Any], agents: Iterable[str]) -> dict[str, str]:
-    """Return node to stage, as above, for nodes run by a ``VineMiddleware``: the path channel is in their state schema."""
+    """Return a mapping from node to stage for agents with a ``VineMiddleware``, whose state schema has the path channel."""
     return {name: name for name in agents if name in graph.nodes and PATH_KEY in graph.channels}

@@ -1,4 +1,4 @@
-"""The stages after which a graph lets a request end, read off its compiled edges."""
+"""Finds the stages after which a graph lets a request end, from its compiled edges."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 
 def resolved(workflow: Workflow, vine: GraphInterface) -> Workflow:
-    """Return the workflow with a template: the declared one, or else the graph's, with its exits.
+    """Return the workflow with a template: the declared template, otherwise the graph's, with its exits.
 
     Args:
         workflow: the workflow.
-        vine: wraps the stages and routes of the graph that is read. Unused if the workflow has a template.
+        vine: wraps the stages and routes of the graph. Unused if the workflow has a template.
 
     Raises:
-        WorkflowError: the graph does not say where some edge leads.
+        WorkflowError: the graph does not show where some edge leads.
     """
     if workflow.has_template:
         return workflow
@@ -39,19 +39,19 @@ def resolved(workflow: Workflow, vine: GraphInterface) -> Workflow:
 
 
 def with_graph_exits(template: Template, graph: Any) -> Template:
-    """Return the template in which only stages that the graph lets a request end after are answerable.
+    """Return the template in which a stage is answerable only if the graph lets a request end after it.
 
-    A request can end after a stage where a ``vine.route`` stands between it and the next stage, or where no other stage
-    follows. The application's own edge to END, if it may also lead to another stage, counts if the graph has no ``vine.route``,
-    after the last stage, and if the template branches: VineLM cannot end the request there, but the application may. What an
-    exit's optional stages and judges find there is an answer as well (:meth:`~vinelm.Template.held_before`).
+    A request can end after a stage if a ``vine.route`` is between it and the next stage, or if no stage follows. The
+    application's own edge to END, if it may also lead to another stage, counts if the graph has no ``vine.route``, after the
+    last stage, and if the template branches: VineLM cannot end the request there, but the application may. The answer that an
+    exit's optional stages and judges receive counts as well (:meth:`~vinelm.Template.held_before`).
 
     Args:
         template: The workflow's shape.
         graph: The compiled graph, with a node for each stage, or nodes that call its chat model; or a function.
 
     Raises:
-        WorkflowError: A request can end after none of the stages declared answerable.
+        WorkflowError: No stage that is declared answerable can end a request.
     """
     if not isinstance(graph, CompiledStateGraph):
         return template  # a function ends where it returns
@@ -84,7 +84,7 @@ def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
         template: The workflow's shape.
         adapter: The adapter of the ``vine`` that the graph was built with. If the application returns a graph made with its own
             ``vine``, the adapter is found through the graph.
-        app: What :func:`~vinelm.adapters.langgraph.build.build_graph` returned.
+        app: The result of :func:`~vinelm.adapters.langgraph.build.build_graph`.
     """
     can_end = adapter.can_end
     if not adapter.is_used:
@@ -100,10 +100,10 @@ def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
 
 
 def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
-    """Refuse a template that disagrees with the graph about optional stages or judges.
+    """Check that a template agrees with the graph about optional stages and judges.
 
     Raises:
-        WorkflowError: It does; names the stage.
+        WorkflowError: The template disagrees; the message names the stage.
     """
     if not adapter.is_used:
         return
@@ -119,11 +119,11 @@ def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
 
 
 def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable[[str], frozenset[str]]:
-    """Return where the ``vine.route`` edges after a stage end, before any other stage.
+    """Return the ends of the ``vine.route`` edges between a stage and the next stages.
 
     Args:
         graph: the compiled graph.
-        holders: the nodes of each stage; any edge of the graph may follow a stage without known nodes.
+        holders: the nodes of each stage; a stage without known nodes may be followed by any edge.
     """
     edges = _Edges(graph)
     every = {node for group in holders.values() for node in group}
@@ -173,7 +173,7 @@ class _Edges:
         return self.own.get(node) or {END}  # LangGraph ends a branch whose node leads nowhere
 
     def tools_after(self, node: str, stages: set[str]) -> Iterator[str]:
-        """Return the nodes that are reached from ``node`` before any stage."""
+        """Return the nodes that can be reached from ``node`` before any stage."""
         waiting, seen = [node], {node}
         while waiting:
             for target in self._targets(waiting.pop()) - stages - seen - {END}:

@@ -1,4 +1,4 @@
-"""How applications are run: a plain function that calls chat models like a graph, and a graph with coroutines in it."""
+"""Runs applications: a plain function that calls chat models, with a graph's methods, and a graph that has coroutines."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class FunctionApp:
-    """``function(inputs) -> state`` with the methods of a compiled graph that callers use. Each call is one request.
+    """Wraps ``function(inputs) -> state`` with the methods of a compiled graph. Each call is one request.
 
     Attributes:
-        function: the application's own; sync or async. Its result is the state that the scorer is given.
+        function: the application's function, sync or async. The scorer gets its result as the state.
         is_async: whether it is a coroutine function.
 
     Args:
-        vine: the ``vine`` whose chat models it calls.
+        vine: the ``vine`` whose chat models the function calls.
     """
 
     def __init__(self, function: Callable[[dict[str, Any]], Any], vine: GraphInterface) -> None:
@@ -46,7 +46,7 @@ class FunctionApp:
             return self._state(self.function(dict(inputs)))
 
     async def ainvoke(self, inputs: Mapping[str, Any], config: Any = None, *, context: Any = None) -> dict[str, Any]:
-        """As :meth:`invoke`."""
+        """Like :meth:`invoke`, as a coroutine."""
         with self._vine.adapter.within(carried_by(context)):
             found = self.function(dict(inputs))
             return self._state(await found if self.is_async else found)

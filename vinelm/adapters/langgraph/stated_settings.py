@@ -1,4 +1,4 @@
-"""What a workflow sets for the runs of its requests: the application's context, and ``config["configurable"]``."""
+"""The settings of a workflow for its requests' runs: the application's context, and ``config["configurable"]``."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def stated_configurable(workflow: Workflow, request: Request) -> dict[str, Any]:
 
 
 def stated_context(workflow: Workflow, request: Request, run: RunContext, app: Any) -> Any:
-    """Return the context with which ``app`` is invoked: the application's own, carrying ``run``.
+    """Return the context to invoke ``app`` with: the application's context, which carries ``run``.
 
     Raises:
         WorkflowError: the workflow's own code raised.
-        ConfigError: the context cannot carry anything.
+        ConfigError: the context cannot carry VineLM's settings.
     """
     if workflow.context is None:
         return run
@@ -61,8 +61,8 @@ def stated_context(workflow: Workflow, request: Request, run: RunContext, app: A
 def apart(app: Any, stated: dict[str, Any], thread_id: str) -> tuple[Any, dict[str, Any]]:
     """Return the application with a separate checkpointer for one run, and the run's ``configurable``.
 
-    The application's checkpointer would keep each run's states, or mix those of a thread. ``thread_id`` is for a run for which
-    the workflow states none.
+    The application's checkpointer would keep each run's states, or mix the states of a thread. ``thread_id`` is used if the
+    workflow sets none.
     """
     return copied(app, checkpointer=InMemorySaver()), {"thread_id": thread_id, **stated}
 

@@ -1,4 +1,4 @@
-"""One whole run of an application that serves a labelled request, as its own service would run it."""
+"""Runs an application for one labelled request, as in its own service."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def whole_run(workflow: Workflow, app: Any, request: Request, run: RunContext) -
     The application may have async nodes, a checkpointer, interrupts, a context and settings.
 
     Args:
-        workflow: Makes the inputs, states context and settings, and answers the interrupts.
-        app: What :func:`vinelm.adapters.langgraph.build_graph` returned.
+        workflow: Makes the inputs, sets context and settings, and answers the interrupts.
+        app: The result of :func:`vinelm.adapters.langgraph.build_graph`.
         request: The request.
-        run: What ``vine.context(...)`` returned.
+        run: The result of ``vine.context(...)``.
 
     Raises:
         WorkflowError: The graph waits for a person, and the workflow answers no interrupt.

@@ -1,1 +1,1 @@
-"""Tool prefetching: tools are declared, run in parallel to a model's call, and joined when called."""
+"""Tool prefetching: declared tools run in parallel to a model's call, and the application's call gets their result."""

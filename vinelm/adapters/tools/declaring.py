@@ -1,4 +1,4 @@
-"""Makes a declared tool of a function or a LangChain tool: an ordinary tool that consults the run's memory first."""
+"""Turns a function or LangChain tool into a declared tool, which looks for a prefetched result before it runs."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ def declare_tool(
     before: str | Sequence[str] = "",
     unchecked: bool = False,
 ) -> BaseTool:
-    """Return the tool as LangChain and LangGraph know it, of the same type and fields, and register it in the box.
+    """Return an ordinary tool of the same type and fields, and register it in the box.
 
     Args:
         box: the adapter's box.
-        find: returns the memory of the run around a call.
-        given: the tool, or a function with a docstring that LangChain makes one of.
-        guard: returns the guard for the dollars of a call outside of a run's memory; None: there is none.
-        read_only: see :class:`~vinelm.tools.declaration.ToolDeclaration`, as for what follows.
-        writes: what a call makes stale.
+        find: returns the prefetched reads of the run around a call.
+        given: the tool, or a function with a docstring, which LangChain turns into a tool.
+        guard: returns the guard for the dollars of a call outside of a known run; None: there is none.
+        read_only: see :class:`~vinelm.tools.declaration.ToolDeclaration`, also for the next arguments.
+        writes: which reads a call makes stale.
         cost_usd: dollars of one call.
-        ttl_s: seconds for which a result stays true.
-        ahead: returns the arguments with which the graph itself will call it, from the state; None: it does not, or not yet.
-        before: the stages that come after that call.
-        unchecked: a call may run ahead of an interrupt, a middleware or a node that may still refuse or change it.
+        ttl_s: seconds for which a result stays valid.
+        ahead: returns the arguments of a graph node's call, from the state; None: no such call, or not known yet.
+        before: the stages that come after the node's call.
+        unchecked: allow prefetching although an interrupt, a middleware or a node may still refuse or change the call.
 
     Raises:
-        ConfigError: it is not a tool, cannot be prefetched although declared read-only, or shares another tool's name.
+        ConfigError: it is no tool, is read-only but cannot be prefetched, or has another tool's name.
     """
     plain = _tool_of(given)
     says = ToolDeclaration(
@@ -102,8 +102,8 @@ def declaration_of(given: BaseTool) -> ToolDeclaration | None:
 
 
 def declared_in(box: ToolBox, given: Any) -> DeclaredTool | None:
-    """Return the declaration of a tool object by the adapter of ``box``; None for other objects and for copies, which may call
-    another function for another user.
+    """Return the declaration of a tool object in ``box``; None for other objects, including copies of the tool, which may
+    serve another user.
     """
     calls: _Calls | None = (given.__pydantic_private__ or {}).get(CALLS) if isinstance(given, BaseTool) else None
     return calls.declared if calls is not None and calls.is_of(box) and calls.declared.tool() is given else None
@@ -244,9 +244,9 @@ class _Calls(OneProcess):
 
     Attributes:
         declared: the tool.
-        says: what its owner says of it.
+        says: its declaration.
 
-    A fault of VineLM's own is an ordinary call, unless the adapter raises such faults.
+    If VineLM's own code fails, the call is made normally, unless the adapter raises such errors.
     """
 
     __slots__ = ("_box", "_code", "_find", "_find_guard", "declared", "says")
@@ -256,7 +256,7 @@ class _Calls(OneProcess):
         self.says, self._code = declared.says, declared.code
 
     def is_of(self, box: ToolBox) -> bool:
-        """Return whether the tool was declared there."""
+        """Return whether the tool was declared in ``box``."""
         return self._box is box
 
     def call(self, tool: BaseTool, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
@@ -309,7 +309,7 @@ class _Calls(OneProcess):
         return call.result
 
     def _guard(self) -> CallGuard | None:
-        """Return the guard of a call without a memory: its dollars count under a cap, whichever run the call belongs to."""
+        """Return the guard of a call outside of this adapter's runs, so that its dollars count under the right cap."""
         return None if IS_AHEAD.get() or not self.says.cost_usd else self._find_guard(self.says.name)
 
     def _memory(self) -> ReadAhead | None:
@@ -320,11 +320,13 @@ class _Calls(OneProcess):
         return self.memory()
 
     def memory(self) -> ReadAhead | None:
-        """Return the memory of the run around; None outside of a run."""
+        """Return the surrounding run's prefetched reads; None outside of a run."""
         return self._box.ours(self._find, None)
 
     def _key(self, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return the key and the arguments; no key if the arguments have no JSON form: then the call is an ordinary one."""
+        """Return the key and the arguments; the key is None, so that no prefetch is used, if the arguments have no JSON
+        form.
+        """
         nothing: tuple[str, dict[str, Any]] = ("", {})
         return answered(lambda: self.declared.key_of(args, self._code.arguments_of(given)), nothing)
 
@@ -338,7 +340,7 @@ class _Calls(OneProcess):
 
 
 class _Call:
-    """One call that the application itself makes: it is recorded, and a write stops prefetching while it lasts."""
+    """One call made by the application: it is recorded, and a write stops prefetching while it runs."""
 
     __slots__ = ("_calls", "_memory", "_read", "_write", "is_ok", "result")
 
@@ -351,7 +353,9 @@ class _Call:
         self._read = Read(says.name, key, "authoritative", plain, says.cost_usd, None, now_s, of=tool)
 
     def end(self, left: Read | None) -> None:
-        """Record that the call has ended, successfully or not. It stopped waiting for the read ``left``, which may continue."""
+        """Record that the call has ended, successfully or not. ``left``: a read for which it stopped waiting, which may still
+        run.
+        """
         memory, calls, scope, token = self._memory, self._calls, self._calls.says.writes, self._write
         if token is not None and scope is not None:
             calls._box.ours(lambda: memory.end_write(scope, token), None)

@@ -21,9 +21,9 @@ def messages_in(state: Mapping[str, Any]) -> Sequence[BaseMessage] | None:
 
 
 class UserWords:
-    """Finds the user's words since a run last looked at its conversation.
+    """Finds user messages that are new since the last look at a run's conversation.
 
-    A run begins after the last answer of the model, so that earlier turns do not count.
+    Messages before the model's last answer belong to earlier turns and do not count at the first look.
     """
 
     __slots__ = ("_known",)
@@ -42,7 +42,7 @@ class UserWords:
 
 
 class Conversation:
-    """The history in a conversation, earlier turns included, updated as messages arrive. Not thread-safe."""
+    """The history of a conversation, including earlier turns, updated as messages arrive. Not thread-safe."""
 
     __slots__ = ("_asked", "_found", "_messages")
 
@@ -54,7 +54,8 @@ class Conversation:
     def history(self, messages: Sequence[BaseMessage]) -> History:
         """Return the user's messages and the answered calls; only new messages are read.
 
-        Repeated events are the same objects. A conversation that does not extend the last one is read from its start.
+        Repeated events are the same objects. A conversation that does not extend the previous conversation is read from its
+        start.
         """
         if not begins_with(messages, self._messages):
             self.__init__()  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The memory of one run: prefetched reads, until the application asks for them or a write makes them stale."""
+"""Stores one run's prefetched reads until the application asks for them or a write makes them stale."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Read:
     """One call, prefetched or not. Times are seconds of the run's clock; ``ended_s`` is None while it runs.
 
     Attributes:
-        of: the called tool object, held so that its id is not reused; None for an undeclared tool.
-        fields: those that it had when the call was started ahead; None of a call that the application makes.
-        context: the context in which that was.
+        of: the called tool object, kept so that its id is not reused; None for an undeclared tool.
+        fields: the tool's fields when the prefetch started; None for a call by the application.
+        context: the context variables when the prefetch started.
     """
 
     tool: str
@@ -65,12 +65,12 @@ class Read:
 class ReadAhead:
     """The prefetched reads of one run. Thread-safe.
 
-    Each answers one call of the very tool object that ran; a repeated call runs again. A write makes all of them stale at its
-    start and at its end, and none is started in between. A tool whose prefetch has failed is not prefetched again in this run.
+    Each read answers one call of the same tool object; a repeated call runs again. A write makes all reads stale at its start
+    and at its end, and no read starts in between. A tool whose prefetch failed is not prefetched again in this run.
 
     Attributes:
         speculation: the request's settings; None: nothing is started.
-        history: what the calls of this run have shown, with values; kept in memory where calls are guessed, else empty.
+        history: this run's calls with their values; kept in memory if calls are predicted, else empty.
         called: the declared tools that the run has called, by name; None if several objects of one name were called.
 
     Args:
@@ -79,7 +79,7 @@ class ReadAhead:
         clock: the run's clock.
         started_at: the request's arrival in seconds of ``clock``.
         request_id: the request's id; empty if it has none.
-        session: the name under which calls are recorded; None takes a new one.
+        session: the name under which calls are recorded; None creates a new name.
         speculation: see the attributes.
     """
 
@@ -128,12 +128,12 @@ class ReadAhead:
         fixed: Sequence[ToolCandidate] = (),
         context: Context | None = None,
     ) -> None:
-        """Start the guesses that ``choose`` takes, in its order, while a model is called. Does not wait.
+        """Prefetch the guesses that ``choose`` selects, in its order, while a model is called. Does not wait.
 
         Args:
-            messages: the conversation so far; None: the calls of this run are all that is known.
-            choose: called as :meth:`vinelm.policies.Policy.speculated` is, from the candidates on.
-            tools: what may be called ahead here, by name.
+            messages: the conversation so far; None: only the calls of this run are known.
+            choose: :meth:`vinelm.policies.Policy.speculated` with the arguments before the candidates already set.
+            tools: the tools that may be prefetched here, by name.
             fixed: calls that the graph itself may make.
             context: the context in which they run; None: a copy of the current one.
         """
@@ -178,7 +178,7 @@ class ReadAhead:
         """Start a prefetch; False if it is not allowed or no slot is free.
 
         Args:
-            tool: the object to call, held by the graph of this run.
+            tool: the object to call, from the graph of this run.
             arguments: JSON values by name, as a model writes them.
             kind: why it is started.
             probability: the probability that the application asks for it in time, in [0, 1].
@@ -222,12 +222,12 @@ class ReadAhead:
         return self._running() < self.speculation.at_once
 
     def _running(self) -> int:
-        """Prefetches in flight that have not been asked for."""
+        """Return the running prefetches that no call has asked for."""
         with self._lock:
             return sum(not one.shadow.result.done() for one in (*self._reads.values(), *self._dropped))
 
     def has_called(self, tool: DeclaredTool) -> None:
-        """Record that the run itself has called a tool object, for runs without a graph that lists its tools."""
+        """Record that the run has called a tool object, for runs without a graph that lists its tools."""
         name = tool.says.name
         self.called[name] = tool if self.called.get(name, tool) is tool else None
 
@@ -261,7 +261,7 @@ class ReadAhead:
 
     @property
     def join_s(self) -> float:
-        """Seconds that a call waits for the same call in flight."""
+        """Return how many seconds a call waits for the same call in flight."""
         return 0.0 if self.speculation is None else self.speculation.join_s
 
     def left(self, read: Read) -> None:
@@ -273,8 +273,8 @@ class ReadAhead:
             self._dropped.append(read)  # it continues: whether it ends before the call does shows what it waits for
 
     def overtaken(self, read: Read) -> None:
-        """Record that the call which stopped waiting for a read has ended. If the read is still running, its tool waits for
-        something that only the request holds, and is not prefetched again in this process.
+        """Record that the call which stopped waiting for a read has ended. If the read is still running, it probably waits
+        for a lock of the request, so its tool is not prefetched again in this process.
         """
         if not read.shadow.result.done():
             self.box.stuck.add(read.tool)
@@ -298,14 +298,14 @@ class ReadAhead:
     # -- writes, and the end -------------------------------------------------------------------------------------
 
     def begin_write(self, scope: Scope) -> object:
-        """Drop prefetched reads of this run, or of all runs, and start none; return a callback that ends the write."""
+        """Drop and stop prefetched reads of this run, or of all runs, until the returned token's write ends."""
         token = object()
         for memory in self.box.write_begins(token) if scope == "all" else [self]:
             memory.write_begins(token)
         return token
 
     def end_write(self, scope: Scope, token: object) -> None:
-        """End the write ``token``, and also drop what was read since it began."""
+        """End the write ``token``, and drop reads made since it began."""
         for memory in {self, *(self.box.write_ends(token) if scope == "all" else ())}:
             memory.write_ends(token)
 
@@ -317,14 +317,14 @@ class ReadAhead:
         self._tell_dropped()
 
     def write_ends(self, token: object) -> None:
-        """Drop prefetched reads, and allow new ones again."""
+        """Drop prefetched reads, and allow new reads again."""
         with self._lock:
             self._writing.discard(token)
             self._drop_all()
         self._tell_dropped()
 
     def retried(self, attempt: object) -> None:
-        """Drop prefetched reads once for each ``attempt``: a node that runs again begins without any."""
+        """Drop prefetched reads once for each ``attempt``, so that a node that runs again begins without any."""
         with self._lock:
             if attempt in self._retried:
                 return
@@ -333,7 +333,7 @@ class ReadAhead:
         self._tell_dropped()
 
     def end(self) -> None:
-        """Drop everything when the run ends. Calls in flight are cancelled, or continue unobserved."""
+        """Drop all reads when the run ends. Running reads are cancelled, or continue without their result being used."""
         with self._lock:
             self._has_ended = True
             self._drop_all()
@@ -407,7 +407,7 @@ class ReadAhead:
         self._record(event, None if known is None else known.says.read_only)
 
     def _shown(self, event: ToolEvent) -> ToolEvent:
-        """Return the event with its values removed unless values are recorded."""
+        """Return the event, without its values unless values are recorded."""
         return event if self.box.record == "values" else replace(event, arguments=None, result=None)
 
     # -- recording -----------------------------------------------------------------------------------------------
@@ -470,11 +470,11 @@ class ReadAhead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ahead:
-    """What one model call may prefetch in a run.
+    """The tools that one model call may prefetch in a run.
 
     Attributes:
-        reads: the memory of the run.
-        tools: what may be called ahead there, by name: objects that the run's graph holds.
+        reads: the prefetched reads of the run.
+        tools: the tools of the run's graph that may be prefetched, by name.
         context: the context of the node that calls the model, in which the tools run.
     """
 
@@ -518,7 +518,7 @@ class Ahead:
 
 
 def _stamping(read: Read, clock: Clock) -> Callable[[Any], None]:
-    """Record when a read has ended, without keeping the memory of a finished run alive."""
+    """Return a callback that records when a read ends, and keeps no reference to a finished run."""
 
     def stamp(_: Any) -> None:
         read.ended_s = answered(clock.now, read.ended_s)
@@ -546,8 +546,8 @@ def _call_of(
 ) -> tuple[tuple[Any, ...], dict[str, Any], str, dict[str, Any]] | None:
     """Return the arguments of the tool's function, the key of the call and its arguments as JSON values.
 
-    None if they are not the tool's arguments (the application gets the error when it calls), or if its schema raises something
-    other than an :class:`Exception`.
+    None if the arguments do not fit the tool (the application gets the error when it calls), or if its schema raises a
+    :class:`BaseException` that is no :class:`Exception`.
     """
     try:
         args, kwargs = tool.call_of(arguments)

@@ -43,11 +43,11 @@ class _GraphWatch(BaseCallbackHandler):
         _GRAPHS[run_id] = _GRAPHS.get(parent_run_id, run_id) if is_part and parent_run_id is not None else run_id
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
-        """Called when it has ended."""
+        """Called when a graph, or a part of one, has ended."""
         _ended(run_id)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Called when it failed, was interrupted or cancelled, or its stream was abandoned."""
+        """Called when a graph failed, was interrupted or cancelled, or its stream was abandoned."""
         _ended(run_id)
 
 
@@ -63,14 +63,14 @@ _IS_REGISTERED: list[bool] = []
 
 
 def watch_graphs() -> None:
-    """Get notified of graphs that begin from now on. Earlier ones are ended when they are collected."""
+    """Notice the ends of graphs that begin from now on. Reads of earlier graphs end when they are garbage-collected."""
     if not _IS_REGISTERED:
         _IS_REGISTERED.append(True)
         register_configure_hook(_HANDLER, inheritable=True)
 
 
 def end_with_graph(memory: ReadAhead) -> None:
-    """End the surrounding run's memory when its graph ends; does nothing outside of a graph's node."""
+    """Drop the surrounding run's reads when its graph ends; does nothing outside of a graph's node."""
     config = var_child_runnable_config.get() or {}
     if _IN_NODE in (config.get("metadata") or {}):
         graph = _GRAPHS.get(getattr(config.get("callbacks"), "parent_run_id", None))  # type: ignore[arg-type]

@@ -34,13 +34,13 @@ _THREADS = BoundedSemaphore(MOST_THREADS)
 
 @dataclass(frozen=True, slots=True)
 class ToolCode:
-    """A tool as its owner wrote it, and the arguments that LangChain injects.
+    """The undeclared tool, and the arguments that LangChain injects.
 
     Attributes:
         tool: the undeclared tool.
-        config_names: its parameters that take LangChain's config.
+        config_names: the tool's parameters that take LangChain's config.
         takes_manager: whether it takes a ``run_manager``.
-        is_async, is_sync: whether it has code of its own for a coroutine, and for a thread.
+        is_async, is_sync: whether the tool implements an asynchronous and a synchronous call.
     """
 
     tool: BaseTool
@@ -50,7 +50,7 @@ class ToolCode:
     is_sync: bool
 
     def injected(self, config: RunnableConfig, *, is_async: bool) -> dict[str, Any]:
-        """Return what a prefetch gets instead of LangChain's injected arguments: callbacks without listeners."""
+        """Return replacements for LangChain's injected arguments in a prefetch: callbacks without listeners."""
         kind = AsyncCallbackManagerForToolRun if is_async else CallbackManagerForToolRun
         given: dict[str, Any] = dict.fromkeys(self.config_names, config)
         return {**given, "run_manager": kind.get_noop_manager()} if self.takes_manager else given
@@ -85,7 +85,7 @@ class Shadow:
 
     @property
     def has_failed(self) -> bool:
-        """True if it ended without a result."""
+        """Whether it ended without a result."""
         return self.result.done() and (self.result.cancelled() or self.result.exception() is not None)
 
 
@@ -99,12 +99,12 @@ def launch(
     guard: CallGuard | None,
     context: Context,
 ) -> Shadow | None:
-    """Start a call of ``tool``, an undeclared one, which pays ``usd`` dollars by a permit of ``guard``; None if no thread is
-    free or no code fits.
+    """Start a call of the undeclared ``tool``, which pays ``usd`` dollars with a permit of ``guard``. Return None if no thread
+    is free or the tool cannot be called this way.
 
-    The call sees ``context``, that of the node whose model is called, and its ``configurable``, but no callbacks, and nothing
-    of LangGraph's own: code that asks for the stream writer, the store or an interrupt fails there, and runs as an ordinary
-    call when the application asks for it.
+    The call sees ``context`` (of the node whose model is called) and its ``configurable``, but no callbacks and nothing of
+    LangGraph: code that uses the stream writer, the store or an interrupt fails, and the application's own call then runs
+    normally.
     """
     loop = _running_loop() if code.is_async else None
     if loop is None and not (code.is_sync and _THREADS.acquire(blocking=False)):
@@ -137,7 +137,7 @@ def _give_up(result: Future[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a thread or task does: makes one paid call and keeps its result or exception."""
+    """The work of a thread or task: makes one paid call and keeps its result or exception."""
 
     result: Future[Any]
     call: Callable[[], Any]
@@ -145,7 +145,7 @@ class _Work:
     guard: CallGuard | None
 
     def run(self) -> None:
-        """On a thread."""
+        """Run the call on a thread."""
         try:
             with paid(self.guard, self.usd):
                 found = self.call()
@@ -158,7 +158,7 @@ class _Work:
             _THREADS.release()
 
     async def arun(self) -> None:
-        """Run as a task."""
+        """Run the call as a task."""
         try:
             async with apaid(self.guard, self.usd):
                 found = await self.call()
@@ -173,10 +173,10 @@ class _Work:
 
 @contextmanager
 def paid(guard: CallGuard | None, usd: float) -> Iterator[None]:
-    """Pay the call's declared dollars in the block, however it ends.
+    """Pay the call's declared dollars for the block, even if it fails.
 
     Raises:
-        CallRefused: the guard does not allow them; the call must not be made.
+        CallRefused: the guard does not allow the dollars; the call must not be made.
     """
     if guard is None or not usd:
         yield
@@ -206,15 +206,13 @@ def _price(usd: float) -> Usage:
 
 
 def _require_plain(found: Any) -> None:
-    """Refuse a tool that turns out to control the graph: it is not a read."""
+    """Raise if a tool's result controls the graph, since such a tool is not a read."""
     if isinstance(found, Command) or (isinstance(found, list | tuple) and any(isinstance(one, Command) for one in found)):
         raise WorkflowError("a read-only tool returned a Command")
 
 
 def _own_config(config: Mapping[str, Any]) -> RunnableConfig:
-    """Return the config without callbacks, which would see calls that the application did not make, and without LangGraph's
-    own keys.
-    """
+    """Return the config without LangGraph's own keys and without callbacks, which must not see prefetches."""
     given: Mapping[str, Any] = config.get("configurable") or {}
     visible = {key: one for key, one in given.items() if not key.startswith(("__", "checkpoint_"))}
     return {
@@ -233,7 +231,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def can_wait(shadow: Shadow) -> bool:
-    """Return whether this thread may block until it ends, which the thread of its own event loop may not."""
+    """Return whether this thread may block until the read ends; the thread of the read's event loop may not."""
     return shadow.result.done() or shadow.loop is None or shadow.loop is not _running_loop()
 
 
@@ -276,7 +274,7 @@ def is_same_context(begun: Context, now: Context) -> bool:
     """Return whether the application's context variables, and LangChain's config of the caller, are the same as in the
     prefetch.
 
-    Values are compared by ``==``; incomparable ones count as different. Of OpenTelemetry's context only the span may differ.
+    Values are compared by ``==``; incomparable values count as different. Of OpenTelemetry's context only the span may differ.
     """
     passed_over = OURS | _tracing()
     if not _is_same_config(begun.get(var_child_runnable_config), now.get(var_child_runnable_config)):
@@ -287,7 +285,7 @@ def is_same_context(begun: Context, now: Context) -> bool:
 
 
 def _is_same_config(begun: RunnableConfig | None, now: RunnableConfig | None) -> bool:
-    """Return whether the config tells a tool the same about its caller: ``configurable`` and the application's metadata."""
+    """Return whether two configs have the same ``configurable`` and application metadata."""
     one, other = _told(begun or {}), _told(now or {})
     return one.keys() == other.keys() and all(_is_same(value, other[key]) for key, value in one.items())
 
@@ -319,7 +317,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _baggage(value: Any) -> Any:
-    """OpenTelemetry's baggage, without the span; empty if there is no context."""
+    """Return OpenTelemetry's baggage, without the span; empty if there is no context."""
     carried = {} if value is _UNSET else value
     return (
         {key: one for key, one in carried.items() if not key.startswith("current-span")} if isinstance(carried, dict) else value

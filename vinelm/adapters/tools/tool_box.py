@@ -1,4 +1,4 @@
-"""The declared tools of an application and what all runs share: predictions, settings, counts, the runs' memories."""
+"""The declared tools of an application, with what all runs share: predictions, settings, counts and lists of reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Record = Literal["digests", "values"]
 
 
 class FixedCall(NamedTuple):
-    """A call made by the graph itself: how its arguments follow from the state, and the stages after it."""
+    """A call made by a node of the graph: computes its arguments from the state, and names the stages after it."""
 
     arguments: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
     before: tuple[str, ...]
@@ -36,14 +36,14 @@ class FixedCall(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class DeclaredTool:
-    """A declared tool object: its declaration, its code, and where the graph itself calls it, if known.
+    """A declared tool object: its declaration, its code, and the graph's own call of it, if declared.
 
-    The object is what counts, not its name: an application may make one for each user, from one function.
+    Tools are distinguished by object, not by name: an application may make one for each user from the same function.
 
     Attributes:
-        tool: returns the object held by the application; None once it is released.
-        fields: those that it was made with.
-        can_run_ahead: whether its code can run apart from its call; None: not checked yet.
+        tool: returns the application's object; None once the application has released it.
+        fields: the fields with which it was made.
+        can_run_ahead: whether its code can run before its call; None: not checked yet.
     """
 
     says: ToolDeclaration
@@ -54,9 +54,7 @@ class DeclaredTool:
     can_run_ahead: bool | None = None
 
     def body_of(self, held: BaseTool) -> BaseTool:
-        """Return the undeclared tool behind ``held``: the declared object, or one with the fields that the application has
-        since set.
-        """
+        """Return the undeclared tool behind ``held``, with the fields that the application has set since."""
         if has_fields(held, self.fields):
             return self.code.tool
         kind = type(self.code.tool)
@@ -65,14 +63,14 @@ class DeclaredTool:
         return body
 
     def call_of(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Convert a call's arguments to those of ``_run``, with LangChain's checks."""
+        """Convert a call's arguments to arguments of ``_run``, with LangChain's checks."""
         return self.code.tool._to_args_and_kwargs(dict(arguments), None)
 
     def key_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return the key of a call and its arguments as JSON values.
 
         Raises:
-            WorkflowError, ValueError: an argument has no JSON form, so no two calls can be told to be the same.
+            WorkflowError, ValueError: an argument has no JSON form, so equal calls cannot be recognized.
         """
         plain: dict[str, Any] = to_jsonable_python({**kwargs, **({"*": args} if args else {})})
         return canonical_key(self.says.name, plain), plain
@@ -85,8 +83,8 @@ def has_fields(held: BaseTool, fields: Mapping[str, Any]) -> bool:
 
 
 class DeclaredName(NamedTuple):
-    """What all tools of one name share: declaration, code, JSON schema of the arguments (None: none), and the stages after its
-    calls. Keeps no object, which may belong to one user.
+    """What all tools of one name share: declaration, code, JSON schema of the arguments (or None), and the stages after its
+    calls. Keeps no tool object, since an object may belong to one user.
     """
 
     says: ToolDeclaration
@@ -102,21 +100,21 @@ class ToolBox:
     """The adapter's knowledge of tools. Thread-safe.
 
     Attributes:
-        declared: what was declared, by name. Which object a run's graph holds, only the graph says.
-        held_at: returns the tools that may be called ahead from a node of a graph, by LangGraph's config. Set by the adapter.
-        outside: returns those of some tools that may be called ahead outside of a graph. The same.
-        stuck: names of tools that could not be run ahead: the call ahead waited while the application's own call went through.
+        declared: the declarations, by name. Only a run's graph shows which tool object it uses.
+        held_at: returns the tools that may be prefetched at a graph's node, given LangGraph's config. Set by the adapter.
+        outside: returns which of some tools may be prefetched outside of a graph. Set by the adapter.
+        stuck: names of tools that cannot be prefetched: a prefetch was still waiting when the application's own call had ended.
         candidates: guesses the next calls; None: only calls that a model is writing are started early.
         speculation: the settings for requests without any; None: nothing is prefetched.
-        runs_ahead: False if nothing may change, so that calls are counted and not started.
-        record: what observers and the recorder learn of a call.
-        recorder: keeps what runs show, of all tools, and with values the user's messages; None: nothing is kept.
-        observers, on_error: those of the adapter.
-        live: the memories of the runs in progress, each a ``ReadAhead``.
+        runs_ahead: False in mode "observe": possible prefetches are only counted.
+        record: which data of a call observers and the recorder get.
+        recorder: stores the calls of all tools and, if values are recorded, the user's messages; None: nothing is stored.
+        observers, on_error: the adapter's settings.
+        live: the ``ReadAhead`` of each run in progress.
         writing: writes in flight that make the reads of all runs stale.
-        counts: calls by fate: "reads" (asked for), of them "ready" and "joined" (running then); "started" ahead, of them
-            "unused"; "withheld" if prefetching is off; "left" if a call waited ``join_s`` seconds for one in flight, and was
-            made normally.
+        counts: numbers of calls: "reads" (requested by the application), of these "ready" (finished before) and "joined" (still
+            running); "started" prefetches, of these "unused"; "withheld" if prefetching is off; "left" if a call waited
+            ``join_s`` seconds for a running prefetch and was then made normally.
     """
 
     def __init__(self, observers: ObserverGroup, on_error: OnError) -> None:
@@ -136,17 +134,17 @@ class ToolBox:
         self._lock = RLock()  # where the garbage collector runs, the memory of a run that is over may end, in this thread
 
     def ours(self, part: Callable[[], T], otherwise: T) -> T:
-        """Return what a part of ours returns, or ``otherwise`` if it raises, whatever that is: no tool may fail by it.
+        """Return the result of VineLM's own code, or ``otherwise`` if it raises, so that no tool call fails because of it.
 
-        If failures are to be raised, it is.
+        The exception is raised if failures are configured to be raised.
         """
         return part() if self.on_error == "raise" else answered(part, otherwise)
 
     def add(self, tool: DeclaredTool) -> None:
         """Add a tool; :class:`ConfigError` if another tool of that name is declared.
 
-        A function that builds the graph may run again, once for each user perhaps: tools of one name are then several objects,
-        of one code and declared alike.
+        A function that builds the graph may run again, perhaps for each user. Several tool objects may thus share a name, if
+        their code and declarations are equal.
         """
         name, known, source = tool.says.name, self.declared.get(tool.says.name), _source(tool)
         if known is not None and (known.says != tool.says or known.source != source):
@@ -160,7 +158,7 @@ class ToolBox:
 
     @property
     def guesses(self) -> bool:
-        """Whether there is any source of predictions before a model writes its calls."""
+        """Whether calls can be predicted before a model writes them."""
         return self.candidates is not None or any(tool.before for tool in self.declared.values())
 
     def require_stages(self, stages: Collection[str]) -> None:
@@ -183,24 +181,26 @@ class ToolBox:
         return {name: known.schema for name, known in self.declared.items() if known.schema is not None}
 
     def count(self, what: str) -> None:
-        """Count the fate of a call."""
+        """Add a call to the counts."""
         with self._lock:
             self.counts[what] += 1
 
     def write_begins(self, token: object) -> list[Any]:
-        """Record a write that makes reads of all runs stale, including runs that begin meanwhile; return their memories."""
+        """Record a write that makes reads of all runs stale, including runs that begin meanwhile; return the current runs'
+        reads.
+        """
         with self._lock:
             self.writing.add(token)
             return list(self.live)
 
     def write_ends(self, token: object) -> list[Any]:
-        """Record the end of a write; return the memories of all runs in progress."""
+        """Record the end of a write; return the prefetched reads of all runs in progress."""
         with self._lock:
             self.writing.discard(token)
             return list(self.live)
 
     def opened(self, memory: Any) -> None:
-        """Register the memory of a new run."""
+        """Register the prefetched reads of a new run."""
         with self._lock:
             self.live.add(memory)
 
@@ -212,7 +212,9 @@ def schema_of(tool: BaseTool) -> dict[str, Any]:
 
 
 def _source(tool: DeclaredTool) -> Any:
-    """Return a key that differs between two tools of one name but not between builds of one graph. Holds no user data."""
+    """Return a key that differs between two tools of one name, but is equal for repeated builds of a graph. Holds no user
+    data.
+    """
     inner: Any = tool.code.tool
     written = getattr(inner, "func", None) or getattr(inner, "coroutine", None)
     while isinstance(written, partial):

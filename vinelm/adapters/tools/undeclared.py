@@ -1,4 +1,4 @@
-"""Watches calls of undeclared tools: whatever they do, earlier prefetches are stale."""
+"""Watches calls of undeclared tools, each of which makes earlier prefetches stale."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OURS.add(IN_DECLARED)
 
 
 class Watch:
-    """Finds the memory of the run around a tool's call; None without a run or before it is known."""
+    """Finds the prefetched reads of the run around a tool's call; None without a known run."""
 
     def __init__(self, find: Callable[[], ReadAhead | None]) -> None:
         self.find = find
@@ -37,19 +37,19 @@ class _ToolWatch(BaseCallbackHandler):
     def on_tool_start(
         self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, inputs: dict[str, Any] | None = None, **_: Any
     ) -> None:
-        """Note that a write begins."""
+        """Record that an undeclared tool's call begins."""
         for memory in _memories():
             memory.write_begins(run_id)
             memory.undeclared_begins(run_id, str(serialized.get("name", "")), {"*": [input_str]} if inputs is None else inputs)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        """Called when it has ended."""
+        """Record that the call has ended."""
         for memory in _memories():
             memory.write_ends(run_id)
             memory.undeclared_ends(run_id, output, is_ok=True)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Called when it has failed, perhaps after a write."""
+        """Record that the call has failed, perhaps after a write."""
         for memory in _memories():
             memory.write_ends(run_id)
             memory.undeclared_ends(run_id, None, is_ok=False)
@@ -71,7 +71,7 @@ _IS_REGISTERED: list[bool] = []
 
 
 def watch_tools(watch: Watch) -> None:
-    """Notify the runs found by ``watch`` of undeclared tools, while it is alive."""
+    """Notify the runs found by ``watch`` of undeclared tools' calls, as long as ``watch`` exists."""
     _WATCHES.add(watch)
     if not _IS_REGISTERED:
         _IS_REGISTERED.append(True)

@@ -1,1 +1,1 @@
-"""The payments of a thread's requests, kept next to the thread's checkpoints."""
+"""The payments of a thread's requests, stored with the thread's checkpoints."""

@@ -1,4 +1,4 @@
-"""Code that is written once for both kinds of callers: a coroutine that a synchronous caller runs to its end."""
+"""Lets synchronous callers run a coroutine that never waits, so that the code is written once."""
 
 from __future__ import annotations
 

@@ -41,23 +41,24 @@ class AccountPermit:
 
 
 class RequestAccount:
-    """Authorizes what ``guard`` does, once it is recorded; a :class:`~vinelm.requests.protocols.CallGuard`. Thread-safe.
+    """A :class:`~vinelm.requests.protocols.CallGuard` that authorizes a call if ``guard`` does and its upper bound is stored.
+    Thread-safe.
 
     A stage that does not finish writes nothing to the graph's channels. So each call's upper bound is stored with the thread's
     checkpoints before the call, and the difference to its real cost when its invocation ends. Another run of the same request,
-    here or in another process, begins with the sum. If a process dies in between, the call counts at its upper bound.
+    in this or another process, starts from the stored sum. If a process dies in between, the call counts at its upper bound.
 
-    Calls are refused where the account can be neither read nor written: money that cannot be counted is not spent.
+    Calls are refused if the account cannot be read or written, because their cost could not be counted.
 
     Attributes:
-        is_open: whether it is known what earlier runs of the request have paid.
+        is_open: whether the payments of the request's earlier runs are known.
 
     Args:
-        guard: knows the cap.
+        guard: enforces the cap.
         accounts: the thread's accounts.
         tell: called with the dollars that earlier runs have paid.
-        on_failure: called as ``on_failure(what, error)`` where something could not be written.
-        begins: returns where the run is, for a call that no invocation has opened the account for: a tool's.
+        on_failure: called as ``on_failure(what, error)`` if something could not be written.
+        begins: returns the run's position, for a tool's call made before any invocation has opened the account.
     """
 
     __slots__ = (
@@ -97,11 +98,11 @@ class RequestAccount:
 
     @property
     def key(self) -> str:
-        """Names the account in the path's entries; empty until it is known."""
+        """The account's name in the path's entries; empty until it is known."""
         return self._found.key
 
     async def open(self, begun: Beginning, *, is_async: bool) -> None:
-        """Find the account and count what it has paid, once."""
+        """Find the account and count its earlier payments, once."""
         found = await self._accounts.find(begun, is_async=is_async)
         with self._lock:
             if not self.is_open:
@@ -110,10 +111,10 @@ class RequestAccount:
                 self._found, self._begun, self.is_open = found, begun, True
 
     def authorize(self, upper_usd: float) -> AccountPermit:
-        """Reserve money for a call that costs at most ``upper_usd`` dollars, and write that down.
+        """Reserve money for a call that costs at most ``upper_usd`` dollars, and store the reservation.
 
         Raises:
-            CallRefused: the guard does not allow the call, or it cannot be written down.
+            CallRefused: the guard does not allow the call, or the reservation cannot be stored.
         """
         if not self.is_open:
             at_once(self._open_late(is_async=False))
@@ -133,14 +134,14 @@ class RequestAccount:
         return AccountPermit(self, permit, upper_usd)
 
     async def _open_late(self, *, is_async: bool) -> None:
-        """Open the account for a call outside of any stage invocation, before the guard is asked."""
+        """Open the account for a call outside of any stage invocation, before the guard decides."""
         if self._begins is not None:
             with suppress(Exception):  # it stays closed, and the call is refused
                 await self.open(self._begins(), is_async=is_async)
 
     @contextmanager
     def _undoing(self, permit: CallPermit) -> Iterator[None]:
-        """If the block fails, the call is not made: the guard gets its reservation back."""
+        """If the block fails, give the reservation back to the guard, since the call is not made."""
         try:
             yield
         except BaseException as error:
@@ -193,7 +194,7 @@ class RequestAccount:
         return not self._due_usd and not self._writes
 
     async def settle(self, *, is_async: bool) -> None:
-        """Record the real price of calls, once the invocation has ended, with or without a result."""
+        """Record the real price of calls after the invocation has ended, with or without a result."""
         if is_async and self._writes:
             # These first: a write that fails puts its dollars back into what is due, which is written below.
             await asyncio.gather(*self._writes, return_exceptions=True)
@@ -203,7 +204,7 @@ class RequestAccount:
             await self._write(due_usd, due_usd, is_async=is_async)
 
     async def _write(self, usd: float, due_usd: float, *, is_async: bool) -> None:
-        """Add ``usd`` to the account; if that fails, ``due_usd`` of it stay due if they raise the sum."""
+        """Add ``usd`` to the account. If that fails and ``due_usd`` is positive, keep it to be written later."""
         begun = self._begun
         try:
             try:
@@ -221,7 +222,7 @@ class RequestAccount:
             self._due_usd += max(usd, 0.0)
 
     def _write_later(self, usd: float, begun: Beginning | None) -> bool:
-        """Write when the event loop is free: its checkpointer cannot be called from a node that blocks it."""
+        """Write when the event loop is free, since a node that blocks the loop cannot call the loop's checkpointer."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

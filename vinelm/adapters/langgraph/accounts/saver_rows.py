@@ -1,4 +1,4 @@
-"""Our own rows next to a thread's checkpoints, through the public methods of the application's checkpointer."""
+"""VineLM's rows next to a thread's checkpoints, written through the checkpointer's public methods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_STEPS = 1000
 
 
 class SaverRow(NamedTuple):
-    """A row: a checkpoint without channels in a namespace that no graph has. Its contents are its pending writes."""
+    """A row: a checkpoint without channels, in a namespace that no graph uses. Its values are its pending writes."""
 
     namespace: str
     id: str
@@ -35,7 +35,7 @@ class Lineage:
 
     Attributes:
         ids: ids of the checkpoints, the newest first.
-        birth: id of the input's checkpoint; None if one of them is not stored, or if it was not looked for.
+        birth: id of the input's checkpoint; None if a checkpoint is missing, or if it was not looked up.
     """
 
     ids: tuple[str, ...]
@@ -43,13 +43,12 @@ class Lineage:
 
 
 class SaverRows:
-    """Appends to rows and reads them. Appended values are never changed, so writers need no order.
+    """Appends to rows and reads them. Appended values never change, so writers may append in any order.
 
-    The methods are coroutines for both kinds of callers: with ``is_async=False`` they call the synchronous methods of the
-    checkpointer and never wait.
+    All methods are coroutines. With ``is_async=False`` they call the checkpointer's synchronous methods and never wait.
 
     Args:
-        configurable: LangGraph's of the run: names the thread, and whatever the checkpointer wants to know besides.
+        configurable: the run's ``config["configurable"]``: the thread, and what else the checkpointer needs.
     """
 
     __slots__ = ("_given", "_saver", "_thread")
@@ -77,15 +76,15 @@ class SaverRows:
         await self._call("put", config, checkpoint, metadata, {}, is_async=is_async)
 
     async def append(self, row: SaverRow, value: Mapping[str, Any], *, is_async: bool) -> None:
-        """Append a value to an existing row; on return it is as durable as the checkpointer makes it."""
+        """Append a value to an existing row; on return the checkpointer has saved it."""
         config = self._config(row.namespace, row.id)
         # Use a unique task id: a saver keeps one write for each task and place in it.
         await self._call("put_writes", config, [(CHANNEL, dict(value))], uuid4().hex, is_async=is_async)
 
     async def lineage(self, checkpoint_id: str | None, until: Collection[str] = (), *, is_async: bool, waits: bool) -> Lineage:
-        """Return the lineage of a checkpoint of the root graph, as far as the first of ``until``.
+        """Return the lineage of a checkpoint of the root graph, back to the first checkpoint in ``until``.
 
-        ``waits`` a moment for one that is about to be saved.
+        With ``waits``, wait briefly for a checkpoint that is about to be saved.
         """
         ids: list[str] = []
         pauses_s = _PAUSES_S if not is_async and _is_on_loop() else _PAUSES_S + _MORE_PAUSES_S

@@ -1,8 +1,8 @@
-"""The accounts of a thread's requests: which one a run continues, and what it has paid.
+"""The accounts of a thread's requests: which account a run continues, and how much it has paid.
 
 A request begins with an input and continues through interrupts, failures, ``Command(resume=...)``, ``update_state`` and older
-checkpoints, in any process. Its account is found by its ``request_id``, or by the run's earlier checkpoints: one at which a run
-of the request began to pay, else the input's. The path cannot tell, since an unfinished stage leaves none.
+checkpoints, in any process. Its account is found by its ``request_id``, or by the run's earlier checkpoints: the checkpoint at
+which a run of the request first paid, else the input's. The path does not show it, since an unfinished stage leaves no entry.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ _MOST_ON_PAGE = 400
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where in its thread a run makes its first invocation.
+    """The position in its thread at which a run makes its first invocation.
 
     Attributes:
         checkpoint_id: the root graph's checkpoint that the invocation follows.
-        request_id: the request's id if the caller gave one.
-        account: key of the account of the path that it continues, used if the checkpoints are not saved; None if there is none.
-        after: key of the account of the path that it begins behind, empty without one; None if the path is not known.
+        request_id: the request's id, if the caller set it.
+        account: key of the account of the path that the run continues, used if checkpoints are not saved; None if there is
+            none.
+        after: account key of the path that precedes the run, empty without an account; None if the path is unknown.
         is_saved_late: whether LangGraph saves checkpoints only when the run ends.
     """
 
@@ -46,10 +47,10 @@ class FoundAccount(NamedTuple):
     """An account.
 
     Attributes:
-        key: names it.
+        key: the account's name.
         paid_usd: dollars recorded in it: settled calls, and calls in flight at their upper bounds.
         is_new: whether nothing is recorded yet.
-        birth: checkpoint of the request's input; None if it was not looked for.
+        birth: checkpoint of the request's input; None if it was not looked up.
     """
 
     key: str
@@ -60,7 +61,7 @@ class FoundAccount(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """An account on a page."""
+    """An account, as stored in a page: one row that lists several accounts."""
 
     after: str | None = None
     birth: str | None = None
@@ -83,7 +84,7 @@ class ThreadAccounts:
         self._made: set[SaverRow] = set()
 
     async def find(self, begun: Beginning, *, is_async: bool) -> FoundAccount:
-        """Return the account that the run continues, or a new one."""
+        """Return the account that the run continues, or a new account."""
         key = None if begun.request_id is None else f"{_OF_REQUEST}{uuid5(_NAMES, begun.request_id)}"
         if key is not None:
             values = await self._rows.read(_row_of(key), is_async=is_async)
@@ -101,7 +102,7 @@ class ThreadAccounts:
         return FoundAccount(match, known.get(match, _Known()).paid_usd, birth=birth)
 
     async def _known(self, account: str | None, *, is_async: bool) -> tuple[int, dict[str, _Known]]:
-        """Return the page for a new account, and the accounts on the last page and on that of the path's account."""
+        """Return the page for a new account, and the accounts on the last page and on the page of the path's account."""
         page, values = await self._rows.latest(_PAGES, is_async=is_async) or (_page(0), None)
         if values is None:
             return 0, {}
@@ -131,7 +132,9 @@ class ThreadAccounts:
         await self._rows.append(row, value, is_async=is_async)
 
     async def _match(self, begun: Beginning, known: Mapping[str, _Known], *, is_async: bool) -> tuple[str | None, str | None]:
-        """Return the account that the run continues (None: a new one), and the input's checkpoint if it was looked up."""
+        """Return the account that the run continues (None: needs a new account), and the input's checkpoint if it was looked
+        up.
+        """
         if not known:
             return None, None
         begins = {at for one in known.values() for at in one.checkpoint_ids}
@@ -149,7 +152,7 @@ class ThreadAccounts:
     async def _of_birth(
         self, birth: str | None, after: str | None, known: Mapping[str, _Known], *, is_async: bool
     ) -> tuple[list[str], list[str]]:
-        """Return the accounts of the input with that checkpoint, and possible candidates."""
+        """Return the accounts of the input with that checkpoint, and accounts that may belong to it."""
         if birth is None:
             return [], [key for key, one in known.items() if after is None or one.after in {None, after}]
         same, unknown = [], []
@@ -187,7 +190,7 @@ def _row_of(key: str) -> SaverRow:
 
 
 def _page(number: int) -> SaverRow:
-    """Ids have the form of LangGraph's own, for readers that parse them."""
+    """Return a page, with an id in LangGraph's format for readers that parse ids."""
     return SaverRow(_PAGES, f"00000000-0000-6000-8000-{number:012x}")
 
 

@@ -1,1 +1,1 @@
-"""Nodes and edges of the application that ask a policy: stages, routes, and the node that ends a request."""
+"""Nodes and edges that follow a policy: stages, routes, and the node that ends a request."""

@@ -32,8 +32,8 @@ _LOG = logging.getLogger(__name__)
 def make_finish(finder: RunFinder) -> Callable[..., Any]:
     """Return a LangGraph node for the end of a request.
 
-    It writes the ``answer=`` keys with the values of the first answer of the class that the policy returns, if that is not the
-    class of the last answer, and nothing else. If the caller reads tokens as they come, the last answer stays.
+    If the policy does not return the class of the last answer, the node writes the ``answer=`` keys with the values of
+    the first answer of that class. If tokens are streamed to the caller, the last answer stays.
 
     The node raises :class:`WorkflowError` if such a key is not in the graph's state or cannot be replaced.
     """
@@ -84,7 +84,7 @@ def _finished(
 
 
 def _refuse(channels: Mapping[str, BaseChannel[Any, Any, Any]], keys: Sequence[str]) -> None:
-    """Raise for keys that the node could not write."""
+    """Raise :class:`WorkflowError` for keys that the node could not write."""
     for key in keys:
         channel = channels.get(key)
         if channel is None:
@@ -97,7 +97,9 @@ def _refuse(channels: Mapping[str, BaseChannel[Any, Any, Any]], keys: Sequence[s
 
 
 def _replacing(channel: BaseChannel[Any, Any, Any], value: Any) -> Any:
-    """Return the update that makes ``value`` the channel's value. A reducer without a value takes the first one as it is."""
+    """Return the update that makes ``value`` the channel's value. An empty channel with a reducer takes the first value
+    unchanged.
+    """
     return Overwrite(value) if isinstance(channel, _REDUCED) and channel.is_available() else value
 
 
@@ -106,7 +108,7 @@ def _place(classes: Sequence[int | None], wanted: int) -> str:
 
 
 def _agreement(classes: Sequence[int | None], wanted: int) -> str:
-    """Return the number of the request's answers that agree, in words."""
+    """Return how many of the request's answers agree, as text."""
     agreeing, all_ = list(classes).count(wanted), sum(one is not None for one in classes)
     if agreeing > 1:
         return f"{_word(agreeing)} of {_word(all_)} agree"

@@ -89,7 +89,7 @@ class Destinations:
         return bounds
 
     def read(self, verdict: Any, own_places: frozenset[str]) -> tuple[Any, tuple[str, ...]]:
-        """Return a verdict's destination as LangGraph takes it, and the places that it names.
+        """Return the destination for a result of the application's function, in LangGraph's form, and the places in it.
 
         No place is named if LangGraph has to interpret the verdict, or if it is one of the application's ``own_places``.
 
@@ -131,11 +131,10 @@ def make_route(
 ) -> Callable[..., Any]:
     """Return a path function for ``add_conditional_edges``; async if ``fn`` is.
 
-    Whatever the policy and its mode, a loop is bounded: by the template's number of invocations, by ``times`` (how often in a
-    row the edge leads to a place), and by :data:`~vinelm.adapters.langgraph.nodes.route.UNDECLARED_TIMES` where neither
-    is known.
+    With any policy, a loop is bounded: by the template's number of invocations, by ``times`` (how often in a row the edge leads
+    to a place), and by :data:`~vinelm.adapters.langgraph.nodes.route.UNDECLARED_TIMES` if neither is known.
 
-    It takes (state, config) and nothing else: with a ``runtime`` parameter, ``update_state(as_node=...)`` would fail.
+    It takes only (state, config), because ``update_state(as_node=...)`` would fail with a ``runtime`` parameter.
     """
     own = get_args(asked.returns) if get_origin(asked.returns) is Literal and not destinations.is_branch else ()
     edge = RouteEdge(finder, asked, destinations, frozenset(own))
@@ -163,7 +162,7 @@ class RouteEdge:
     """The decision of one conditional edge.
 
     Attributes:
-        arms: by place, the stages that it leads to; filled in when the compiled graph is read.
+        arms: the stages that each place leads to; filled in when the compiled graph is read.
     """
 
     __slots__ = ("_asked", "_finder", "_own_places", "arms", "destinations")
@@ -175,7 +174,7 @@ class RouteEdge:
         self.arms: Mapping[str, frozenset[str]] = {}
 
     def arguments(self, state: Any, config: RunnableConfig) -> tuple[Any, dict[str, Any]]:
-        """Return the state as the application knows it, and the other arguments of its function."""
+        """Return the state without VineLM's channel, and the other arguments of the application's function."""
         own, _ = own_state(state, self._finder.settings.on_error)
         found: dict[str, Any] = {}
         for name in self._asked.names:
@@ -183,7 +182,7 @@ class RouteEdge:
         return own, found
 
     def decide(self, verdict: Any, state: Any, config: RunnableConfig) -> Any:
-        """Return the destination. A verdict that names a place of the application itself is followed as is."""
+        """Return the destination. A verdict that names one of the application's own places is followed unchanged."""
         onward, places = self.destinations.read(verdict, self._own_places)
         end = self.destinations.end
         if not places or end is None:
@@ -217,7 +216,7 @@ class RouteEdge:
     def _goes_on(
         self, at: RunPath, places: tuple[str, ...], finished: bool, state: Any, template: Template | None, *, is_answer: bool
     ) -> str | None:
-        """Return the place where a finished request continues ("": as the verdict says); None if it ends."""
+        """Return where a finished request continues ("": at the verdict's place); None if it ends."""
         end, onward = self.destinations.end, self.destinations.other_than_end if finished else ""
         next_places = tuple(place for place in places if place != end) if onward == "" else (onward,) if onward else ()
         if not self.destinations.is_branch and (template is None or template.certain_stages):
@@ -231,7 +230,7 @@ class RouteEdge:
         return onward if next_places and self._has_turns_left(at, template, next_places, arms) else None
 
     def _arms(self, places: tuple[str, ...], template: Template | None, stages: tuple[str, ...]) -> frozenset[str] | None:
-        """Return the stages that may come next by the template; None if unknown."""
+        """Return the stages that may come next according to the template; None if unknown."""
         found: set[str] = set()
         for place in places:
             arms = self._arms_of(place, template)
@@ -253,9 +252,9 @@ class RouteEdge:
         return frozenset((place,)) if is_stage else None
 
     def _is_within_template(self, config: RunnableConfig) -> bool:
-        """True if the template allows another invocation after the path as the graph's channel has it.
+        """Whether the template allows another invocation after the path in the graph's channel.
 
-        For an edge whose run cannot be found any more; if the path is unknown, too, the loop ends.
+        Used for an edge whose run cannot be found. If the path is unknown, too, the loop ends.
         """
         with suppress(Exception):  # LangGraph's internals
             template, channel = self._finder.settings.template, channel_of(config)
@@ -266,7 +265,7 @@ class RouteEdge:
     def _has_turns_left(
         self, at: RunPath, template: Template | None, places: tuple[str, ...], arms: frozenset[str] | None
     ) -> bool:
-        """True if the loop's bound allows one more turn, which is counted."""
+        """Count a turn of the loop and return whether its bound allows it."""
         if template is not None and not template.leaves_room(len(at.path), at.stages, arms):
             return False
         for place in places:
@@ -287,7 +286,7 @@ class RouteEdge:
 
 
 def _is_answerable(template: Template | None, stages: tuple[str, ...]) -> bool:
-    """True if there is an answer after these stages, as far as the template says."""
+    """Whether the request has an answer after these stages, according to the template."""
     if template is None or not stages:
         return True
     return all(stage.answerable for stage in template.stages if stage.name == stages[-1])

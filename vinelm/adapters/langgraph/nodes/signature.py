@@ -32,7 +32,7 @@ def user_place(error: BaseException) -> str | None:
 
 
 def user_line(error: BaseException) -> tuple[str, int] | None:
-    """Return file and number of that line."""
+    """Return the file and number of the last application line in the traceback."""
     found: tuple[str, int] | None = None
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
@@ -44,7 +44,7 @@ def user_line(error: BaseException) -> tuple[str, int] | None:
 
 
 def closure_values(function: FunctionType) -> Iterator[Any]:
-    """Yield the values in the function's closure, except variables without a value yet."""
+    """Yield the values in the function's closure, except unassigned variables."""
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # empty
             yield cell.cell_contents
@@ -116,18 +116,18 @@ def is_command(returns: Any) -> bool:
 
 
 def marked(runnable: Any, mark: str) -> Any:
-    """Return the attribute ``mark`` of our function inside a LangGraph runnable; None without it."""
+    """Return the attribute ``mark`` of VineLM's function inside a LangGraph runnable; None without it."""
     functions = (held_attribute(runnable, "func"), held_attribute(runnable, "afunc"))
     return next((found for one in functions if (found := getattr(one, mark, None)) is not None), None)
 
 
 def held_attribute(runnable: Any, name: str) -> Any:
-    """Return an object's own attribute, or None. LangChain's wrappers forward lookups to what they wrap, which may raise."""
+    """Return an object's own attribute, or None, without the lookup on a wrapped object, which may raise."""
     return getattr(runnable, "__dict__", {}).get(name)
 
 
 def code_of(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that runs when ``fn`` is called: a callable object's ``__call__``, the inside of a partial."""
+    """Return the function that runs when ``fn`` is called: a callable object's ``__call__``, or a partial's function."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     if inspect.isfunction(fn) or inspect.ismethod(fn) or inspect.isbuiltin(fn) or inspect.isclass(fn):
@@ -137,7 +137,7 @@ def code_of(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hint(fn: Callable[..., Any], name: str) -> Any:
-    """Return one annotation, resolved separately: others may name imports for type checkers only."""
+    """Resolve one annotation alone, because the others may use imports that exist only for type checkers."""
     raw = getattr(fn, "__annotations__", {}).get(name)
     if raw is None:
         return None

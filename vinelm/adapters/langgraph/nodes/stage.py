@@ -1,4 +1,4 @@
-"""The node that runs one stage: its update and the path's entry are written together."""
+"""The node that runs one stage, and writes its update together with the path's entry."""
 
 from __future__ import annotations
 
@@ -40,10 +40,9 @@ def make_stage(
     default: str | None = None,
     eager: Callable[[Any], CallsInText] | None = None,
 ) -> Callable[..., Any]:
-    """Return a LangGraph node; async if ``fn`` is. A plain function without ``__wrapped__``: LangGraph reads its signature.
+    """Return a LangGraph node, async if ``fn`` is. It has no ``__wrapped__``, since LangGraph reads its signature.
 
-    If anything but LangGraph calls it, such as a test, it is ``fn`` itself, with the caller's model, or without one the model
-    of a new invocation.
+    If a test or other code calls the node, it runs ``fn`` with the caller's model, or else the model of a new invocation.
     """
     others = tuple(one for one in asked.names if one != "model")
 
@@ -99,7 +98,7 @@ def _has_model(fn: Callable[..., Any], more: tuple[Any, ...], given: Mapping[str
 
 
 def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> Any:
-    """Return the node's update with the path's entry; without it if our part of the work fails."""
+    """Return the node's update with the path's entry, or without it if VineLM's own code fails."""
     try:
         if scope.is_kept_by_run and isinstance(out, Command) and out.graph is not None:
             return out  # leads out of a subgraph, whose channels the outer graph does not know
@@ -112,7 +111,7 @@ def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> 
 
 
 def _injected(names: tuple[str, ...], config: RunnableConfig, runtime: Runtime[Any]) -> dict[str, Any]:
-    """Return the arguments that a stage asks for besides state and model."""
+    """Return a stage's arguments other than state and model."""
     found: dict[str, Any] = {}
     for name in names:
         if name == "config":

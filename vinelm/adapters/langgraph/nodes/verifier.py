@@ -1,4 +1,4 @@
-"""The functions of stages that write a label: a judge's of the answer in the state, and a classifier's of the request."""
+"""The functions of stages that write a label: a verifier judges the answer in the state, a classifier the request."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _OBJECT = re.compile(r"\{[^{}]*\}")
 
 
 def make_verifier(label: str, prompt: str, key: str) -> Callable[[Any, Any], dict[str, str]]:
-    """Return the stage's function: ``"yes"``, ``"no"`` or ``"unclear"`` under ``key``. It calls its model once.
+    """Return a function that writes ``"yes"``, ``"no"`` or ``"unclear"`` under ``key``, with one model call.
 
     Args:
         label: names the stage in errors.
-        prompt: what the model is shown, with keys of the state in braces.
+        prompt: the prompt, with keys of the state in braces.
         key: the key of the state.
     """
 
@@ -59,7 +59,7 @@ def _filled(label: str, prompt: str, state: Any) -> str:
 
 
 def _asked(model: Any, messages: list[Any], schema: Mapping[str, Any], read: Callable[[str], str]) -> str:
-    """Apply ``read`` to the model's reply, structured if the model supports it."""
+    """Return ``read`` of the model's reply, which is structured if the model supports it."""
     try:
         structured = model.with_structured_output(schema, include_raw=True)
     except (NotImplementedError, ConfigError):
@@ -76,8 +76,8 @@ def _asked(model: Any, messages: list[Any], schema: Mapping[str, Any], read: Cal
 def read_verdict(text: str) -> str:
     """Return a verifier's verdict, even from a malformed reply: ``"yes"``, ``"no"`` or ``"unclear"``.
 
-    A JSON object with ``right`` true or false, or a first word of the first or the last line that says it; unclear where these
-    disagree, or there is none.
+    It reads a JSON object with ``right`` true or false, or the first word of the first or last line. The verdict is unclear if
+    these disagree or are missing.
     """
     said = {_of_object(one) for one in _OBJECT.findall(text)} - {None}
     if not said:
@@ -93,12 +93,12 @@ def _of_object(text: str) -> str | None:
 
 
 def make_classifier(label: str, labels: Sequence[str], prompt: str, key: str) -> Callable[[Any, Any], dict[str, str]]:
-    """Return the stage's function: one of ``labels``, or ``"other"``, under ``key``. It calls its model once.
+    """Return a function that writes one of ``labels``, or ``"other"``, under ``key``, with one model call.
 
     Args:
         label: names the stage in errors.
         labels: 1 to 16 different words or short lines, without ``"other"``.
-        prompt: what the model is shown of the request, with keys of the state in braces.
+        prompt: the prompt, with keys of the state in braces.
         key: the key of the state.
 
     Raises:
@@ -128,7 +128,7 @@ def make_classifier(label: str, labels: Sequence[str], prompt: str, key: str) ->
 
 
 def checked_labels(label: str, labels: Sequence[str]) -> tuple[str, ...]:
-    """Return a classifier's labels, stripped; :class:`WorkflowError` if they are invalid."""
+    """Return a classifier's labels, stripped; raise :class:`WorkflowError` if they are invalid."""
     if isinstance(labels, str) or not all(isinstance(one, str) for one in labels):
         raise WorkflowError(f'{label}: labels= is a list of texts, as in labels=["code", "prose"]')
     known = tuple(one.strip() for one in labels)
@@ -147,8 +147,8 @@ def checked_labels(label: str, labels: Sequence[str]) -> tuple[str, ...]:
 def read_label(text: str, labels: Sequence[str]) -> str:
     """Return the label that a reply names, or ``"other"``.
 
-    A JSON object with ``kind``, in any case; else the first or the last line, if it is a label or ends with one behind a colon.
-    Where these disagree, or there is none, it is ``"other"``.
+    It reads a JSON object with ``kind``, in any case; else the first or last line, if it is a label or ends with a label after
+    a colon. The label is ``"other"`` if these disagree or are missing.
     """
     by_word = {one.casefold(): one for one in (*labels, OTHER)}
     said = {str(kind) for one in _OBJECT.findall(text) if (kind := _field(one, "kind")) is not None}

@@ -1,1 +1,1 @@
-"""The path of a request: how it is stored with the application's checkpoints, and what its invocations have shown."""
+"""The path of a request: its storage with the application's checkpoints, and the outcomes of its invocations."""

@@ -1,4 +1,4 @@
-"""The state of a graph as one of its nodes or edges sees it: LangGraph's channels by name, without its own."""
+"""The state of a graph as its nodes or edges see it: channels by name, without LangGraph's internal channels."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _OF_LANGGRAPH = ("__", "branch:", "join:")
 
 
 def channels_of(config: RunnableConfig) -> Mapping[str, BaseChannel[Any, Any, Any]]:
-    """Return the channels of the graph that a node or an edge belongs to, by key of the state; empty where they are hidden."""
+    """Return the channels of a node's or edge's graph, by key of the state; empty if LangGraph hides them."""
     given = (raw_channels(config) or {}).items()
     return {name: channel for name, channel in given if name != PATH_KEY and not name.startswith(_OF_LANGGRAPH)}
 
 
 def graph_values(config: RunnableConfig, own: Any, *, fresh: bool) -> Mapping[str, Any]:
-    """Return the whole state of the graph, even if the node or edge asked for a part. Keys without a value are left out.
+    """Return the whole state of the graph, even if the node or edge takes only a part. Keys without a value are left out.
 
     Args:
-        config: what LangGraph gave the node or the edge.
+        config: LangGraph's config of the node or edge.
         own: the state that LangGraph passed; used if this version of LangGraph hides its channels.
         fresh: include what the current node has just written, as an edge sees it.
     """
@@ -38,7 +38,7 @@ def graph_values(config: RunnableConfig, own: Any, *, fresh: bool) -> Mapping[st
 
 
 def as_mapping(state: Any) -> Mapping[str, Any]:
-    """Return a state of any type by key."""
+    """Return a state of any type as a mapping."""
     if isinstance(state, Mapping):
         return state
     if isinstance(state, BaseModel):

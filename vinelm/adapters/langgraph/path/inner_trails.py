@@ -1,7 +1,7 @@
-"""Records what runs have invoked inside subgraphs, by thread, so that a run resumed in this process continues after it.
+"""Records by thread which stages runs have invoked inside subgraphs, so that a run resumed in this process continues there.
 
-No channel of the root graph carries these invocations. LangGraph gives a resumed task its earlier id, by which a run is known
-to continue, and a node that runs again from its start is not counted twice.
+No channel of the root graph carries these invocations. LangGraph gives a resumed task its earlier id. This id shows that a run
+continues, and keeps a node that runs again from its start from being counted twice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class InnerTrail:
     """The path of one run beyond its stored entries. Thread-safe.
 
     Attributes:
-        tasks: the tasks of the root graph in which they were made.
+        tasks: the root graph's tasks that made these invocations.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class InnerTrail:
         self._nodes: list[set[str]] = []
 
     def begun(self, path: tuple[str, ...], stages: tuple[str, ...], where: Where) -> None:
-        """Record that the last invocation of ``path``, after these stages, has begun in a node."""
+        """Record that the last invocation of ``path``, with these stages, has begun in a node."""
         with self._lock:
             self.tasks.add(where.task)
             self._begun.setdefault(path, (stages, set()))[1].add(where.node)
@@ -49,7 +49,7 @@ class InnerTrail:
                 self._begun[after] = self._begun.pop(before)
 
     def ended(self, invocation: Invocation) -> None:
-        """Note that an invocation has succeeded."""
+        """Record that an invocation has succeeded."""
         with self._lock:
             path = invocation.prefix
             found = self._begun.get(path)
@@ -61,7 +61,7 @@ class InnerTrail:
             self._nodes = [*self._nodes[:k], nodes]
 
     def _behind(self, path: tuple[str, ...], stages: tuple[str, ...]) -> int:
-        """Insert unknown invocations of the root graph before the last entry of ``path``; return its place."""
+        """Insert unknown invocations of the root graph before the last entry of ``path``; return that entry's index."""
         k = len(path) - 1
         if [entry["model"] for entry in self._entries[:k]] != list(path[:k]):
             self._entries = [Entry(k=i, stage=stages[i], model=path[i]) for i in range(k)]
@@ -69,21 +69,19 @@ class InnerTrail:
         return k
 
     def before(self, node: str) -> PathValue:
-        """Return the path before ``node``'s own additions, since it runs again from its start; the whole path for
-        another node.
-        """
+        """Return the path before the entries of ``node``, which runs again from its start; the whole path if it added none."""
         with self._lock:
             k = next((i for i, nodes in enumerate(self._nodes) if node in nodes), len(self._entries))
             return {"path": list(self._entries[:k]), "closed": False}
 
 
 class InnerTrails:
-    """The trail of the last run of each thread of each checkpointer. Thread-safe.
+    """Keeps the trail of the last run of each thread of each checkpointer. Thread-safe.
 
-    A thread's name alone says nothing: two graphs, or two tenants with a checkpointer each, may have threads of one name.
+    A thread's name does not identify it: two graphs, or two tenants with separate checkpointers, may use the same name.
 
     Args:
-        bound: number of threads to keep, at least 1; the least recently used one is dropped.
+        bound: number of threads to keep, at least 1; the least recently used thread is dropped.
     """
 
     def __init__(self, bound: int = 4096) -> None:
@@ -92,9 +90,9 @@ class InnerTrails:
         self._lock = Lock()
 
     def begin(self, config: RunnableConfig | None) -> tuple[InnerTrail, PathValue | None] | None:
-        """Return a trail for a run that begins its first call inside a subgraph, and the path that it continues.
+        """Return a trail for a run whose first call is inside a subgraph, and the path that the run continues.
 
-        None without a thread and a checkpointer: nothing can be resumed.
+        None without a thread and a checkpointer, since such a run cannot be resumed.
         """
         given: dict[str, Any] = {} if config is None else config.get("configurable", {})
         thread, saver, where = given.get("thread_id"), given.get(_CHECKPOINTER), where_of(config)
@@ -111,7 +109,7 @@ class InnerTrails:
         return trail, last.before(where.node) if last is not None and is_resumed else None
 
     def extended(self, config: RunnableConfig, value: PathValue | None) -> PathValue | None:
-        """Return the stored path extended by what the thread's last run invoked inside subgraphs; None if nothing."""
+        """Return the stored path with the subgraph invocations of the thread's last run added; None if there are none."""
         given = config.get("configurable", {})
         saver = given.get(_CHECKPOINTER)
         with self._lock:
@@ -125,5 +123,5 @@ class InnerTrails:
 
 
 def _of(saver: Any, kept: tuple[Callable[[], Any], InnerTrail] | None) -> InnerTrail | None:
-    """Return the trail, if it belongs to this checkpointer and not to a deleted one with the same id."""
+    """Return the trail if it belongs to this checkpointer, and not to a deleted checkpointer with the same id."""
     return kept[1] if kept is not None and kept[0]() is saver else None

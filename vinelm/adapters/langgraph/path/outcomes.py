@@ -1,4 +1,6 @@
-"""The outcomes of a run's invocations: computed where the state is visible, reported to the policy once, kept in the path."""
+"""The outcomes of a run's invocations: computed when the state is visible, reported to the policy once, and stored in the
+path.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,15 @@ NOTHING: ShownOutcome = {"signal": None, "answer_class": None}
 class RunOutcomes:
     """The outcomes of one run's invocations. Thread-safe.
 
-    The first place that sees the state after an invocation computes its outcome: the edge behind it, or the next stage. If the
-    next invocation begins before any such place is reached (two in one node, parallel stages), the invocation shows nothing.
+    The first edge or stage that sees the state after an invocation computes its outcome. If the next invocation begins before
+    that (two in one node, parallel stages), the outcome stays empty.
 
     Args:
-        signals: what the workflow declares.
-        observe: tells the policy the outcome of the invocation at the end of a prefix.
+        signals: the workflow's signals.
+        observe: reports the outcome of a prefix's last invocation to the policy.
         failed: called as ``failed(what, error, prefix)`` if the application's ``signal`` or ``agree`` raises, or its state
             lacks a part of an answer; if this raises, the error is raised; otherwise that part of the outcome is empty.
-        template: says which stages judge an answer, and where they write their verdicts; None: none does.
+        template: shows which stages judge an answer, and where they write their verdicts; None: no stage does.
     """
 
     def __init__(
@@ -61,10 +63,10 @@ class RunOutcomes:
         """Report outcomes of ``path`` that the policy has not seen.
 
         Args:
-            path: models of the invocations so far; empty tells nothing.
-            read: returns the state after the last of them; called at most once. None: it is not known.
-            passed: the verdict of the workflow's own check on that state; None if it has not judged it.
-            unwritten: keys that are None in an answer as long as nothing was written to them.
+            path: models of the invocations so far; nothing is reported if it is empty.
+            read: returns the state after the last invocation; called at most once. None: the state is not known.
+            passed: whether the workflow's own check accepted that state; None if the check has not run.
+            unwritten: keys that count as None in an answer until they are written.
         """
         with self._lock:
             if not path or path in self._shown:
@@ -75,13 +77,13 @@ class RunOutcomes:
             self._add(path, NOTHING if read is None else self._seen(path, read, passed, unwritten))
 
     def tell_at(self, config: RunnableConfig, path: Path, *, fresh: bool, own: Any = None, passed: bool | None = None) -> None:
-        """Report an invocation's outcome to the session, at a node or edge whose ``config`` leads to the state.
+        """Report an invocation's outcome to the session, at a node or edge whose state is read through ``config``.
 
         Args:
-            config: what LangGraph gave it.
+            config: LangGraph's config of the node or edge.
             path: models of the invocations so far.
             fresh: include what the node has just written, as an edge sees it.
-            own: the state that it was given, used where this LangGraph hides its channels; None if not known.
+            own: the state passed to the node or edge, used if this LangGraph version hides its channels; None if not known.
             passed: see :meth:`tell`.
         """
         channels = channels_of(config)
@@ -100,14 +102,14 @@ class RunOutcomes:
         self._observe(path, Outcome("error" if self.signals.signal == "status" else None, None))
 
     def inherit(self, path: Path, shown: Sequence[ShownOutcome | None]) -> None:
-        """Report outcomes from an earlier run to the policy; return None if they were not stored."""
+        """Report outcomes from an earlier run to the policy."""
         with self._lock:
             for k, one in enumerate(shown, start=1):
                 if one is not None and path[:k] not in self._shown:
                     self._add(path[:k], one)
 
     def forget(self) -> None:
-        """Forget all invocations: another request begins in this run."""
+        """Forget all invocations, since another request begins in this run."""
         with self._lock:
             self._shown.clear()
             self._stages.clear()
@@ -115,7 +117,7 @@ class RunOutcomes:
     def told(self, config: RunnableConfig | None, path: Path, value: PathValue | None) -> list[Note]:
         """Report the outcomes of ``path``; return those that the stored path lacks.
 
-        Without ``config`` the last outcome is not visible in the state, because its node has not ended.
+        Without ``config`` the last outcome cannot be computed, because its node has not ended.
         """
         if not path:
             self.forget()
@@ -127,14 +129,14 @@ class RunOutcomes:
         return self.notes(value)
 
     def notes(self, value: PathValue | None) -> list[Note]:
-        """Return what the stored path lacks, to be written with the running node's update."""
+        """Return the outcomes that the stored path lacks, to be written with the running node's update."""
         models, stored = models_of(value), shown_of(value)
         with self._lock:
             known = [self._shown.get(models[: k + 1]) for k in range(len(models))]
         return [{"k": k, "shown": one} for k, one in enumerate(known) if one is not None and stored[k] is None]
 
     def classes(self, path: Path) -> tuple[int | None, ...]:
-        """Return the class of each answer of ``path``; None for no or unknown answers."""
+        """Return the class of the answer of each invocation of ``path``; None if there is no answer or it is unknown."""
         with self._lock:
             shown = [self._shown.get(path[:k], NOTHING) for k in range(1, len(path) + 1)]
         return tuple(one["answer_class"] for one in shown)
@@ -164,7 +166,7 @@ class RunOutcomes:
 
     @contextmanager
     def _surviving(self, what: str, path: Path) -> Iterator[None]:
-        """Note a failure of ``what``: functions of the application, which may raise anything."""
+        """In the block, report any error of ``what``, a function of the application."""
         try:
             yield
         except Exception as error:

@@ -25,10 +25,10 @@ PATH_KEY = "vinelm_path"
 
 @dataclass(slots=True, eq=False)
 class ChannelSession:
-    """One run's channels, while LangGraph holds them.
+    """One run's channels, which live as long as LangGraph uses them.
 
     Attributes:
-        at_s: when LangGraph opened them, in ``time.monotonic()`` seconds: the call of invoke.
+        at_s: when LangGraph opened them (at the call of invoke), in ``time.monotonic()`` seconds.
         owned: objects that should live as long as the run, by their owner.
         is_stored: whether the graph's checkpoints carry the path.
     """
@@ -41,7 +41,7 @@ class ChannelSession:
 class ShownOutcome(TypedDict):
     """The outcome of an invocation, see :class:`~vinelm.signals.Outcome`.
 
-    ``first`` holds the values of the declared keys of its answer, where that is the first of its class.
+    ``first`` holds the values of the declared keys of its answer, if that is the first answer of its class.
     """
 
     signal: str | None
@@ -52,11 +52,11 @@ class ShownOutcome(TypedDict):
 class Entry(TypedDict):
     """One invocation: its index in the path (from 0), stage and model.
 
-    ``request`` is the request's id where the caller gave one; ``usd`` the dollars that the run recorded since the entry before,
-    failed attempts included (absent: 0, or written by a version that did not record them); ``account`` is the key of what all
-    runs of the request have paid, stored with the checkpoints; ``assigned`` the plan that the request was assigned (absent: the
-    plan of all requests); ``kind`` what the request is planned as; ``shown`` what the invocation showed, once a later node has
-    written it.
+    ``request`` is the request's id if the caller gave one; ``usd`` the dollars that the run recorded since the previous entry,
+    failed attempts included (absent: 0, or written by a version that did not record them); ``account`` is the key of the
+    request's account, which sums the payments of all its runs; ``assigned`` the plan that the request was assigned (absent: the
+    plan of all requests); ``kind`` the type that the request is planned as; ``shown`` the invocation's outcome, once a later
+    node has written it.
     """
 
     k: int
@@ -71,7 +71,7 @@ class Entry(TypedDict):
 
 
 class Note(TypedDict):
-    """The outcome of the invocation at place ``k``, written by a node after it, since routes write nothing."""
+    """The outcome of the invocation at position ``k`` of the path, written by a later node, since routes write nothing."""
 
     k: int
     shown: ShownOutcome
@@ -85,7 +85,7 @@ class PathValue(TypedDict):
 
 
 class Execution(NamedTuple):
-    """One attempt of a node, with the position of its updates in the superstep."""
+    """One attempt of a node, with the position of its updates in its superstep."""
 
     task: str
     attempt: int
@@ -95,14 +95,13 @@ class Execution(NamedTuple):
 class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
     """Entries of one request, written together with their stage's update, so that a retry or replay leaves one entry.
 
-    An entry with place k replaces the entries at k and after it. Branches of a fan-out write the same entry, which is kept once
-    with the dollars of all; a branch that was repeated in another run may have used another model, and then the first branch's
-    entry is kept. Stages that run side by side write a place each. Different stages for one place in one superstep are refused.
-    A note adds to the entry at its place what that invocation showed; the first one stands.
-    What chat models write waits in the channel until the superstep has ended, see :meth:`wait`.
-    Where nothing is planned, each ``VineLM`` of an application (one for each file, say) counts its own invocations: then their
-    stages get places one after another, as no template orders them.
-    The end of a run only closes the path: whether the next stage continues it is decided by :func:`is_new_request`.
+    An entry with position k replaces the entries from k on. Branches of a fan-out write the same entry, which is kept once with
+    the dollars of all branches. A branch that was repeated in another run may have used another model; then the first branch's
+    entry is kept. Parallel stages write one position each. Different stages at one position in one superstep raise an error. A
+    note adds an outcome to the entry at its position; only the first note counts. Entries of chat models stay pending in the
+    channel until the superstep ends, see :meth:`wait`. Without a plan, each ``VineLM`` of an application (for example one per
+    file) counts its invocations separately. Their stages then get consecutive positions, since no template orders them. The end
+    of a run only closes the path; :func:`is_new_request` decides whether the next stage continues it.
     """
 
     __slots__ = ("closed", "is_unplanned", "opening", "path", "waiting")
@@ -138,7 +137,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return twin
 
     def from_checkpoint(self, checkpoint: Any) -> PathChannel:
-        """Return the channel of a run that opens now, with the path that its thread has stored."""
+        """Return the channel of a run that opens now, with the stored path of its thread."""
         fresh = PathChannel(self.typ, self.key)
         fresh.opening = ChannelSession(time.monotonic())
         if isinstance(checkpoint, Mapping):
@@ -146,30 +145,30 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return fresh
 
     def get(self) -> PathValue:
-        """Return the path; :class:`EmptyChannelError` before the first invocation, so that a new thread looks empty."""
+        """Return the path; raise :class:`EmptyChannelError` before the first invocation, so that a new thread looks empty."""
         if not self.path:
             raise EmptyChannelError
         return {"path": list(self.path), "closed": self.closed}
 
     def is_available(self) -> bool:
-        """True if any invocation was written or is pending; LangGraph only notifies available channels of a superstep's end."""
+        """Whether any entry was written or is pending. LangGraph notifies only available channels of a superstep's end."""
         return bool(self.path or self.waiting)
 
     def wait(self, node: Execution, written: list[Entry | Note]) -> None:
         """Add to the path after a node's superstep, unless the node fails or is retried.
 
-        LangGraph considers a failed node finished if its task has written anything, and ``invoke(None)`` would skip it. So a
-        node that is not ours must have written nothing when it fails, since we do not see its end.
+        LangGraph considers a failed node finished if its task has written anything, and ``invoke(None)`` would skip it. So the
+        application's own nodes write nothing before the superstep ends: VineLM does not see whether they fail.
         """
         self.waiting[node.task] = node, [*self.waiting_of(node), *written]
 
     def waiting_of(self, node: Execution | None) -> list[Entry | Note]:
-        """Return the pending writes of a node, without those of earlier attempts."""
+        """Return the pending writes of a node's current attempt."""
         known, written = (None, []) if node is None else self.waiting.get(node.task, (None, []))
         return written if known == node else []
 
     def update(self, values: Sequence[list[Entry | Note]]) -> bool:
-        """Apply the entries and notes of one superstep, pending ones included."""
+        """Apply the entries and notes of one superstep, including pending ones."""
         if self.waiting:
             # In the order in which LangGraph applies updates: the path must not depend on which task was faster.
             ended, self.waiting = sorted(self.waiting.values(), key=lambda item: item[0].order), {}
@@ -225,13 +224,13 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
 def is_new_request(
     value: PathValue | None, stage: str, template: Template | None, request_id: str | None, *, is_same_run: bool = False
 ) -> bool:
-    """Return whether the invocation of ``stage`` is the first of a request, rather than the next on the stored path.
+    """Return whether the invocation of ``stage`` begins a new request instead of continuing the stored path.
 
-    A path of another ``request_id`` is left. Otherwise the template decides: its root stage starts a new request if it cannot
-    follow the path, and on a closed path unless the request is known to be the same: by its id, or because the run that wrote
-    the path is still running (LangGraph closes channels in the middle of a run if only Sends are left). Every other stage
-    continues. If the template branches, several stages may begin a request, and a run in progress never begins another one.
-    Without a template a closed path is left.
+    Another ``request_id`` than the path's means a new request. Otherwise the template decides: its root stage starts a new
+    request if it cannot follow the path. On a closed path it does so, too, unless the request is known to be the same: by its
+    id, or because the run that wrote the path is still running (LangGraph closes channels in the middle of a run if only Sends
+    are left). Every other stage continues. If the template branches, several stages may begin a request, and a run in progress
+    never begins another request. Without a template, a closed path means a new request.
     """
     if value is None or not value["path"]:
         return True
@@ -274,9 +273,9 @@ def models_of(value: PathValue | None) -> tuple[str, ...]:
 
 
 def channel_of(config: RunnableConfig) -> PathChannel | None:
-    """Return the path channel of the run that a node's or an edge's config belongs to, as the last superstep left it.
+    """Return the path channel of the run that a node's or edge's config belongs to, as of the end of the last superstep.
 
-    None if there is none, or if this version of LangGraph hides it: the arguments of its reader are internal.
+    None if there is none, or if this LangGraph version hides it, since it is read through internals.
     """
     for given in getattr(config.get("configurable", {}).get("__pregel_read"), "args", ()):
         if type(given) is dict:
@@ -301,7 +300,7 @@ def is_inner(runtime: Runtime[Any]) -> bool:
 
 
 def execution_of(config: RunnableConfig) -> Execution | None:
-    """Return the attempt of a node that a config belongs to; None if LangGraph does not tell."""
+    """Return the attempt of a node that a config belongs to; None if LangGraph does not show it."""
     info = getattr(config.get("configurable", {}).get("__pregel_runtime"), "execution_info", None)
     if info is None:
         return None
@@ -309,12 +308,12 @@ def execution_of(config: RunnableConfig) -> Execution | None:
 
 
 def shown_of(value: PathValue | None) -> tuple[ShownOutcome | None, ...]:
-    """Return the outcome of each invocation of the stored path; None if not stored."""
+    """Return the outcome of each invocation of the stored path; None for an invocation without a stored outcome."""
     return () if value is None else tuple(entry.get("shown") for entry in value["path"])
 
 
 def costs_of(value: PathValue | None) -> tuple[float | None, ...]:
-    """Return the dollars recorded for each invocation of the stored path; None where they are not known."""
+    """Return the dollars recorded for each invocation of the stored path; None if unknown."""
     return () if value is None else tuple(entry.get("usd") for entry in value["path"])
 
 
@@ -336,10 +335,10 @@ def kind_in(value: PathValue) -> str | None:
 
 
 def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
-    """Return the path for a state that does not carry it: a thread's first, a Send's argument, an edge's input.
+    """Return the path for a state that lacks it: a thread's first state, a Send's argument, or an edge's input.
 
-    ``fresh`` includes what the current node has just written, which only LangGraph's own reader knows. That reader is internal;
-    where it is missing, :class:`WorkflowError`.
+    ``fresh`` includes the current node's writes, which only an internal reader of LangGraph knows. Raises
+    :class:`WorkflowError` if that reader is missing.
     """
     channel = channel_of(config)
     if not fresh and channel is not None:

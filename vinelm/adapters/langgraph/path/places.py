@@ -1,4 +1,4 @@
-"""The path of a run as the run itself keeps it: for invocations inside subgraphs, and in code without a graph."""
+"""The path that a run keeps in memory: for invocations inside subgraphs, and in code without a graph."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from vinelm.requests.protocols import Invocation
 
 
 class Where(NamedTuple):
-    """Where in a run a stage is invoked.
+    """The position in a run at which a stage is invoked.
 
     Attributes:
         step: the superstep of the root graph; empty outside of a graph.
-        task: the task of the root graph in which it happens; empty outside of a graph.
-        node: the task of the innermost graph.
+        task: the root graph's task that contains the call; empty outside of a graph.
+        node: the innermost graph's task that contains the call.
     """
 
     step: str = ""
@@ -27,12 +27,12 @@ class Where(NamedTuple):
 
 
 class PlaceKey(NamedTuple):
-    """Key of invocations that share one place in the path, such as those of a fan-out.
+    """Key of invocations that share one position in the path, such as the branches of a fan-out.
 
     Attributes:
         step: the superstep of the root graph.
         stage: the stage.
-        ordinal: how many invocations of the stage had ended before in the same task of the root graph.
+        ordinal: the number of invocations of the stage that had already ended in the same task of the root graph.
     """
 
     step: str
@@ -49,17 +49,17 @@ class _Place:
 
 
 class RunPlaces:
-    """The places of one run's path, in the order of their start. Thread-safe.
+    """The positions of one run's path, in the order of their start. Thread-safe.
 
-    The n-th invocations of a stage in the tasks of one superstep share a place and a model, like the branches of a fan-out. So
-    do parallel calls in one task. A place is reused if all of its attempts failed.
+    The n-th invocations of a stage in the tasks of one superstep share a position and a model, like the branches of a fan-out.
+    So do parallel calls in one task. A position is reused if all of its attempts failed.
 
     Attributes:
-        last_step: superstep of the place that was begun last; empty before the first.
+        last_step: superstep of the position that was begun last; empty before the first.
 
     Args:
         choose: returns the model of a stage after a prefix.
-        locate: returns the whole path of an invocation instead, where the policy of a replayed unit knows it.
+        locate: returns the whole path of an invocation instead, if the policy replays a recorded run.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class RunPlaces:
     def enter(
         self, where: Where, stage: str, path: tuple[str, ...], stages: tuple[str, ...]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return models and stages of the path up to and including a beginning invocation.
+        """Return models and stages of the path, including the invocation that begins now.
 
         Args:
-            where: where it is invoked.
+            where: the position of the invocation.
             stage: its stage.
             path: models of the run's path so far.
-            stages: its stages.
+            stages: stages of the run's path so far.
         """
         with self._lock:
             key = PlaceKey(where.step, stage, self._ended.get((where.task, stage), 0))
@@ -98,7 +98,7 @@ class RunPlaces:
             return place.path, place.stages
 
     def ended(self, invocation: Invocation) -> bool:
-        """Record that an attempt has ended; return whether every attempt at its place has failed, leaving the place empty."""
+        """Record that an attempt has ended; return whether every attempt at its position has failed, so that it is empty."""
         with self._lock:
             found = self._open.get(invocation.prefix)
             if found is None or found[0].stage != invocation.stage:
@@ -113,9 +113,7 @@ class RunPlaces:
             return place.begun == place.failed
 
     def moved(self, before: tuple[str, ...], after: tuple[str, ...]) -> bool:
-        """Record that another model continues an attempt, so that the path ends with it. Returns whether the attempt is
-        known.
-        """
+        """Record that another model continues an attempt and now ends the path; return whether the attempt is known."""
         with self._lock:
             found = self._open.pop(before, None)
             if found is not None:
@@ -126,7 +124,7 @@ class RunPlaces:
 
 
 def where_of(config: RunnableConfig | None) -> Where:
-    """Return where the node of ``config`` runs, by LangGraph's config."""
+    """Return the position of the node that LangGraph's ``config`` belongs to."""
     given: dict[str, Any] = {} if config is None else config.get("configurable", {})
     parents = given.get("checkpoint_map")
     step = parents.get("", "") if isinstance(parents, dict) else ""

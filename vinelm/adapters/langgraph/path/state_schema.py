@@ -1,7 +1,7 @@
 """Adds the path channel to the user's state type, and removes it again.
 
-LangGraph registers the channels of the type that a node's first parameter is annotated with. The wrapper is annotated with a
-type of ours; the user's function is given a state of exactly its own type.
+LangGraph registers the channels of the type that annotates a node's first parameter. The wrapper is annotated with an extended
+type; the user's function gets a state of exactly the type that it declares.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def announced(schema: type) -> type:
 
 
 def own_state(state: Any, on_error: OnError = "raise") -> tuple[Any, PathValue | None]:
-    """Return the state as the user's code knows it, and the path that it carried. If that fails, the state is unchanged.
+    """Return the state in the user's own type, and the path that it carried. If that fails, return the state as it is.
 
     The argument is not changed.
     """
@@ -74,7 +74,7 @@ def _parted(state: Any) -> tuple[Any, PathValue | None]:
 
 
 def _own_dataclass(schema: type) -> Callable[[Any], Any]:
-    """Return a function that copies field by field, since LangGraph has already run ``__init__`` and ``__post_init__``."""
+    """Return a function that copies fields without ``__init__`` and ``__post_init__``, which LangGraph has already run."""
     slots = tuple(name for cls in schema.__mro__ for name in _slots(cls))
 
     def own(state: Any) -> Any:
@@ -97,7 +97,7 @@ def _slots(cls: type) -> tuple[str, ...]:
 
 
 def _own_pydantic(state: BaseModel, schema: type[BaseModel]) -> BaseModel:
-    """Return a copy from the validated values, since validators have already run."""
+    """Return a copy of the validated values, made without running the validators again."""
     bare = schema.__new__(schema)
     values = {name: value for name, value in state.__dict__.items() if name != PATH_KEY}
     object.__setattr__(bare, "__dict__", values)

@@ -1,4 +1,4 @@
-"""The path channel of graphs whose stages are chat models: no wrapped node brings it, so it is added when a run needs it."""
+"""Adds the path channel to graphs whose stages are chat models, when a run needs it: no wrapped node has added it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def with_path_channel(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Compiled
 
 
 def write_path(config: RunnableConfig, written: list[Entry | Note], *, is_unplanned: bool) -> None:
-    """Add to the path when the superstep of ``config``'s node has ended; a failing node adds nothing."""
+    """Add an entry to the path when the superstep of ``config``'s node has ended; a failing node adds nothing."""
     channel, node = channel_of(config), execution_of(config)
     assert channel is not None  # as :meth:`ThreadPaths.channel` has found
     assert node is not None
@@ -46,7 +46,7 @@ def write_path(config: RunnableConfig, written: list[Entry | Note], *, is_unplan
 
 
 def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
-    """Return the path as the node of ``config`` sees it, and whether this execution of the node wrote a part of it."""
+    """Return the path that the node of ``config`` sees, and whether this execution of the node wrote a part of it."""
     channel = channel_of(config)
     if channel is None:
         return None, False
@@ -55,13 +55,13 @@ def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
 
 
 class ThreadPaths:
-    """The path channels of runs whose graph has none, by checkpointer and thread, so that resumed runs continue their path. The
-    thread's name is not enough: tenants with separate checkpointers may use the same names.
+    """Keeps path channels of runs whose graph has none, so that resumed runs continue their path. They are kept by checkpointer
+    and thread, since tenants with separate checkpointers may use the same thread names.
 
-    Only this process knows them: a graph that other processes resume needs the channel among its own. Thread-safe.
+    Only this process has them: a graph that other processes resume must itself have the channel. Thread-safe.
 
     Args:
-        bound: number of threads to keep, at least 1; the least recently used one is dropped.
+        bound: number of threads to keep, at least 1; the least recently used thread is dropped.
     """
 
     def __init__(self, bound: int = 4096) -> None:
@@ -72,7 +72,7 @@ class ThreadPaths:
     def channel(self, config: RunnableConfig) -> PathChannel | None:
         """Return the path channel of a node's run, added to the run if its graph has none.
 
-        None where LangGraph hides the run's channels, or the node's task: they are internal.
+        None if this LangGraph version hides the run's channels or the node's task.
         """
         if execution_of(config) is None:
             return None

@@ -1,1 +1,1 @@
-"""Runs of graphs: which run an invocation belongs to, its policy, its clock and its account."""
+"""Runs of graphs: finds an invocation's run, with its policy, clock and account."""

@@ -1,4 +1,4 @@
-"""One call of a chat model as an invocation: of the node that it is made in, or of a request without a graph."""
+"""One call of a chat model as an invocation: in a node, or in a request without a graph."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from vinelm.template import Template
 
 
 class ServesCalls(Protocol):
-    """What calls need from an adapter; see :class:`~vinelm.adapters.langgraph.adapter.GraphAdapter`."""
+    """The methods of an adapter that calls need; see :class:`~vinelm.adapters.langgraph.adapter.GraphAdapter`."""
 
     on_error: OnError
     has_contexts: bool
@@ -45,22 +45,21 @@ class ServesCalls(Protocol):
         """The models."""
 
     def note_call(self, name: str, default: str | None) -> None:
-        """Record that a stage is called by a chat model with this default."""
+        """Record that a chat model with this default model calls a stage."""
 
 
 class ChatCall:
-    """A chat model's invocation in progress, and the place where its path is kept.
+    """A chat model's invocation in progress, and the storage of its path.
 
-    In a node of the root graph it is an ordinary invocation: its path is in the graph's channel and its entry is written with
-    the node's update. Elsewhere (in a subgraph, under ``with vine.request(...)``, outside of everything) the run keeps the path
-    in memory.
+    In a node of the root graph, its path is in the graph's channel, and its entry is written with the node's update. Elsewhere
+    (in a subgraph, in ``with vine.request(...)``, or outside of both) the run keeps the path in memory.
 
     Attributes:
         scope: the invocation.
 
     Args:
         scope: see the attributes.
-        config: LangGraph's for the node whose update the path's entry is a part of; None if the run keeps the path.
+        config: LangGraph's config of the node whose update includes the path's entry; None if the run keeps the path.
     """
 
     __slots__ = ("_adapter", "_config", "scope")
@@ -73,12 +72,12 @@ class ChatCall:
         """Begin the invocation.
 
         Args:
-            adapter: belongs to the object that made the chat model; the adapter of the run's context takes precedence.
+            adapter: the adapter that made the chat model; the adapter of the run's context takes precedence.
             stage: name of the stage; None takes the name of the node.
             options: see :class:`~vinelm.adapters.langgraph.runs.run_finder.InvokeOptions`.
 
         Raises:
-            WorkflowError: the call belongs to no run that may make it.
+            WorkflowError: the call is outside of any run that may make it.
             ConfigError: the stage has no name.
         """
         return at_once(cls._begun(adapter, stage, options, is_async=False))
@@ -170,7 +169,7 @@ class ChatCall:
         return answered(lambda: adapter.thread_paths.channel(config) is not None, False)
 
     def close(self, error: BaseException | None) -> None:
-        """Record how the invocation ended, and write its place in the path if it succeeded."""
+        """Record how the invocation ended, and write its entry into the path if it succeeded."""
         if error is not None and not isinstance(error, GeneratorExit):  # the caller of a stream has seen enough
             self.scope.failed(error)
             return
@@ -197,7 +196,7 @@ class ChatCall:
             await self.scope.asettle()
 
     def done(self) -> None:
-        """Write the place of an invocation that succeeded into the path."""
+        """Write the entry of an invocation that succeeded into the path."""
         if self._config is not None:
             write_path(self._config, self.scope.update(), is_unplanned=self.scope.is_unplanned)
 
@@ -206,7 +205,7 @@ class ChatCall:
 def node_of(config: RunnableConfig | None) -> Iterator[None]:
     """Within the block, attribute model calls to the node that ``config`` names.
 
-    Needed after the first step of a chain that is itself a node: there LangGraph sets no context variable.
+    Needed after the first step of a chain that is a node, since LangGraph sets no context variable there.
     """
     given = (config or {}).get("configurable", {})
     if "__pregel_read" not in given or var_child_runnable_config.get() is not None:
@@ -231,14 +230,16 @@ def halted_here() -> BaseException | None:
 
 
 def _node_of(config: RunnableConfig) -> str:
-    """Return the node around a call, by its place: ``chain.invoke(x, {"metadata": ..})`` replaces its name."""
+    """Return the node around a call from its checkpoint namespace, since ``chain.invoke(x, {"metadata": ..})`` replaces its
+    name.
+    """
     named = config.get("metadata", {}).get("langgraph_node")
     place = str(config.get("configurable", {}).get("checkpoint_ns") or "")
     return str(named or place.rpartition("|")[2].partition(":")[0])
 
 
 def _stage_of(node: str, config: RunnableConfig, template: Template | None) -> str:
-    """Return the stage of a node: its name, prefixed with surrounding nodes if the template uses that to tell stages apart."""
+    """Return the stage of a node: its name, prefixed with the surrounding nodes if the template does so."""
     namespace = str(config.get("configurable", {}).get("checkpoint_ns") or "")
     whole = WITHIN.join(part.partition(":")[0] for part in namespace.split("|"))
     is_apart = whole != node and template is not None and any(stage.name == whole for stage in template.stages)

@@ -1,4 +1,4 @@
-"""Runs on default models, for unplanned requests and after internal failures."""
+"""Runs that use default models, for unplanned requests and after internal failures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class DefaultRuns:
         enforces: see the arguments.
 
     Args:
-        enforces: whether policies change what runs, and caps hold. If so and ``fallback``, runs without a policy fall back.
+        enforces: whether policies change which models run, and caps apply. If so and ``fallback``, runs without a policy fall
+            back.
         fallback: whether another model of the stage answers after a failed call.
     """
 
@@ -59,7 +60,7 @@ class DefaultRuns:
 
     @contextmanager
     def asked(self, stage: str, default: str | None) -> Iterator[None]:
-        """Make ``default`` the stage's default model inside the block; None: the last declared one."""
+        """Make ``default`` the stage's default model inside the block; None: the last declared model."""
         token = _OWN.set(None if default is None else (stage, default))
         try:
             yield
@@ -74,7 +75,7 @@ class DefaultRuns:
         return [model for model in self._settings.models.catalog if allowed is None or model in allowed]
 
     def any_default(self, stage: str) -> str:
-        """Return the stage's default model, or on any failure some model of the catalog."""
+        """Return the stage's default model; if that fails, some model of the catalog."""
         catalog = self._settings.models.catalog
         model = answered(lambda: self.default_model(stage), self._settings.declared.get(stage) or "")
         return model if model in catalog else next(iter(catalog))
@@ -82,7 +83,7 @@ class DefaultRuns:
     def policy(self, context: RunContext, clock: Clock | None = None) -> DefaultPolicy:
         """Return the policy of an unplanned run, which still keeps a per-request cap.
 
-        ``clock`` is by default a new one of the models'.
+        ``clock`` is by default a new clock from the models.
         """
         objective = context.objective
         is_capped = self.enforces and objective is not None and objective.cost_budget == "per_request"
@@ -112,8 +113,8 @@ class DefaultRuns:
     ) -> GraphRun:
         """Return a run for a single invocation, if the request's own run is unknown.
 
-        Under a per-request cap, or if it is unknown whether there is one, it makes no call; a shared account is asked for its
-        calls as well. Raises the error if failures are raised.
+        If the request has a cap, or may have one, the run refuses every call; a shared account must also authorize its calls.
+        Raises the error if failures are configured to be raised.
         """
         if self._settings.on_error == "raise":
             raise error
@@ -146,9 +147,9 @@ class DefaultRuns:
         runtime: Runtime[Any] | None,
         objective: Objective | None = None,
     ) -> InvocationScope:
-        """Return an invocation on the default model without observers, since an observer may be what failed.
+        """Return an invocation on the default model, without observers, since an observer may have caused the failure.
 
-        Raises the error where that was asked for.
+        Raises the error if failures are configured to be raised.
         """
         if self._settings.on_error == "raise":
             raise error
@@ -164,7 +165,7 @@ class DefaultRuns:
     def stand_in(self, error: Exception, what: str, objective: Objective | None) -> DefaultPolicy:
         """Return a policy that only serves default models; a per-request cap counts calls at their upper bounds.
 
-        Raises the error where that was asked for.
+        Raises the error if failures are configured to be raised.
         """
         if self._settings.on_error == "raise":
             raise error
@@ -178,13 +179,13 @@ class DefaultRuns:
 
 
 def _carried(runtime: Runtime[Any] | None) -> RunContext | None:
-    """Return the settings of a run that was not found."""
+    """Return the settings from the context of a run that was not found."""
     carried = AMBIENT.get() if runtime is None or runtime.context is None else runtime.context
     return carried if isinstance(carried, RunContext) else carried_by(carried)
 
 
 def _context(carried: RunContext, objective: Objective | None, config: RunnableConfig | None) -> RunContext:
-    """As above, limited to what accounts and caps need."""
+    """Return the context of a run that was not found, with only what accounts and caps need."""
     return RunContext(
         objective=carried.objective or objective,
         policy=carried.policy,
@@ -194,6 +195,6 @@ def _context(carried: RunContext, objective: Objective | None, config: RunnableC
 
 
 def told_configurable(config: RunnableConfig) -> dict[str, Any]:
-    """Return the caller's ``configurable`` without LangGraph's own keys, which lead back to the run in a cycle."""
+    """Return the caller's ``configurable`` without LangGraph's own keys, which refer to the run and would form a cycle."""
     given = config.get("configurable") or {}
     return {key: one for key, one in given.items() if not key.startswith(INTERNAL)}

@@ -37,8 +37,8 @@ T = TypeVar("T")
 
 
 def _weakly(known: WeakMethod[Callable[..., None]], *args: Any) -> None:
-    """Call a bound method through a weak reference: no cycle then keeps a run alive, and the rows of a served request are
-    written once it is gone.
+    """Call a bound method through a weak reference, so that no cycle keeps a run alive: a served request's rows are written
+    when its run is freed.
     """
     found = known()
     if found is not None:
@@ -47,7 +47,7 @@ def _weakly(known: WeakMethod[Callable[..., None]], *args: Any) -> None:
 
 @dataclass(slots=True)
 class StageChoice:
-    """The model of one stage in a superstep, and how many invocations with it have failed."""
+    """The model of one stage in a superstep, and counts of its begun and failed invocations."""
 
     path: tuple[str, ...]
     begun: int = 0
@@ -57,7 +57,7 @@ class StageChoice:
 
     @property
     def is_lost(self) -> bool:
-        """True if every invocation with the model has failed, so that a retry may use another one."""
+        """Whether every invocation with the model has failed, so that a retry may use another model."""
         return 0 < self.begun == self.failed
 
 
@@ -67,7 +67,7 @@ class Superstep:
 
     Attributes:
         key: LangGraph's number of the superstep.
-        prefix, stages: models and stages of the path before it.
+        prefix, stages: models and stages of the path before the superstep.
         choices: the choice of each stage, in the order in which they were made.
     """
 
@@ -77,12 +77,12 @@ class Superstep:
     choices: dict[str, StageChoice] = field(default_factory=dict)
 
     def choose(self, stage: str, ahead: tuple[str, ...], ask: Callable[[str, tuple[str, ...]], str]) -> StageChoice:
-        """Return the choice for ``stage``; ``ask(stage, prefix)`` names the models that are not chosen yet, in order.
+        """Return the choice for ``stage``, after choosing missing models of earlier stages with ``ask(stage, prefix)``.
 
         Args:
             stage: name of the stage.
-            ahead: the stages of the superstep whose choices come before it.
-            ask: called for stages without a choice, and again where all that began with a choice has failed.
+            ahead: the stages of the superstep that are chosen before ``stage``.
+            ask: called for stages without a choice, and again if all invocations with a choice have failed.
         """
         prefix = self.prefix
         for name in ahead:
@@ -103,10 +103,10 @@ class Superstep:
         return (*self.prefix, *(model for _, _, model in placed)), (*self.stages, *(stage for _, stage, _ in placed))
 
     def ahead_of(self, stage: str, flow: Flow | None) -> tuple[str, ...]:
-        """Return the stages of this superstep whose choices precede that of ``stage``.
+        """Return the stages of this superstep that are chosen before ``stage``.
 
         Raises:
-            WorkflowError: another stage runs in it, and the template does not say that the two run side by side.
+            WorkflowError: another stage runs in it, and the template does not declare the two as parallel.
         """
         others = [name for name in self.choices if name != stage]
         before = None if flow is None else self._in_flow(stage, flow)
@@ -119,11 +119,11 @@ class Superstep:
         return before or ()
 
     def is_in(self, stage: str, flow: Flow) -> bool:
-        """True if the template has the stage here."""
+        """Whether the template allows the stage at this position."""
         return self._in_flow(stage, flow) is not None
 
     def _in_flow(self, stage: str, flow: Flow) -> tuple[str, ...] | None:
-        """Return the choices before ``stage`` in this superstep; None if the template does not have it here."""
+        """Return the stages chosen before ``stage`` in this superstep; None if the template does not allow it here."""
         try:
             return flow.ahead_of(flow.at(self.stages), stage)
         except KeyError:  # behind a branch that the template lacks
@@ -133,29 +133,30 @@ class Superstep:
 class GraphRun:
     """One run of the graph: its policy, and the decision of the current superstep. Thread-safe.
 
-    Also the boundary around the policy. With ``on_error="default"`` its exceptions are contained: the stage runs its default
-    model, a loop's edge follows the workflow's own verdict, and the policy's trace says what failed. Its guard is wrapped in a
-    :class:`~vinelm.money.bound_guard.BoundGuard`, so that a cap holds all the same. An :class:`~vinelm.errors.InfeasibleError`
-    is an answer, not a defect: it is always raised.
+    It also handles the policy's errors. With ``on_error="default"``, after an exception the stage runs its default model, a
+    loop's edge follows the workflow's own verdict, and the policy's trace records the failure. The policy's guard is wrapped in
+    a :class:`~vinelm.money.bound_guard.BoundGuard`, so that a cap still holds. An :class:`~vinelm.errors.InfeasibleError` is a
+    valid result of planning and is always raised.
 
     Attributes:
-        control: LangGraph's object for the run, held so that its id is not reused.
+        control: LangGraph's object for the run, kept so that its id is not reused.
         policy: chooses the run's models.
-        context: what the run's caller asked for.
-        path: models of the run's invocations up to the last one that began; None before the first.
+        context: the settings from the run's caller.
+        path: models of the run's invocations up to the last that began; None before the first.
         stages: the stages of ``path``.
-        places: the path as the run itself keeps it: since an invocation inside a subgraph, or outside of a graph; else None.
-        flow: which stages may follow which; None if the template is a chain, where the length of a path says it, or unknown.
-        on_error: what follows a failure of the policy itself.
-        clock: the policy's; under ``on_error="default"`` one that does not fail.
-        guard: the policy's; under ``on_error="default"`` one that does not fail, combined with an account that the request
-            shares with others, if there is one; see :func:`~vinelm.money.bound_guard.with_account`.
+        places: the path kept in memory, from the first invocation in a subgraph or outside of a graph; else None.
+        flow: which stages may follow which; None if the template is unknown, or a chain, where the path's length shows the
+            stage.
+        on_error: what to do if the policy itself fails.
+        clock: the policy's clock; under ``on_error="default"`` a wrapper that does not fail.
+        guard: the policy's guard; under ``on_error="default"`` a wrapper that does not fail. Combined with the account that the
+            request shares with other requests, if any; see :func:`~vinelm.money.bound_guard.with_account`.
         falls_back: whether another model may answer after a failed call.
         is_rooted: whether a node of the root graph has found the run by its channels.
-        request_account: what the request has paid, in all its runs; None without a cap per request or a checkpointer.
-        outcomes: what its invocations have shown; nothing if the workflow declares no signals.
-        trail: what a resuming run must know of this one's invocations inside subgraphs; None if nothing is kept.
-        reads: the prefetched reads; None without declared tools, and in a profiled unit.
+        request_account: the request's payments in all its runs; None without a cap per request or a checkpointer.
+        outcomes: the outcomes of its invocations; empty if the workflow declares no signals.
+        trail: this run's invocations inside subgraphs, kept for a run that resumes it; None if nothing is kept.
+        reads: the prefetched reads; None without declared tools, and during profiling.
     """
 
     __slots__ = (
@@ -223,7 +224,7 @@ class GraphRun:
 
     @property
     def key(self) -> str:
-        """The request's name among those of all callers, the same for all of its calls."""
+        """The request's unique name, the same for all of its calls."""
         if self._key is None:
             tenant = str((self.context.configurable or {}).get("tenant") or "")
             self._key = scoped(self.context.request_id or secrets.token_hex(8), tenant)
@@ -231,23 +232,23 @@ class GraphRun:
 
     @property
     def conversation(self) -> str:
-        """The conversation's name among those of all callers; empty if the run has none."""
+        """The conversation's unique name; empty if the run has none."""
         found = label_of(self._conversation_id, self.context.configurable)
         return found and scoped(found, str((self.context.configurable or {}).get("tenant") or ""))
 
     def show_request(self) -> None:
-        """Make observers see this run as one request, until it ends and is released."""
+        """Show this run to observers as one request, until it ends and is released."""
         if self._observers.observers:
             self._seen = ObservedRequest(self._observers.observers)
             finalize(self, self._seen.ended)
 
     def shown(self) -> AbstractContextManager[None]:
-        """Return a block in which observers get notified about this run."""
+        """Return a context manager; observers get notified about this run inside its block."""
         return nullcontext() if self._seen is None else self._seen.current()
 
     @property
     def is_unplanned(self) -> bool:
-        """True if its stages run on their default models, and no template is known."""
+        """Whether its stages run on their default models, and no template is known."""
         return isinstance(self.policy, DefaultPolicy) and self.policy.template is None
 
     @property
@@ -256,7 +257,7 @@ class GraphRun:
         return self._own_guard is not None and self.request_account is None and self.policy.keeps_account
 
     def keep_account(self, accounts: ThreadAccounts, begins: Callable[[], Beginning]) -> None:
-        """Record every call in one of these accounts, which is opened later. See :class:`RequestAccount`."""
+        """Record every call in an account of ``accounts``, opened at the first invocation. See :class:`RequestAccount`."""
         with self._lock:
             if self._own_guard is not None and self.request_account is None:
                 paid, noted = partial(_weakly, WeakMethod(self._paid)), partial(_weakly, WeakMethod(self.note_failure))
@@ -265,25 +266,23 @@ class GraphRun:
                 self.request_account = account
 
     async def open_account(self, begun: Beginning, *, is_async: bool) -> None:
-        """Find the request's account and load its payments. On failure calls are refused, and the next invocation
-        tries again.
-        """
+        """Find the request's account and load its payments. If that fails, calls are refused until a retry succeeds."""
         assert self.request_account is not None
         with self.noting("the request's account"):
             await self.request_account.open(begun, is_async=is_async)
 
     def _beside_shared(self, guard: CallGuard | None) -> CallGuard | None:
-        """Return the guard, combined with the account shared between requests, if there is one."""
+        """Return the guard, combined with the account shared between requests, if any."""
         return with_account(guard, self._shared_account, None if self._default is None else self.note_failure)
 
     def _paid(self, total_usd: float) -> None:
-        """Report to the policy what earlier runs of the request have paid."""
+        """Report to the policy the payments of the request's earlier runs."""
         self.policy.paid(total_usd)
         if self._stand_in is not None:
             self._stand_in.count_up_to(total_usd)
 
     def take_turn(self, again: str, allowed: int) -> bool:
-        """Count a turn of the loop to ``again``; False if ``allowed`` turns have been taken."""
+        """Count a turn of the loop to ``again``; return False if ``allowed`` turns have been taken."""
         with self._lock:
             taken = self._turns.get(again, 0)
             if taken >= allowed:
@@ -292,7 +291,7 @@ class GraphRun:
             return True
 
     def end_loop(self, again: str) -> None:
-        """Reset the turns of the loop to ``again``: it was left, and may be entered again."""
+        """Reset the turns of the loop to ``again``, since the run has left it and may enter it again."""
         with self._lock:
             self._turns.pop(again, None)
 
@@ -304,16 +303,17 @@ class GraphRun:
     def decide(
         self, step: Any, stage: str, prefix: tuple[str, ...], stages: tuple[str, ...] = (), *, default: str | None = None
     ) -> tuple[str, ...]:
-        """Return ``prefix`` after these stages, and the policy's model for the invocation of ``stage`` in superstep ``step``.
+        """Return the path up to the invocation of ``stage`` in superstep ``step``: models, ending with the policy's choice, and
+        stages.
 
-        The policy is asked once per superstep and stage, so that the branches of a fan-out share a model; and again once every
-        invocation that began with it has failed, so that a retry may use another one. For stages that run side by side it is
-        asked in the order of the template, whichever of them begins first; the path returned holds those before this one.
-        ``default``: the default model of the object that asks, which a policy of defaults never replaces by another object's.
+        The policy is called once per superstep and stage, so that the branches of a fan-out share a model. It is called again
+        when every invocation with that model has failed, so that a retry may use another model. Parallel stages are chosen in
+        the order of the template, whichever begins first; the returned path includes the stages before this stage. ``default``:
+        the default model of the calling object; without a plan, this model runs.
 
         Raises:
-            WorkflowError: two stages run in one superstep, of which the template does not say that they run side by side; where
-                nothing is planned and no template is known, they have places in the order in which they begin.
+            WorkflowError: two stages run in one superstep that the template does not declare as parallel. Without a plan and a
+                template, they get positions in the order in which they begin instead.
         """
         with self._lock:
             # With the lock held while the policy plans: the branches of a fan-out ask at once, and share one model.
@@ -340,7 +340,7 @@ class GraphRun:
             return choice.path
 
     def _model_in_flow(self, stage: str, prefix: tuple[str, ...]) -> str:
-        """The policy's model, with a note about a branch missing from the template, unless the policy notes it itself."""
+        """Return the policy's model, and note a branch that the template lacks, unless the policy does."""
         model, step = self._model_of(stage, prefix), self._superstep
         assert self.flow is not None
         if step is not None and not step.is_in(stage, self.flow):
@@ -380,8 +380,8 @@ class GraphRun:
         """Record the failed call of ``failed`` and return the path of the next attempt; None if there is none.
 
         Args:
-            failed: the attempt; not recorded yet, and not here if None is returned.
-            tried: the models that have failed in this invocation, that of ``failed`` included.
+            failed: the attempt; not recorded yet, nor by this method if it returns None.
+            tried: the models that have failed in this invocation, including the model of ``failed``.
         """
         started = time.perf_counter()
         prefix = failed.prefix[:-1]
@@ -409,7 +409,7 @@ class GraphRun:
     def resumed(self, value: PathValue) -> None:
         """Report a path executed by another run to the policy, with its cost and outcomes.
 
-        The stages are reported, too, if the template does not know them. Only reported once.
+        The stages are reported, too, if the template lacks them. Repeated calls report nothing.
         """
         with self._lock:
             if self._is_resumed:
@@ -437,7 +437,9 @@ class GraphRun:
         return self._guarded("returned", lambda: self.policy.returned(prefix), None, prefix)
 
     def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
-        """Record in the policy's trace which answer is returned, and why. Raises only if the policy's failures are raised."""
+        """Record in the policy's trace which answer is returned, and why. Raises only if failures are configured to be
+        raised.
+        """
         self._guarded("note_returned", lambda: self.policy.note_returned(prefix, note), None, prefix)
 
     def interrupted(self, prefix: tuple[str, ...], cost_usd: float = 0.0) -> None:
@@ -466,7 +468,7 @@ class GraphRun:
     # -- invocations that no channel of the root graph carries, whose path the run itself keeps ----------------------
 
     def enter(self, where: Where, stage: str) -> tuple[str, ...]:
-        """Return the path of the invocation of ``stage`` that begins there, its model included."""
+        """Return the path of the invocation of ``stage`` that begins at ``where``, its model included."""
         with self._lock:
             if self.places is None:
                 self.places = RunPlaces(self._model_of)
@@ -478,7 +480,7 @@ class GraphRun:
             return path
 
     def go_on(self, value: PathValue) -> None:
-        """Keep the path from now on, continuing after one that another run executed inside subgraphs."""
+        """Keep the path in memory from now on, continuing after the path that another run executed inside subgraphs."""
         self.resumed(value)
         with self._lock:
             if self.places is None:
@@ -486,7 +488,7 @@ class GraphRun:
             self.path, self.stages = path_of(value)
 
     def is_past(self, where: Where) -> bool:
-        """True if an invocation that begins at ``where`` is after the superstep of the path's last one, if the run keeps it."""
+        """Whether the run keeps the path in memory and ``where`` is after the superstep of its last invocation."""
         return self.places is not None and self.places.last_step != where.step
 
     def _model_of(self, stage: str, prefix: tuple[str, ...]) -> str:
@@ -517,7 +519,7 @@ class GraphRun:
             prefix: models of the invocations so far.
             finished: the workflow's own verdict.
             state: the application's state.
-            arms: the stages that may come next, where the workflow branches; None if they are not known.
+            arms: the stages that may come next, if the workflow branches; None if they are not known.
         """
         started = time.perf_counter()
         ask = partial(self.policy.should_continue, prefix, finished, state, arms)
@@ -538,7 +540,7 @@ class GraphRun:
         goes_on: bool = True,
         explains: bool = True,
     ) -> None:
-        """Notify the observers of a decision; the decision stands even if they, or the explanation, fail."""
+        """Notify the observers of a decision; errors of theirs or of the explanation do not change it."""
         seconds = time.perf_counter() - started
         explanation: Mapping[str, Any] = {}
         if explains:
@@ -575,9 +577,9 @@ class GraphRun:
         may_raise: bool = True,
         passes: tuple[type[Exception], ...] = (),
     ) -> Iterator[None]:
-        """Contain a failure of VineLM's own work, with a note in the trace, unless failures are to be raised.
+        """In the block, catch errors of VineLM's own code and note them in the trace, unless failures are to be raised.
 
-        Errors of the types in ``passes`` are not our failures: they are always raised.
+        Errors of the types in ``passes`` are always raised.
         """
         try:
             yield
@@ -598,7 +600,7 @@ class GraphRun:
         stage: str | None = None,
         model: str | None = None,
     ) -> T:
-        """Return the policy's answer, or ``otherwise`` if the policy, which may be the application's, raises anything.
+        """Return the policy's answer, or ``otherwise`` if the policy, perhaps the application's own, raises an exception.
 
         ``name`` is the method to call.
         """

@@ -41,27 +41,28 @@ class InvocationScope(OneProcess):
     """Makes the chat model, collects the usage of its calls and records the invocation when it ends.
 
     A context manager, for ``with`` and ``async with``: the invocation fails if the block raises. If the run's policy falls
-    back, a failed call is one attempt, recorded with its cost, and the next best model makes the next; the path ends with the
-    model that answered.
+    back, a failed call is recorded with its cost as one attempt, and the next best model makes the next attempt. The path ends
+    with the model that answered.
 
     Attributes:
         stage: name of the stage.
-        path: models of the request's invocations; ends with this invocation's own.
-        answering: the chat model of the present attempt; neither is set where the stage is skipped.
-        model: the chat model for the stage: ``answering``, or one that calls it and falls back.
-        is_skipped: whether the stage is left out: its function is not to be called.
+        path: models of the request's invocations; ends with this invocation's model.
+        answering: the chat model of the present attempt; not set if the stage is skipped.
+        model: the chat model for the stage: ``answering``, or a wrapper that calls it and falls back; not set if the stage is
+            skipped.
+        is_skipped: whether the stage is skipped, so that its function must not be called.
         eager: parses an answer's text for tool calls while it streams; None if the stage declared nothing.
 
     Args:
         models: makes the chat model.
         observers: notified of begin and end.
         limits: fields of the catalog entry to replace, such as ``max_tokens``.
-        falls_back: False where the caller repeats failed calls itself.
-        notes: what earlier invocations showed, to be written with the path's entry.
-        ahead: what the model may start as it writes; None: nothing.
+        falls_back: False if the caller repeats failed calls itself.
+        notes: outcomes of earlier invocations, to be written with the path's entry.
+        ahead: starts tool calls while the model writes them; None: starts nothing.
         own: the application's own chat model that makes the call.
-        equal: looks for answers of equal calls; None: each call is made.
-        priority: the stage's priority, added to that of the request.
+        equal: looks up answers of equal calls; None: each call is made.
+        priority: the stage's priority, added to the request's priority.
     """
 
     __slots__ = (
@@ -171,7 +172,7 @@ class InvocationScope(OneProcess):
     def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
         """Fall back to another model after ``model`` has failed; False if the error should be raised.
 
-        Parallel calls fall back together: the first failure changes the model, the others use the new one.
+        Parallel calls fall back together: after the first failure all of them use the new model.
         """
         with self._lock:
             if self.answering is not model:
@@ -198,7 +199,7 @@ class InvocationScope(OneProcess):
 
     @property
     def is_kept_by_run(self) -> bool:
-        """True if the run itself keeps the path, because no channel of the root graph carries all of it."""
+        """Whether the run keeps the path in memory, because no channel of the root graph carries all of it."""
         return self._run.places is not None
 
     @property
@@ -213,7 +214,7 @@ class InvocationScope(OneProcess):
     def noting(
         self, what: str, *, may_raise: bool = True, passes: tuple[type[Exception], ...] = ()
     ) -> AbstractContextManager[None]:
-        """Pass over a part of VineLM's own work that fails, see :meth:`GraphRun.noting`."""
+        """Catch errors of VineLM's own code in the block, see :meth:`GraphRun.noting`."""
         return self._run.noting(what, self.path[:-1], self.stage, may_raise=may_raise, passes=passes)
 
     def entry(self) -> Entry:
@@ -234,7 +235,7 @@ class InvocationScope(OneProcess):
 
     @property
     def is_unplanned(self) -> bool:
-        """True if it runs on a default model, and no template is known."""
+        """Whether it runs on a default model, and no template is known."""
         return self._run.is_unplanned
 
     def update(self) -> list[Entry | Note]:
@@ -268,7 +269,7 @@ class InvocationScope(OneProcess):
                     at_once(account.settle(is_async=False))
 
     async def asettle(self) -> None:
-        """Like :meth:`settle`, without blocking the event loop. It is done even if the caller is cancelled meanwhile."""
+        """Like :meth:`settle`, without blocking the event loop. It finishes even if the caller is cancelled meanwhile."""
         account = self._run.request_account
         if account is not None:
             with self._run.noting("the request's account", self.path[:-1], self.stage, may_raise=False):
@@ -280,7 +281,9 @@ class InvocationScope(OneProcess):
         self._record(None, None)
 
     def failed(self, error: BaseException) -> None:
-        """Record that it raised. LangGraph's interrupts and other control flow are not failures: it will run again."""
+        """Record that the invocation raised. After LangGraph's interrupts and other control flow it will run again, so they are
+        no failures.
+        """
         if isinstance(error, GraphBubbleUp):
             self._tell_end(None)
             self._run.interrupted(self.path, fsum(usage.cost_usd for usage in self._usages[self._recorded :]))
@@ -319,7 +322,7 @@ class InvocationScope(OneProcess):
             self._observed(lambda told: told.ended(self._tokens, invocation))
 
     def _observed(self, tell: Callable[[ObserverGroup], T]) -> T | None:
-        """Return what observers return; None without observers or if notifying them fails, which never changes an answer."""
+        """Return the observers' result; None without observers or if notifying them fails."""
         found: T | None = None
         if self._observers is not None:
             with self.noting("an observer", may_raise=False):
@@ -332,7 +335,7 @@ class InvocationScope(OneProcess):
 
 
 def _surviving(on_gate: Callable[..., None], path: tuple[str, ...]) -> Callable[..., None]:
-    """``on_gate`` for a backend during a call; exceptions are ignored."""
+    """Return an ``on_gate`` callback for a backend's call; it ignores exceptions."""
 
     def gated(*what: Any) -> None:
         answered(partial(on_gate, path, *what), None)
@@ -341,7 +344,9 @@ def _surviving(on_gate: Callable[..., None], path: tuple[str, ...]) -> Callable[
 
 
 def _failure(error: BaseException) -> tuple[FailureKind, str]:
-    """Return the kind and detail. Text of foreign exceptions may hold a prompt or key, so only the type is kept."""
+    """Return a failure's kind and detail. Of foreign exceptions only the type is kept, since their text may contain a prompt or
+    key.
+    """
     cause: BaseException | None = error
     while cause is not None:
         failed = failed_call(cause)

@@ -16,7 +16,7 @@ from vinelm.requests.protocols import CallGuard
 
 
 class ReadsFinder:
-    """Finds the memory of a run by the node that a call is made in, or by the ``with vine.request(...)`` around it."""
+    """Finds a run's prefetched reads by the node around a call, or by the surrounding ``with vine.request(...)``."""
 
     __slots__ = ("_finder",)
 
@@ -41,12 +41,12 @@ class ReadsFinder:
         return reads
 
     def guard(self, name: str) -> CallGuard | None:
-        """Return the guard that authorizes the dollars of a tool call without a memory; None if there is none.
+        """Return the guard that authorizes the dollars of a tool call outside of this adapter's runs; None if there is none.
 
-        That is the run of another ``VineLM``, which has a cap all the same, or none at all.
+        Such a call belongs to the run of another ``VineLM``, whose cap still applies, or to no run.
 
         Raises:
-            CallRefused: it may belong to a request with a cap that is not known here.
+            CallRefused: the call may belong to a request whose cap is unknown here.
         """
         try:
             runtime = current_runtime()

@@ -51,16 +51,17 @@ CARRY_IT = (
 def mark_main_context() -> None:
     """Mark the main thread's context, so that contexts copied from it can be recognized.
 
-    Does nothing on another thread. No context is copied from such a thread's own, and a thread of a pool would keep the mark.
+    Does nothing on another thread, since a thread of a pool would keep the mark.
     """
     if current_thread() is main_thread():
         _IS_CARRIED.set(True)
 
 
 def is_carried() -> bool:
-    """Return whether a request around this code would be known here; False in a thread that was given no context.
+    """Return whether a surrounding request would be visible here; False in a thread without a copied context.
 
-    ``Thread``, ``ThreadPoolExecutor`` and ``run_in_executor`` give none, unlike tasks, ``asyncio.to_thread`` and LangGraph.
+    ``Thread``, ``ThreadPoolExecutor`` and ``run_in_executor`` copy no context, unlike tasks, ``asyncio.to_thread`` and
+    LangGraph.
     """
     # In a fork, the copied thread is the main thread, whatever it was before.
     return _IS_CARRIED.get() or (current_thread() is main_thread() and os.getpid() == _PID)
@@ -72,7 +73,7 @@ _FORKED: ContextVar[tuple[Any, ...]] = ContextVar("vinelm_forked", default=())
 
 
 def _note_fork() -> None:
-    """In a forked process, note that the copied account of the parent's request is not shared."""
+    """In a forked process, note that its copy of the request's account is not shared with the parent."""
     found: list[Any] = [AMBIENT.get()]
     with suppress(RuntimeError, KeyError):
         found.append(get_runtime().control)
@@ -84,7 +85,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def is_in_fork_of(control: Any) -> bool:
-    """Return whether this process was forked by a node of that run, or in that ``with vine.request(...)``."""
+    """Return whether this process was forked in a node of the given run, or in the given ``with vine.request(...)``."""
     return any(one is control for one in _FORKED.get())
 
 
@@ -96,11 +97,11 @@ class ChatHost(Protocol):
         """The exception with which :meth:`admit` ended the run, if any."""
 
     def admit(self, stage: str, prefix: tuple[str, ...], *, node: str, is_repeated: bool) -> None:
-        """Called before each invocation of a chat model in a node; an exception stops the invocation.
+        """Called before each invocation of a chat model in a node; may raise to stop the invocation.
 
         Args:
             stage: name of the stage.
-            prefix: models of the invocations before this one.
+            prefix: models of the earlier invocations.
             node: the node of the root graph.
             is_repeated: whether this execution of the node has made an invocation already.
         """
@@ -114,7 +115,7 @@ PROFILED: list[object] = []
 
 
 class profiled_unit:  # noqa: N801 - used as a with-block
-    """While a unit runs, refuse chat model calls outside of every run, because their price could not be booked."""
+    """In the block, refuse chat model calls outside of the profiled run, because their price could not be booked."""
 
     def __enter__(self) -> None:
         PROFILED.append(self)
@@ -128,7 +129,7 @@ MOST_PRIORITY = 100
 
 
 def require_priority(priority: Any) -> None:
-    """:class:`ConfigError` for anything but a priority."""
+    """Raise :class:`ConfigError` if the value is not a valid priority."""
     if not (isinstance(priority, int | float) and abs(priority) <= MOST_PRIORITY):
         raise ConfigError(
             f"priority is {priority!r}: give a number from -{MOST_PRIORITY} to {MOST_PRIORITY}; higher goes first"
@@ -136,7 +137,7 @@ def require_priority(priority: Any) -> None:
 
 
 class ContextOwner:
-    """The adapter that made a context. Copies of the context share it; in another process it is unknown."""
+    """The adapter that made a context. Copies of the context share it; another process does not know it."""
 
     __slots__ = ("adapter",)
 
@@ -156,13 +157,14 @@ class RunContext:
 
     Args:
         objective, policy, request, started_at, request_id, priority, kind, speculate: see :meth:`vinelm.VineLM.context`.
-        owner: who made the context: the run's chat models belong to it, whichever ``VineLM`` they were made from.
-        chat_host: in charge of each of their calls, where the run is a profiled one.
-        returns_earlier: whether the run can return an earlier answer than the last one, wherever the policy ends it. Filled in
-            when the run begins, for whoever makes its policy.
-        configurable: LangGraph's ``config["configurable"]`` of the run. Filled in when the run begins, where the adapter
+        owner: the adapter that made the context and serves the run's chat models, even if another ``VineLM`` made them.
+        chat_host: controls each chat model call of a profiled run.
+        returns_earlier: whether the run can return an earlier answer than the last, wherever the policy ends it. Filled in when
+            the run begins, for the code that makes its policy.
+        configurable: LangGraph's ``config["configurable"]`` of the run. Filled in when the run begins, if the adapter
             ``tells_config``.
-        inputs: returns the state with which the run begins. Filled in then, where the application declares the kind of request.
+        inputs: returns the state with which the run begins. Filled in when the run begins, if the application declares request
+            types.
     """
 
     objective: Objective | None = None
@@ -206,7 +208,7 @@ def attach(run: RunContext, user: Any) -> Any:
 
 
 def carried_by(context: Any) -> RunContext:
-    """Return the settings in a run's context, else those of the surrounding ``with vine.request(...)``, else empty ones."""
+    """Return the settings in a run's context, else of the surrounding ``with vine.request(...)``, else empty settings."""
     if isinstance(context, RunContext):
         return context
     found = context.get(FIELD) if isinstance(context, Mapping) else getattr(context, FIELD, None)
@@ -233,12 +235,12 @@ _NOTHING = RunContext()
 
 
 class KnowsCaps(Protocol):
-    """What an adapter has to answer about caps of requests that cannot be found.
+    """The attributes of an adapter that show whether an unknown request may have a cap.
 
     Attributes:
         has_contexts: whether it has made the context of any request.
-        has_caps: whether a call of its models may belong to a request with a cap: its own, or one of other adapters that make
-            the contexts in which its models are called.
+        has_caps: whether a call of its models may belong to a request with a cap, made by this adapter or by another adapter
+            whose contexts surround its models' calls.
     """
 
     has_contexts: bool
@@ -250,14 +252,14 @@ _ADAPTERS_LOCK = Lock()
 
 
 def note_adapter(adapter: KnowsCaps) -> None:
-    """Register ``adapter`` for caps. Called where an application creates it, so that the thread's context is marked too."""
+    """Register ``adapter`` for caps. Called when an application creates it, to mark the thread's context as well."""
     mark_main_context()
     with _ADAPTERS_LOCK:
         _ADAPTERS.add(adapter)
 
 
 def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None:
-    """Remember that ``adapter`` has made this context, and whether its requests have a cap."""
+    """Record that ``adapter`` made this context, and whether its requests have a cap."""
     adapter.has_contexts = True
     objective, policy = context.objective, context.policy
     is_capped = enforces and objective is not None and objective.cost_budget == "per_request"

@@ -1,23 +1,23 @@
-"""The runs in progress, and the run and path position of a node, edge, chat model or tool.
+"""The runs in progress; finds the run and path position of a node, edge, chat model or tool.
 
-How a call finds its request. The first line that holds decides; a cap, a plan and an account are those of what it finds:
+How a call finds its request: the first matching case below. It determines the call's cap, plan and account:
 
-1. *ahead*: a read-only tool that runs before it was asked for: it may call no model (:mod:`vinelm.adapters.tools.shadow`).
-2. *in a node*: the context variables hold LangGraph's config: in the node's own thread, its tasks, ``asyncio.to_thread``,
+1. *ahead*: a prefetched read-only tool, which may not call a model (:mod:`vinelm.adapters.tools.shadow`).
+2. *in a node*: the context variables contain LangGraph's config: in the node's own thread, its tasks, ``asyncio.to_thread``,
    LangChain's executors, ``copy_context().run``; or the config was given to the call. The run is found by LangGraph's channels
-   and control objects, its settings in LangGraph's context; those of a graph that was begun without any are *a block's* or
-   *nobody's*.
-3. *in a block*: the context variables hold a ``with vine.request(...)``.
-4. *profiled*: a unit runs in this process, and the call is in neither: refused, since nobody would pay for it.
-5. *nobody's, carried*: the thread is the main one, or its context variables descend from the main thread's. A request would be
-   among them, so there is none: a request of its own, on default models. A task that was begun before the request and works for
-   it, such as one that reads a queue, cannot be told from that: where requests have caps, the log says so once.
-6. *nobody's, in a bare thread*: ``Thread``, ``ThreadPoolExecutor`` and ``run_in_executor`` carry no context. The thread does
-   not say whose work it does, nor does whoever started it: the threads of a pool serve whatever is given to it later. In an
-   application that has given a request a cap, or tenants one on their days, the call is *refused* with a line that says how to
-   carry the context; otherwise it is a request of its own, which the log says once.
+   and control objects, its settings in LangGraph's context. A graph that began without settings uses the settings of case 3 or
+   5.
+3. *in a block*: the context variables contain a ``with vine.request(...)``.
+4. *profiled*: a profile runs in this process, and the call is in no node or block: refused, since its price could not be
+booked. 5. *no request, context carried*: this is the main thread, or its context variables descend from the main thread's. They
+show no request, so the call is a separate request, on default models. A task that began before the request and works for it,
+such as a queue reader, looks the same: if requests have caps, the log warns of this once. 6. *no request, bare thread*:
+``Thread``, ``ThreadPoolExecutor`` and ``run_in_executor`` carry no context. Neither the thread nor the code that started it
+shows which request it works for, since pool threads take any later work. If the application has set a cap on a request or on a
+tenant's day, the call is *refused* with a line that explains how to carry the context. Otherwise it is a separate request,
+which the log notes once.
 
-A run that has begun is not checked again: if it began before there was a cap, it belongs to no capped request.
+A run that has begun is not checked again: if it began before there was a cap, its request has no cap.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ _CHECKPOINTER, _DURABILITY = "__pregel_checkpointer", "__pregel_durability"  # L
 class RunRegistry:
     """Finds the run that a node or an edge belongs to. Thread-safe.
 
-    A run lives as long as LangGraph's channels for it. Where those are not known (graphs of chat models alone, with-blocks)
-    the newest ``bound`` runs are kept, and an older one loses its policy.
+    A run is kept as long as LangGraph's channels for it. If the channels are not known (graphs of chat models only,
+    with-blocks), the newest ``bound`` runs are kept, and an older run loses its policy.
 
     Args:
         new_policy: returns the policy of a new run; called once per run.
@@ -109,7 +109,7 @@ class RunRegistry:
         return len(self._kept)
 
     def known(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
-        """Return the run of this opening, or of LangGraph's ``control``; None if it is new."""
+        """Return the run of these channels, or of LangGraph's ``control``; None if it is new."""
         if opening is None:
             return self._kept.get(id(control))
         run: GraphRun | None = opening.owned.get(self)
@@ -122,12 +122,12 @@ class RunRegistry:
         return run
 
     def begun(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
-        """Return the run that the channels of a subgraph do not identify; records nothing."""
+        """Return the run of a node in a subgraph, whose channels do not identify it. Records nothing."""
         run: GraphRun | None = None if opening is None else opening.owned.get(self)
         return run or self._by_control.get(id(control)) or self._kept.get(id(control))
 
     def of(self, opening: ChannelSession | None, control: Any, context: RunContext) -> GraphRun:
-        """Return the run; a new one is created for ``context`` and gets its policy."""
+        """Return the run; if it is new, create it for ``context`` with its policy."""
         with self._lock:
             # With the lock held: the branches of a fan-out begin at once, and have to find one run.
             run = self.known(opening, control)
@@ -157,7 +157,7 @@ class RunRegistry:
         return self.of(None, control, context)
 
     def alone(self, context: RunContext) -> GraphRun:
-        """Return a separate run, which is not looked up again."""
+        """Return a new run that later lookups do not find."""
         return self._new(None, context)
 
     def _new(self, control: Any, context: RunContext) -> GraphRun:
@@ -187,12 +187,12 @@ class RunRegistry:
 class InvokeOptions(TypedDict, total=False):
     """The options with which an invocation begins.
 
-    ``continues``: the path is known to go on, whatever the template says; ``run_is_request``: the same for a path that this
-    very run has written; ``limits``: fields of the catalog entry to replace, such as ``max_tokens``; ``own_writes``: the
-    invocation follows those that the node has written itself, since a chat model may be called repeatedly; ``falls_back``:
-    False where the caller repeats failed calls itself; ``objective``: of a new run whose context has none; ``tools``: what the
-    model is offered, as the application gave it; ``default``: the default model of the stage, chat model or middleware itself;
-    ``own``: the application's own chat model that makes the call.
+    ``continues``: the invocation continues the path, whatever the template says; ``run_is_request``: the same for a path that
+    this run has written; ``limits``: fields of the catalog entry to replace, such as ``max_tokens``; ``own_writes``: the
+    invocation follows earlier invocations of the same node, since a node may call a chat model repeatedly; ``falls_back``:
+    False if the caller repeats failed calls itself; ``objective``: the objective of a new run whose context has none;
+    ``tools``: the tools offered to the model, as the application passed them; ``default``: the default model of this stage,
+    chat model or middleware; ``own``: the application's own chat model that makes the call.
     """
 
     continues: bool
@@ -208,15 +208,15 @@ class InvokeOptions(TypedDict, total=False):
 
 @dataclass(slots=True)
 class Place:
-    """Where an invocation begins; filled in step by step.
+    """The position at which an invocation begins; filled in step by step.
 
     Attributes:
-        stage, config, runtime, options: what the invocation was begun with; see :meth:`RunFinder.invoke`.
+        stage, config, runtime, options: the arguments of :meth:`RunFinder.invoke`.
         run: the run that it belongs to; None before it is known.
-        prefix, stages: models and stages of the path before it.
-        value: the stored path; None if there is none, or the run keeps its path itself.
-        step: what distinguishes the superstep in the run; None if the run keeps its path itself.
-        shows: whether the state shows what the invocation before this one has made.
+        prefix, stages: models and stages of the path before the invocation.
+        value: the stored path; None if there is none, or the run keeps its path in memory.
+        step: the superstep's key in the run; None if the run keeps its path in memory.
+        shows: whether the state shows the previous invocation's result.
     """
 
     stage: str
@@ -232,15 +232,15 @@ class Place:
 
 
 class RunFinder:
-    """Finds the run of every invocation and edge; a run that is new gets its policy. Thread-safe.
+    """Finds the run of every invocation and edge, and gives each new run its policy. Thread-safe.
 
     Attributes:
         runs: the runs in progress.
-        trails: what the last run of each thread has invoked inside subgraphs.
+        trails: the invocations of each thread's last run inside subgraphs.
 
     Args:
         settings: the adapter's settings.
-        new_policy: returns the policy of a new run whose context has none; None, or a result of None, means the defaults.
+        new_policy: returns the policy of a new run whose context has none; None, or a result of None, means default models.
         defaults: the fallback if nothing is planned, or VineLM itself fails.
     """
 
@@ -264,9 +264,9 @@ class RunFinder:
 
         Args:
             stage: name of the stage.
-            carried: the path as the node's state has it; None if it has none.
-            config: what LangGraph gave the node.
-            runtime: the same.
+            carried: the path in the node's state; None if it has none.
+            config: LangGraph's config of the node.
+            runtime: LangGraph's runtime of the node.
             options: see :class:`InvokeOptions`.
 
         Raises:
@@ -288,15 +288,15 @@ class RunFinder:
     def call(
         self, stage: str, config: RunnableConfig | None, runtime: Runtime[Any] | None, **options: Unpack[InvokeOptions]
     ) -> InvocationScope:
-        """Begin the invocation of a chat model whose place in the path no channel of the root graph carries.
+        """Begin the invocation of a chat model whose position in the path is in no channel of the root graph.
 
-        Its run is that of the graph around it, that of the surrounding ``with vine.request(...)``, or a new one.
+        Its run is the surrounding graph's, the surrounding ``with vine.request(...)``'s, or a new run.
 
         Args:
             stage: name of the stage.
-            config: LangGraph's, of the node around the call; None outside of a graph.
-            runtime: the same.
-            options: ``objective`` (where neither the graph nor the with-block names one), ``limits`` and ``falls_back`` of
+            config: LangGraph's config of the node around the call; None outside of a graph.
+            runtime: LangGraph's runtime of that node; None outside of a graph.
+            options: ``objective`` (if neither the graph nor the with-block has one), ``limits`` and ``falls_back`` of
                 :class:`InvokeOptions`.
         """
         return at_once(self._begun(Place(stage, config, runtime, options), self._find_call, is_async=False))
@@ -329,7 +329,7 @@ class RunFinder:
             return self._defaults.default_scope(error, place.stage, *known, objective)
 
     def _scope(self, run: GraphRun, place: Place) -> InvocationScope:
-        """Return the invocation with its model, once the place is known."""
+        """Return the invocation with its model, at a place that is already known."""
         stage, options, settings = place.stage, place.options, self.settings
         notes: list[Note] = []
         if place.step is None:
@@ -360,7 +360,7 @@ class RunFinder:
         )
 
     def _begin_trail(self, run: GraphRun, config: RunnableConfig | None) -> None:
-        """Keep the run's invocations inside subgraphs for a run that resumes it, or continue such a record."""
+        """Record the run's invocations inside subgraphs for a run that resumes it, or continue an earlier record."""
         with self._trail_lock:  # the branches of a fan-out begin at once
             begun = None if run.trail is not None else self.trails.begin(config)
             if begun is not None:
@@ -369,7 +369,7 @@ class RunFinder:
                     run.go_on(value)
 
     def _find_node(self, place: Place) -> GraphRun:
-        """Return the run of a node's invocation; its place is filled in."""
+        """Return the run of a node's invocation, and fill in its place."""
         config, runtime, options, carried = place.config, place.runtime, place.options, place.value
         assert config is not None
         if runtime is None or runtime.control is None:
@@ -423,7 +423,7 @@ class RunFinder:
         return run
 
     def _found_inside(self, place: Place, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
-        """Return the run of a node's invocation inside a subgraph, which sees a part of the state only."""
+        """Return the run of a node's invocation inside a subgraph, which sees only a part of the state."""
         carried = carried_by(runtime.context)
         self._require_request(carried, None, runtime.control, f"stage {place.stage!r}")
         context = self._context_of(carried, None, config)
@@ -434,14 +434,14 @@ class RunFinder:
         return run
 
     def _find_call(self, place: Place) -> GraphRun:
-        """Return the run of a chat model's invocation; its place is filled in."""
+        """Return the run of a chat model's invocation, and fill in its place."""
         run = place.run = self.run_here(place.config, place.runtime, place.options.get("objective"))
         place.prefix = run.path or ()
         return run
 
     @staticmethod
     def _beginning(place: Place, config: RunnableConfig) -> Beginning:
-        """Return when and where the invocation began, for the account of its request."""
+        """Return the invocation's :class:`Beginning`, for the account of its request."""
         channel, key, run = channel_of(config), account_of(place.value), place.run
         is_stored = place.step is not None and channel is not None and channel.opening is not None and channel.opening.is_stored
         continues = place.step is not None and bool(place.prefix)
@@ -456,7 +456,7 @@ class RunFinder:
     def path_of(self, config: RunnableConfig) -> RunPath | None:
         """Return the run that an edge belongs to and its path.
 
-        None where no run is in progress (``update_state``), or before the first call of a chat model, which brings the channel.
+        None if no run is in progress (``update_state``), or before the first call of a chat model, which adds the channel.
         """
         channel = channel_of(config)
         opening = None if channel is None else channel.opening
@@ -489,7 +489,7 @@ class RunFinder:
         return RunPath(run, *path_of(value))
 
     def run_here(self, config: RunnableConfig | None, runtime: Runtime[Any] | None, objective: Objective | None) -> GraphRun:
-        """Return the run around a call that no channel of the root graph places, made if it is new."""
+        """Return the run around a call whose position is in no channel of the root graph; create it if needed."""
         carried = carried_by(None if runtime is None else runtime.context)
         channel = None if config is None else channel_of(config)
         opening = None if channel is None else channel.opening
@@ -534,7 +534,7 @@ class RunFinder:
         config: RunnableConfig | None,
         objective: Objective | None = None,
     ) -> RunContext:
-        """Return the context with facts of the run: its arrival, and whether it may return an earlier answer."""
+        """Return the context, completed with facts of the run such as its arrival time."""
         settings, known = self.settings, dict[str, Any]()
         if carried.objective is None and objective is not None:
             known["objective"] = objective
@@ -549,7 +549,7 @@ class RunFinder:
         return replace(carried, **known) if known else carried
 
     def _kind_of(self, context: RunContext) -> tuple[str | None, str]:
-        """Return the request's type; None with the reason if it cannot be found. Raises it if failures are raised."""
+        """Return the request's type, or None and the reason if it cannot be found. Raises the error if so configured."""
         declared = self.settings.kind
         if context.kind is not None or declared is None:
             return context.kind, ""
@@ -600,7 +600,7 @@ def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
 
 
 def _beginning(config: RunnableConfig, request_id: str | None) -> Beginning:
-    """Return the beginning of an invocation without a known path."""
+    """Return the :class:`Beginning` of an invocation without a known path."""
     given = config.get("configurable", {})
     return Beginning(
         checkpoint_id=(given.get("checkpoint_map") or {}).get(""),
@@ -610,5 +610,5 @@ def _beginning(config: RunnableConfig, request_id: str | None) -> Beginning:
 
 
 def _is_same_request(one: RunContext, other: RunContext) -> bool:
-    """Compare contexts that may be copies: LangGraph passes copies on and fills in the arrival time."""
+    """Compare contexts except for the arrival time, since LangGraph may pass a copy to which it was added."""
     return one.policy is other.policy and one.objective == other.objective and one.request_id == other.request_id

@@ -1,4 +1,4 @@
-"""The reads that a run prefetches: its memory of them, and when a model's call starts them."""
+"""Creates a run's store of prefetched reads, and starts reads when a model is called."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def reads_of(run: GraphRun, settings: AdapterSettings) -> ReadAhead | None:
 
 
 def _session_of(run: GraphRun, settings: AdapterSettings) -> str | None:
-    """Return the name under which the run's calls are recorded: of a labelled request, of its thread, of the request.
+    """Return the session under which the run's calls are recorded: the labelled request's, the thread's or the request's name.
 
-    Callers may choose them, so names of another kind or tenant are kept apart.
+    Callers may choose these names, so the kind of name and the tenant are part of it.
     """
     context = run.context
     if context.request is not None:
@@ -82,15 +82,15 @@ def start_reads(
     *,
     offered: Sequence[Any] | None = None,
 ) -> Ahead | None:
-    """Start the reads that the called model may ask for; return those that it may start while it writes.
+    """Prefetch reads that the called model may ask for; return an object that starts more while the model writes.
 
     Args:
         settings: the adapter's settings.
         run: the run.
-        called: the stage, and the models of the request's invocations up to its own.
-        config: LangGraph's, of the node; None outside of a graph.
-        runtime: the same.
-        offered: the tools offered to the model, as far as known here; None: unknown.
+        called: the stage, and the models of the request's invocations, ending with this call's model.
+        config: LangGraph's config of the node; None outside of a graph.
+        runtime: LangGraph's runtime of the node; None outside of a graph.
+        offered: the tools offered to the model; None: unknown.
     """
     ahead = None
     with run.noting("a read ahead", called[1][:-1], called[0], may_raise=settings.on_error == "raise"):
@@ -120,7 +120,7 @@ def _tools_here(
     config: RunnableConfig | None,
     offered: Sequence[Any] | None,
 ) -> Mapping[str, DeclaredTool]:
-    """Return the tools that may be prefetched here, by name: those of the graph or of ``with vine.request(...)``."""
+    """Return the tools that may be prefetched here, by name: the graph's, or those called in ``with vine.request(...)``."""
     box = settings.tools
     if config is not None:
         found = box.held_at(config)

@@ -26,25 +26,25 @@ class AdapterSettings:
     Attributes:
         models: makes the chat models.
         template: the workflow's shape, bound to the catalog; None if it is not known.
-        on_error: what follows a failure of VineLM itself while a graph runs.
-        signals: what an invocation shows.
-        kind: what kind of request it is; None if nothing is declared.
+        on_error: what to do if VineLM itself fails while a graph runs.
+        signals: the workflow's signals.
+        kind: returns the request's type; None if no types are declared.
         observers: notified of decisions and invocations.
         tools: the tools that the application declared.
-        tells_config: whether contexts are given LangGraph's ``configurable`` of their run. To be set before the first run.
-        conversation_id, tenant: how a run names its conversation and whose it is, in that ``configurable``.
-        account_of: returns what authorizes the calls of a new run with its policy's guard: an account that requests share.
-            None, or a result of None: nothing does. To be set before the first run.
+        tells_config: whether contexts get LangGraph's ``configurable`` of their run. Must be set before the first run.
+        conversation_id, tenant: keys of that ``configurable``, or functions of it, that give a run's conversation and tenant.
+        account_of: returns the account, shared between requests, that must authorize a new run's calls together with its
+            policy's guard. None, or a result of None: there is no account. Must be set before the first run.
         has_contexts, has_caps: see :class:`~vinelm.adapters.langgraph.runs.run_context.KnowsCaps`.
         declared: the stages wrapped so far, each with the default model that the application declared, or None.
-        optional: those that may be skipped, each with the key of its verdict if it is a judge.
-        deterministic: those whose equal calls have one answer at any temperature.
-        caches: those whose served calls are looked up in a cache.
-        priorities: what is added to the priority of a stage's calls.
-        agains, ends: where the edges wrapped so far lead when the request goes on, and when the policy ends it.
+        optional: the stages that may be skipped, each with the key of its verdict if it is a judge.
+        deterministic: the stages whose equal calls share an answer at any temperature.
+        caches: the stages whose served calls are looked up in a cache.
+        priorities: the numbers added to the priority of each stage's calls.
+        agains, ends: the places to which the wrapped edges lead if the request continues, and if the policy ends it.
         has_finish: whether the application asked for the node that returns an earlier answer.
         returns_earlier: whether a request that the policy ends can return an earlier answer than the last one: answers are
-            declared, the finish node was asked for, and some edge asks the policy, none of which ends at once.
+            declared, the finish node was requested, and the policy can end requests, but never directly at END.
     """
 
     def __init__(
@@ -80,18 +80,18 @@ class AdapterSettings:
         return self.models.catalog
 
     def cache(self, stage: str, cache: CallCache) -> None:
-        """Look up the served calls of a stage; stages with one cache know each other's calls under way."""
+        """Look up a stage's served calls in a cache. Stages that share a cache also share answers of calls in progress."""
         others = (one for one in self.caches.values() if one.kept is cache)
         self.caches[stage] = next(others, None) or EqualCalls(cache, self.deterministic)
 
     def cached_calls(self, stage: str, context: RunContext) -> CachedCalls | None:
-        """Return what answers equal calls of an invocation; None without a cache."""
+        """Return the lookup for an invocation's equal calls; None without a cache."""
         equal = self.caches.get(stage)
         return None if equal is None else CachedCalls(equal, label_of(self.tenant, context.configurable))
 
     @property
     def hit_rates(self) -> dict[tuple[str, str], float]:
-        """The share of the calls of a stage and model that its cache answers, where it is known."""
+        """Return the known cache hit rates, by stage and model."""
         found: dict[tuple[str, str], float] = {}
         for stage, equal in self.caches.items():
             if isinstance(equal.kept, CallCache):
@@ -99,7 +99,7 @@ class AdapterSettings:
         return found
 
     def note_exits(self, again: Iterable[str] = (), end: str | None = None) -> None:
-        """Record the places of an edge that asks the policy, or of the finish node."""
+        """Record the places of an edge that the policy may use, or of the finish node."""
         if end is None:
             self.has_finish = True
         else:

@@ -1,7 +1,8 @@
-"""Finds the nodes of a graph that hold one of VineLM's chat models, without running anything.
+"""Finds the nodes of a graph that contain a chat model of VineLM, without running anything.
 
-A node's function may refer to one by a global name, a closure, an attribute or a chain; functions of the application that it
-calls are followed. A chat model that is made while the node runs is not found, but its construction in the code is.
+A node's function may refer to a chat model by a global name, a closure, an attribute or a chain. The search follows the
+application's functions that it calls. It cannot find a chat model that is made while the node runs, but finds the code that
+makes it.
 """
 
 from __future__ import annotations
@@ -37,22 +38,22 @@ MOST_OBJECTS = 5_000
 
 @dataclass(slots=True)
 class HeldStages:
-    """The stages that a node holds.
+    """The stages inside a node.
 
     Attributes:
         names: the stages of its chat models.
         hidden: the stages of the graphs inside it.
-        paths: the nodes of these graphs whose stages have their names, each behind the nodes around it: ``helper/model``.
-        is_by_node: some chat model of it has no stage name, so that the node is its stage.
+        paths: the nodes of these graphs that name their stages, each prefixed with its surrounding nodes: ``helper/model``.
+        is_by_node: whether some chat model has no stage name, so that its node is the stage.
         on_edges: the stages of chat models that its conditional edges call.
-        remembering: those whose graph is compiled with its own checkpointer.
-        makes_some: its code makes a chat model when it runs, so that it may call any stage.
+        remembering: the stages whose graph is compiled with its own checkpointer.
+        makes_some: whether its code makes a chat model when it runs, so that it may call any stage.
         inner: the graphs inside it that have stages.
-        is_tools: it is LangGraph's ``ToolNode``, which runs what a model asks for.
-        chats: LangChain chat models that are not VineLM's, where those are looked for.
+        is_tools: whether it is LangGraph's ``ToolNode``, which runs the tool calls of a model.
+        chats: LangChain chat models that are not VineLM's, if the search includes them.
         makers: the code that makes such models when it runs.
         functions: the application's functions that its code refers to, directly or through others.
-        adapters: those that made the chat models and wrapped the stages.
+        adapters: the adapters that made the chat models and wrapped the stages.
     """
 
     names: set[str] = field(default_factory=set)
@@ -75,8 +76,8 @@ class InnerGraph:
     """A graph inside of a node.
 
     Attributes:
-        held: what its nodes hold.
-        stage_of: the stage of each of its nodes that runs exactly one.
+        held: the stages inside its nodes.
+        stage_of: the stage of each node that runs exactly one stage.
     """
 
     graph: CompiledStateGraph[Any, Any, Any, Any]
@@ -87,14 +88,14 @@ class InnerGraph:
 def chat_nodes(
     graph: CompiledStateGraph[Any, Any, Any, Any], within: frozenset[int] = frozenset(), *, is_any: bool = False
 ) -> dict[str, HeldStages]:
-    """Return the stages that each node of a graph holds; nodes without stages are left out.
+    """Return the stages inside each node of a graph; nodes without stages are left out.
 
     A chat model without a stage name is the stage of its node.
 
     Args:
         graph: the graph.
-        within: ids of the graphs around it, which a node of it may refer to.
-        is_any: look for LangChain chat models of all kinds: the stages that the graph would have with chat models of VineLM.
+        within: ids of the surrounding graphs, to which a node may refer.
+        is_any: look for all LangChain chat models: the stages that the graph would have with chat models of VineLM.
     """
     found: dict[str, HeldStages] = {}
     for node, spec in graph.builder.nodes.items():
@@ -117,7 +118,7 @@ def chat_nodes(
 
 
 def single_stages(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, HeldStages]) -> dict[str, str]:
-    """Return node to stage for nodes that run exactly one stage, wrapped or through its chat model."""
+    """Return a mapping from node to stage for nodes that run exactly one stage, wrapped or through its chat model."""
     found = wrapped_stages(graph)
     for node, stages in held.items():
         if node not in found and len(stages.names) + stages.makes_some == 1:
@@ -126,15 +127,15 @@ def single_stages(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[s
 
 
 def holds_stage(target: Any) -> bool:
-    """Return whether a chain, a function or another object holds a chat model that is a stage."""
+    """Return whether a chain, a function or another object contains a chat model that is a stage."""
     return bool(ObjectSearch("").held_by(target).names)
 
 
 def adapters_behind(app: Any) -> list[Any]:
-    """Return the adapters that wrap an application's stages and routes or make its chat models, as far as objects show them.
+    """Return the adapters that wrap an application's stages and routes or make its chat models, as far as they can be found.
 
     Args:
-        app: a compiled graph, an entrypoint of the functional API, or an object that holds its function.
+        app: a compiled graph, an entrypoint of the functional API, or an object that contains its function.
     """
     search = ObjectSearch("")
     nodes = [node.bound for node in app.nodes.values()] if isinstance(app, Pregel) else [app.function]
@@ -144,26 +145,26 @@ def adapters_behind(app: Any) -> list[Any]:
 
 
 def holds_chat(target: Any) -> bool:
-    """Return whether an object holds or makes a LangChain chat model of any kind, or is a graph that does."""
+    """Return whether an object contains or makes a LangChain chat model of any kind, or is such a graph."""
     held = ObjectSearch("chat", is_any=True).held_by(target)
     return bool(held.names or held.makes_some or held.inner)
 
 
 def makes_client(value: Any) -> bool:
-    """Return whether ``value`` is a client class of the openai SDK, not one of VineLM's."""
+    """Return whether ``value`` is a client class of the openai SDK, not a subclass by VineLM."""
     is_sdk = getattr(value, "__module__", "").partition(".")[0] == "openai"
     return isinstance(value, type) and is_sdk and value.__name__ in {"OpenAI", "AsyncOpenAI"}
 
 
 def makes_chat(value: Any) -> bool:
-    """Return whether calling ``value`` makes a chat model: a class of LangChain's or of clients, or ``init_chat_model``."""
+    """Return whether ``value`` makes a chat model when called: a chat model class, a client class or ``init_chat_model``."""
     if isinstance(value, type):
         return issubclass(value, BaseChatModel) or makes_client(value)
     return isinstance(value, FunctionType) and value.__name__ == "init_chat_model"
 
 
 def is_chat(value: Any) -> bool:
-    """Return whether ``value`` is a LangChain chat model, a configurable one, or a client."""
+    """Return whether ``value`` is a LangChain chat model, a configurable model, or a client."""
     kind = type(value)
     return (
         isinstance(value, BaseChatModel)
@@ -175,7 +176,7 @@ def is_chat(value: Any) -> bool:
 
 
 def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, str]:
-    """Return node to stage, for the nodes of a graph that ``vine.stage`` made."""
+    """Return a mapping from node to stage for the nodes that ``vine.stage`` made."""
     marks = {node: marked(spec.runnable, STAGE_MARK) for node, spec in graph.builder.nodes.items()}
     return {node: stage for node, stage in marks.items() if isinstance(stage, str)}
 
@@ -190,7 +191,7 @@ class ObjectSearch:
     Args:
         node: name of the node.
         graphs: ids of the graphs around it.
-        is_any: look for LangChain chat models of all kinds.
+        is_any: look for all LangChain chat models, not only VineLM's.
     """
 
     def __init__(self, node: str, graphs: frozenset[int] = frozenset(), *, is_any: bool = False) -> None:
@@ -201,7 +202,7 @@ class ObjectSearch:
         self._held = HeldStages()
 
     def held_by(self, target: Any) -> HeldStages:
-        """Return what was found in ``target`` and in everything searched before."""
+        """Return the stages found in ``target`` and in all objects searched before."""
         # A prebuilt middleware's hook (``SummarizationMiddleware.before_model``) calls the model that it was made with. Hooks
         # around the agent's own call, such as for a fallback, do not belong to the node.
         owners = (getattr(held_attribute(target, name), "__self__", None) for name in ("func", "afunc"))
@@ -299,7 +300,7 @@ def _has_around(value: Any) -> bool:
 def _attributes_read(method: MethodType) -> list[Any] | None:
     """Return the attributes of ``self`` that a method reads, directly or through methods it names; None if unknown.
 
-    A class that holds several models has a node for each, as a rule.
+    Needed because a class with several models usually has a separate method as the node of each model.
     """
     owner, names = method.__self__, set[str]()
     codes: list[CodeType] = []
@@ -350,7 +351,7 @@ def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
 def _of_object(value: Any, chains: list[tuple[str, ...]]) -> list[Any]:
     """Return the parts of a value that are used, given the attributes read; the whole value if unknown.
 
-    An object of the application's that holds a model for each of its nodes (``self.agents.writer``) is not used whole.
+    A node uses only a part of an object that has a model for each node (``self.agents.writer``).
     """
     kind = type(value)
     classes = [vars(base) for base in kind.__mro__]

@@ -1,4 +1,4 @@
-"""A template as the Python code that makes it."""
+"""Writes a template as the Python code that creates it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _call(name: str, arguments: list[_Lines]) -> _Lines:
 
 
 def _within(opening: str, items: list[_Lines], closing: str) -> _Lines:
-    """Return the items on one line if they fit, else one line each."""
+    """Return the items on one line if they fit, else each on a separate line."""
     if all(len(item) == 1 for item in items):
         line = opening + ", ".join(item[0] for item in items) + closing
         if len(line) <= _WIDTH:

@@ -1,4 +1,4 @@
-"""The tools that a graph's nodes hold, found without running a node."""
+"""Finds the tools in a graph's nodes, without running a node."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ def read_template(ways: Ways, label: str, *, turns: int = UNDECLARED_TIMES) -> T
     """Return the template that a graph implies; every stage allows all models and is answerable.
 
     Args:
-        ways: the places of the graph, and where each leads.
+        ways: the places of the graph and their successors.
         label: names the workflow in messages.
-        turns: those of a loop whose bound is declared nowhere.
+        turns: the number of turns of a loop without a declared bound.
 
     Raises:
-        WorkflowError: the graph does not say where some edge leads, or has no stage.
+        WorkflowError: the graph does not show where some edge leads, or has no stage.
     """
     if not ways.stage_of:
         raise WorkflowError(f"{label}: the graph has no stage: wrap its LLM nodes with vine.stage, or give the template")
@@ -74,7 +74,7 @@ def template_differences(template: Template, graph: Graph, stage_of: Mapping[str
 
 
 def teach_routes(graph: Graph, stage_of: Mapping[str, str]) -> None:
-    """Tell every ``vine.route`` of the graph which stages its places lead to."""
+    """Set on every ``vine.route`` of the graph the stages to which its places lead."""
     nodes = NodeGraph(root_ways(graph, stage_of))
     for branches in graph.builder.branches.values():
         for branch in branches.values():

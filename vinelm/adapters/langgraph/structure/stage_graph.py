@@ -1,4 +1,4 @@
-"""The stages that may follow each stage in a compiled graph, passing through tools; runs nothing."""
+"""Finds the stages that may follow each stage in a compiled graph, also via tools. Runs nothing."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _MOST_WAYS = 1_000
 
 @dataclass(slots=True)
 class StageGraph:
-    """The supersteps of a graph that run stages, and which may follow which.
+    """The supersteps of a graph that run stages, and their possible successors.
 
     Attributes:
-        start: what a request may begin with, each with the declared bounds on the way.
-        after: the same behind each superstep.
+        start: the supersteps that may begin a request, each with the declared bounds on the way.
+        after: the supersteps that may follow each superstep, with the bounds on the way.
         order: the stages, in the order of the graph's nodes.
-        unclear: nodes whose edges do not say where they lead, by the stage before them ("" for the start).
+        unclear: nodes with an edge of unknown target, by the stage before them ("" for the start).
     """
 
     start: dict[Together, frozenset[Bound]]
@@ -35,7 +35,7 @@ class StageGraph:
 
     @property
     def pairs(self) -> set[tuple[str, str]]:
-        """Every pair of stages in which the second may follow the first; "" is the start."""
+        """Return every pair of stages in which the second may follow the first; "" is the start."""
         found = {("", self.sorted(first)[0]) for first in self.start if first}
         for stages, following in self.after.items():
             ordered = self.sorted(stages)
@@ -56,7 +56,7 @@ class NodeGraph:
     """The stages that may follow each place of a graph.
 
     Args:
-        ways: the places, and where each leads.
+        ways: the places and their successors.
     """
 
     def __init__(self, ways: Ways) -> None:
@@ -64,10 +64,10 @@ class NodeGraph:
         self._order = tuple(dict.fromkeys(ways.stage_of.values()))
 
     def stage_graph(self) -> StageGraph:
-        """Return the supersteps that run stages and are reached from the start.
+        """Return the supersteps that run stages and can be reached from the start.
 
         Raises:
-            WorkflowError: two stages run side by side only sometimes, or there are too many ways.
+            WorkflowError: two stages run in parallel only sometimes, or there are too many combinations.
         """
         found = StageGraph(self._outcomes([START]), order=self._order)
         nodes: dict[str, list[str]] = {}
@@ -88,7 +88,7 @@ class NodeGraph:
 
     @property
     def side_by_side(self) -> frozenset[str]:
-        """The stages that some superstep runs together with others."""
+        """Return the stages that some superstep runs together with other stages."""
         found = self.stage_graph()
         return frozenset().union(*(stages for stages in (*found.start, *found.after) if len(stages) > 1))
 
@@ -97,7 +97,7 @@ class NodeGraph:
         return frozenset(name for stages in self._outcomes_of(place, 0, frozenset()) for name, _ in stages)
 
     def is_clear(self, place: str) -> bool:
-        """True if every edge between a place and the next stages says where it leads."""
+        """Whether the target of every edge between a place and the next stages is known."""
         if place == END or place in self._stage_of:
             return True
         return not any(node in self.unclear for node in self._passed([place]))
@@ -111,7 +111,9 @@ class NodeGraph:
             waiting += [t for t in targets if t not in waiting and t != END and t not in self._stage_of]
 
     def _outcomes(self, nodes: Collection[str]) -> dict[Together, frozenset[Bound]]:
-        """The places that may follow nodes that run together. If several ways lead to one superstep, it keeps all bounds."""
+        """Return the places that may follow nodes that run together. A superstep that is reached in several ways gets all
+        bounds.
+        """
         sets = [self._behind(node, 0, frozenset()) for node in nodes]
         if len(nodes) > 1 and len({self._stage_of.get(node) for node in nodes}) == 1:  # one stage in several nodes: one runs
             merged: dict[_Timed, frozenset[Bound]] = {}
@@ -130,7 +132,7 @@ class NodeGraph:
         return found
 
     def _behind(self, node: str, steps: int, seen: frozenset[str]) -> dict[_Timed, frozenset[Bound]]:
-        """Return the places that may follow a node: all of its edges fire, each choice takes one way."""
+        """Return the places that may follow a node: all of its edges fire, and each choice takes one target."""
         sets: list[dict[_Timed, frozenset[Bound]]] = []
         for choice in self._choices.get(node, ()):
             ways: dict[_Timed, frozenset[Bound]] = {}

@@ -1,4 +1,4 @@
-"""The steps of a template that takes the ways of a stage graph: branches, loops and stages that run side by side."""
+"""Writes a stage graph as the steps of a template: branches, loops and parallel stages."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ Successors = Mapping[Together, Sequence[Together]]
 def template_of(graph: StageGraph, undeclared: int = UNDECLARED_TIMES) -> Template:
     """Return a template that allows what the stage graph allows.
 
-    Structured where that is possible: a loop is left at the end of a turn (``early_exit``), or by branches that end the
-    request. Otherwise its stages follow each other in any order.
+    The steps are structured if possible: a loop is left at the end of a turn (``early_exit``), or by branches that end the
+    request. Otherwise the stages follow each other in any order.
 
     Args:
-        graph: the stages, and which may follow which.
+        graph: the stages and their possible successors.
         undeclared: the turns of a loop whose bound is declared nowhere; fewer if such loops are nested.
     """
     for turns, ends_in_arms in product((undeclared, min(undeclared, NESTED_TIMES)), (False, True)):
@@ -49,7 +49,7 @@ def template_of(graph: StageGraph, undeclared: int = UNDECLARED_TIMES) -> Templa
 
 
 def _is_exact(template: Template, graph: StageGraph) -> bool:
-    """True if it allows exactly the ways of the graph. A loop of one turn may lack the way back."""
+    """Whether the template allows exactly the transitions of the graph. A loop of one turn may lack the transition back."""
     if longest(template.steps) > _DEEP:
         return False
     found = template.flow.follows | {("", stage.name) for stage in template.first_stages}
@@ -58,16 +58,16 @@ def _is_exact(template: Template, graph: StageGraph) -> bool:
 
 
 class _NotStructuredError(Exception):
-    """The loops of the graph do not nest."""
+    """Raised if the loops of the graph do not nest."""
 
 
 class _Writer:
     """Writes the steps of one graph.
 
     Args:
-        turns: those of a loop whose bound is declared nowhere.
-        ends_in_arms: what follows a loop is placed in branches inside it that end the request, rather than after it.
-        is_loose: the stages of a loop follow each other in any order.
+        turns: the number of turns of a loop without a declared bound.
+        ends_in_arms: put the steps after a loop into branches inside it that end the request.
+        is_loose: let the stages of a loop follow each other in any order.
     """
 
     def __init__(self, graph: StageGraph, turns: int, ends_in_arms: bool = False, *, is_loose: bool = False) -> None:
@@ -82,7 +82,7 @@ class _Writer:
         return sorted(found, key=lambda stages: [self._graph.order.index(name) for name in self._graph.sorted(stages)])
 
     def _choice(self, targets: Sequence[Together], region: Region, stop: Part | None) -> tuple[Step, ...]:
-        """Return the steps from a choice among targets up to ``stop``, or to the end of the workflow."""
+        """Return the steps of a choice among targets, up to ``stop`` or the end of the workflow."""
         onward = [target for target in targets if target != ENDED]
         if not onward:
             return () if stop is None else (END,)
@@ -105,7 +105,7 @@ class _Writer:
         return behind if len(lasting) == len(arms) and join.issuperset(onward) else (Branch(arms), *behind)
 
     def _head(self, part: Part, targets: Sequence[Together], region: Region) -> Together:
-        """Return the superstep that a part is entered at."""
+        """Return the superstep at which a part is entered."""
         from_outside = (then for at, following in region.successors.items() if at not in part for then in following)
         heads = part & {*targets, *from_outside}
         core = self._core(part, region)
@@ -117,13 +117,13 @@ class _Writer:
 
     @staticmethod
     def _core(part: Part, region: Region) -> Together | None:
-        """Return what every turn of a loop runs; the rest is optional or precedes it, such as an agent's hooks."""
+        """Return the part of a loop that every turn runs; the rest, such as an agent's hooks, is optional or comes first."""
         found = [at for at in part if all(list(region.successors[other]) == [at] for other in part - {at})]
         return found[0] if len(part) > 1 and len(found) == 1 and part <= set(region.successors[found[0]]) else None
 
     @staticmethod
     def _lasting(onward: Sequence[Together], region: Region) -> list[Together]:
-        """Return the targets that share a later superstep with another target; other branches run to the end alone."""
+        """Return the targets that share a later superstep with another target."""
         reached = {one: region.reached(one) for one in onward}
         return [one for one in onward if any(reached[one] & reached[other] for other in onward if other != one)]
 
@@ -192,7 +192,7 @@ class _Writer:
         return Parallel((first, *others)) if others else first
 
     def _turns(self, head: Together, part: Part) -> int:
-        """Return the most turns of the loop, by the bounds of the routes in it."""
+        """Return the maximum number of turns of the loop, from the bounds of its routes."""
         edges = {(at, then): bounds for at in part for then, bounds in self._graph.after[at].items() if then in part}
         free: dict[Together, list[Together]] = {at: [] for at in part}
         for (at, then), bounds in edges.items():
@@ -226,7 +226,7 @@ class Region:
     """A part of a stage graph, as loops (strongly connected parts) and the paths between them.
 
     Args:
-        successors: what may follow each superstep; those that are no key have no successor.
+        successors: the supersteps that may follow each superstep; a superstep without an entry has no successor.
     """
 
     def __init__(self, successors: Successors) -> None:
@@ -241,11 +241,11 @@ class Region:
         return self._part.get(at, frozenset((at,)))
 
     def loops(self, part: Part) -> bool:
-        """True if its supersteps may come again."""
+        """Whether the supersteps of a part may repeat."""
         return len(part) > 1 or any(at in self.successors.get(at, ()) for at in part)
 
     def outside(self, part: Part) -> list[Together]:
-        """Return the places after a part, in order, the end included."""
+        """Return the places after a part, in order, including the end."""
         return list(dict.fromkeys(then for at in part for then in self.successors.get(at, ()) if then not in part))
 
     def reached(self, at: Together) -> set[Part]:
@@ -256,12 +256,12 @@ class Region:
         return set(waiting)
 
     def join(self, targets: Collection[Together]) -> Part | None:
-        """Return the first part that all targets reach, unless the request ends before; None if there is none."""
+        """Return the first part that all targets reach, unless the request ends before it; None if there is none."""
         common = frozenset.intersection(*(self.always(self.part(target)) for target in targets))
         return max(common, key=lambda part: len(self.always(part)), default=None)
 
     def always(self, part: Part) -> frozenset[Part]:
-        """Return the parts that every request through ``part`` reaches unless it ends before them, including ``part``."""
+        """Return the parts, including ``part``, that every request through it reaches unless it ends before them."""
         known = self._always.get(part)
         if known is None:
             behind = [self.always(self.part(then)) for then in self._onward(part)]
@@ -273,7 +273,7 @@ class Region:
 
 
 def _strong_parts(successors: Successors) -> list[Part]:
-    """Return the strongly connected parts (by reachability: graphs of stages are small)."""
+    """Return the strongly connected parts, found by reachability because graphs of stages are small."""
     behind: dict[Together, set[Together]] = {}
     for at in successors:
         waiting = list(successors[at])

@@ -1,8 +1,7 @@
-"""The tools that may be prefetched at a node: those that the graph itself holds, and that no application code may refuse or
-change before the real call.
+"""Finds the tools that may be prefetched at a node: tools of the graph whose calls no application code may refuse or change.
 
-LangGraph does not say which graph a node runs in, so it is read off the loop that runs it. If that is hidden, nothing is
-prefetched.
+LangGraph does not show which graph a node runs in, so it is found through LangGraph's loop object. If that is hidden, nothing
+is prefetched.
 """
 
 from __future__ import annotations
@@ -55,7 +54,9 @@ _ASKS = frozenset({"interrupt", "NodeInterrupt", "GraphInterrupt"})
 
 
 class ToolsAhead:
-    """Finds the tools that may be prefetched at a node. Each run is inspected once, since a node's references may change."""
+    """Finds the tools that may be prefetched at a node. Inspects each run once, since a node's references may change between
+    runs.
+    """
 
     def __init__(self, box: ToolBox) -> None:
         self._box = box
@@ -100,8 +101,8 @@ def _may_refuse(handler: Any) -> bool:
 def can_run_ahead(declared: DeclaredTool) -> bool:
     """Return whether a tool's code can run in parallel to its request. Cached for each tool object.
 
-    It cannot if the code asks for its thread, which may identify the caller; nor if it refers to a lock. The request may hold
-    that lock: the prefetch would wait for it, perhaps while holding another lock that the request's own call needs.
+    It cannot if the code reads its thread, which may identify the caller, or refers to a lock. The request may hold that lock:
+    the prefetch would wait for it, perhaps while holding another lock that the request needs.
     """
     if declared.can_run_ahead is None:
         tool = declared.code.tool
@@ -126,7 +127,7 @@ def _is_lock(item: Any) -> bool:
 
 
 def is_checked_by_itself(tool: BaseTool) -> bool:
-    """Return whether the tool's class, or a handler of it, checks a call before the tool's code runs."""
+    """Return whether the tool's class, or one of its handlers, checks a call before the tool's code runs."""
     callbacks = getattr(tool, "callbacks", None)
     own = getattr(callbacks, "handlers", callbacks) or ()
     known = {getattr(kind, name) for kind in (BaseTool, StructuredTool, Tool) for name in _STEPS}
@@ -135,13 +136,13 @@ def is_checked_by_itself(tool: BaseTool) -> bool:
 
 @dataclass(slots=True)
 class _Node:
-    """What a node holds.
+    """The tools of a node, and what may change its calls.
 
     Attributes:
         tools: the tool objects that it may call.
-        asks: whether it may ask a person, or it is not known.
+        asks: whether it may ask a person, or this is unknown.
         checks: whether a middleware of the application is a part of it.
-        is_plain: whether it is nothing but LangGraph's ``ToolNode``, without a wrapper around the calls.
+        is_plain: whether it is only LangGraph's ``ToolNode``, without a wrapper around the calls.
         wraps: whether a ``ToolNode`` in it may refuse or change calls.
     """
 
@@ -153,7 +154,7 @@ class _Node:
 
 
 class _GraphTools:
-    """The tools of one graph, as its nodes hold them when a run first calls a model."""
+    """The tools that the nodes of one graph have when a run first calls a model."""
 
     def __init__(self, nodes: Mapping[str, Any], box: ToolBox) -> None:
         self._nodes = {name: node for name, node in nodes.items() if name != START}
@@ -162,7 +163,9 @@ class _GraphTools:
         self._found: dict[tuple[str, bool], Mapping[str, DeclaredTool]] = {}
 
     def at(self, node: str, *, is_asked: bool) -> Mapping[str, DeclaredTool]:
-        """Return the tools that may be prefetched at a node, by name; ``is_asked``: only those without a person's approval."""
+        """Return the tools that may be prefetched at a node, by name; with ``is_asked``, only tools that need no person's
+        approval.
+        """
         key = node, is_asked
         if key not in self._found:
             self._found[key] = self._at(node, is_asked=is_asked)
@@ -189,7 +192,7 @@ class _GraphTools:
         return found
 
     def _is_open(self, node: str, holders: set[str]) -> bool:
-        """Return whether nothing stands between a node and the nodes that may call a tool, one of which comes right after."""
+        """Return whether a node that may call a tool comes right after this node, with no other code in between."""
         if node not in self._held:  # a task of LangGraph's functional API: its entrypoint is the only node
             return len(self._held) == 1
         if any(self._held[name].wraps for name in holders):
@@ -213,7 +216,7 @@ class _GraphTools:
         return found
 
     def _goes_to(self, node: str) -> set[str]:
-        """Return the nodes that may come right after a node; all nodes if an edge does not say where it leads."""
+        """Return the nodes that may come right after a node; all nodes if the target of an edge is unknown."""
         channels: set[str] = set()
         for writer in self._nodes[node].writers:
             static = ChannelWrite.get_static_writes(writer)
@@ -248,7 +251,7 @@ def _node_of(name: str, node: Any) -> _Node:
 
 
 def _checks(item: Any) -> bool:
-    """Return whether an object is a LangChain agent middleware that overrides more than VineLM's own."""
+    """Return whether an object is a LangChain agent middleware with hooks that VineLM's own middleware does not have."""
     kinds = type(item).__mro__
     if not _is_middleware(item):
         return False
@@ -262,18 +265,18 @@ def _is_middleware(item: Any) -> bool:
 
 
 class _Reach(ObjectSearch):
-    """What a node's code can reach.
+    """The objects that a node's code can reach.
 
-    The search errs on the side of too much: for an object of the application it follows every method, whichever is called. If
-    code chooses by a text what it calls, which no search can follow, every module of the application counts as reached.
+    The search may find too much: it follows every method of an application's object. If code chooses by a string what it calls,
+    every module of the application counts as reached.
 
     Args:
-        node: its name.
-        every_method: False: only the methods that the code names.
+        node: the node's name.
+        every_method: False: follow only the methods that the code names.
 
     Attributes:
-        objects: what was looked at.
-        asks: whether some code asks a person, or not all of it was looked at.
+        objects: the objects that were inspected.
+        asks: whether some code asks a person, or some code was not inspected.
     """
 
     def __init__(self, node: str, *, every_method: bool = True) -> None:
@@ -289,7 +292,7 @@ class _Reach(ObjectSearch):
         return self._asks or id(interrupt) in self._seen or len(self._seen) >= MOST_OBJECTS
 
     def _add_graph(self, graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
-        """Add a subgraph: it has its own tools and runs, but may ask a person before it returns."""
+        """Add a subgraph. Its tools and runs are separate, but it may ask a person before it returns."""
         inner = _Reach(self._node)
         inner._seen[id(graph)] = graph
         for node in graph.nodes.values():
@@ -312,7 +315,7 @@ class _Reach(ObjectSearch):
             yield from _methods(kind)
 
     def _referred_to(self, function: FunctionType) -> Iterator[Any]:
-        """Yield what a function's code refers to; of the application's objects only what the code names."""
+        """Yield the objects to which a function's code refers; of the application's objects, only the named attributes."""
         names, owner = frozenset(code_names(function.__code__)), function.__globals__
         is_imported = any(name.partition(".")[0] == "langgraph" for name in names)
         self._asks |= (is_imported and bool(names & _ASKS)) or any(owner.get(name) is interrupt for name in names)
@@ -357,7 +360,9 @@ _FOLLOWED_APART = ("langgraph", "langchain", "langchain_core", "langsmith", "vin
 
 
 def _may_ask(module: str, filename: str) -> bool:
-    """Return whether code is the application's: by its file, from a session, or in a package that uses LangGraph."""
+    """Return whether code may ask a person: the application's, from an interactive session, or of a package that uses
+    LangGraph.
+    """
     package = module.partition(".")[0]
     if is_user_code(module, filename):
         return True
@@ -368,7 +373,7 @@ def _may_ask(module: str, filename: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _uses_langgraph(package: str, _loaded: int) -> bool:
-    """Return whether a module of an installed package imports LangGraph, as far as its modules are loaded."""
+    """Return whether any loaded module of an installed package imports LangGraph."""
     known = [one for name, one in list(sys.modules.items()) if name == package or name.startswith(f"{package}.")]
     return any(_origin(value) == "langgraph" for one in known for value in list(vars(one).values()))
 
@@ -391,7 +396,7 @@ def _origin(value: Any) -> str:
 
 
 def _methods(kind: type, called: Container[str] | None = None) -> Iterator[Any]:
-    """Yield the functions of a class, including properties, and its other attributes; optionally restricted to some names."""
+    """Yield a class's functions, properties and other attributes, optionally only those with the given names."""
     for base in kind.__mro__:
         if _may_ask(base.__module__, file_of(base)):
             for name, member in list(vars(base).items()):
@@ -403,7 +408,7 @@ def _methods(kind: type, called: Container[str] | None = None) -> Iterator[Any]:
 
 
 def _imported(function: FunctionType) -> Iterator[ModuleType | None]:
-    """Yield the modules that a function imports when it runs; None for a module that is not loaded, so unknown."""
+    """Yield the modules that a function imports when it runs; None for a module that is not loaded."""
     parents = str(function.__globals__.get("__package__") or "").split(".")
     for level, asked in _imports(function.__code__):
         name = ".".join(filter(None, [*(parents[: len(parents) - level + 1] if level else ()), asked]))
@@ -415,7 +420,7 @@ def _imported(function: FunctionType) -> Iterator[ModuleType | None]:
 
 @lru_cache(maxsize=1024)
 def _imports(code: CodeType) -> tuple[tuple[int, str], ...]:
-    """Return the imports in code, including functions inside it: how many packages up, and the module's name."""
+    """Return the imports in code and its inner functions: the level of a relative import, and the module's name."""
     found: list[tuple[int, str]] = []
     levels: list[int] = []
     for one in dis.get_instructions(code):

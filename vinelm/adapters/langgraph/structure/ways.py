@@ -38,9 +38,9 @@ class Ways:
     """The successors of each place of a graph.
 
     Attributes:
-        stage_of: the stage of each place that runs one, in the order of the graph's nodes. All other places are tools.
-        choices: the choices behind a place: all of them fire, and each takes one of its ways.
-        unclear: places with an edge that does not say where it leads.
+        stage_of: the stage of each place that runs a stage, in the order of the graph's nodes. All other places are tools.
+        choices: the choices after a place: all of them fire, and each takes one of its targets.
+        unclear: places with an edge whose target is unknown.
     """
 
     stage_of: dict[str, str] = field(default_factory=dict)
@@ -49,11 +49,11 @@ class Ways:
 
 
 def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
-    """Return the ways of a graph whose places are its own nodes.
+    """Return the ways of a graph, without subgraphs: its nodes are the places.
 
     Args:
         graph: the compiled graph.
-        stage_of: the stage of each node that runs one.
+        stage_of: the stage of each node that runs a stage.
     """
     found = Ways({node: stage_of[node] for node in graph.builder.nodes if node in stage_of})
     for source in (START, *graph.builder.nodes):
@@ -71,16 +71,16 @@ def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
 def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldStages]) -> Ways:
     """Return the ways through a graph and the subgraphs in its nodes.
 
-    A node that is a subgraph, or whose function can only call one, runs it once. If a node has several things that may call
-    a model (agents as tools, several chat models), it runs them in any order and as often as it likes. What a
-    subgraph's ``Command(graph=Command.PARENT)`` leads to are the destinations of its node. A conditional edge calls its model
-    behind the node. Where nodes of several graphs share a name (``model`` of two agents), their stages are also named by the
-    nodes around them: ``helper/model``.
+    A node that is a subgraph, or whose function can only call one subgraph, runs it once. If a node has several things that may
+    call a model (agents as tools, several chat models), it runs them in any order and any number of times. The targets of a
+    subgraph's ``Command(graph=Command.PARENT)`` are the destinations of its node. A conditional edge calls its model after the
+    node. If nodes of several graphs share a name (``model`` of two agents), their stages are prefixed with the surrounding
+    nodes: ``helper/model``.
 
     Args:
         graph: the compiled graph.
-        stage_of: the stage of each node of the root graph that runs exactly one.
-        held: what the nodes hold; see :func:`~vinelm.adapters.langgraph.structure.chat_search.chat_nodes`.
+        stage_of: the stage of each root graph node that runs exactly one stage.
+        held: the stages in the nodes; see :func:`~vinelm.adapters.langgraph.structure.chat_search.chat_nodes`.
     """
     whole = _Whole()
     whole.add(graph, stage_of, held)
@@ -88,7 +88,7 @@ def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldS
 
 
 def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
-    """Return the ways in which each of these places, if it runs a stage, may repeat it before it is left."""
+    """Return the ways, extended so that each of these places may repeat its stage."""
     choices = dict(ways.choices)
     for place in ways.stage_of.keys() & set(places):
         choices[place] = [{place: frozenset(), f"{place}/done": frozenset()}]
@@ -103,7 +103,7 @@ class _Whole:
         self._paths: dict[str, str] = {}  # place of a stage named by its node, to that node's path through the nodes around it
 
     def told_apart(self) -> Ways:
-        """Return the ways, with separate stages for nodes that share a name."""
+        """Return the ways, with different stage names for nodes that share a name."""
         named = Counter(path.rpartition(WITHIN)[2] for path in dict.fromkeys(self._paths.values()))
         named.update({stage for place, stage in self.ways.stage_of.items() if place not in self._paths})
         for place, path in self._paths.items():
@@ -146,7 +146,7 @@ class _Whole:
             self._add_node(path, place, own, found, behind, inside)
 
     def _edge_stages(self, place: str, path: str, found: HeldStages, onward: list[Choice]) -> list[Choice]:
-        """Return the choices after a node: those of its edges, including models that the edges call."""
+        """Return the choices of a node's edges, including models that the edges call."""
         for number, stage in enumerate(sorted(found.on_edges, reverse=True)):
             edge = f"{place}/edge-{number}"
             self.ways.choices[edge] = onward
@@ -209,7 +209,7 @@ def _ends(graph: Graph, source: str) -> list[Choice]:
 
 
 def _commands(graph: Graph, source: str) -> list[Choice]:
-    """Return the possible targets of a node that returns ``Command`` without annotation: what its code names, else anywhere."""
+    """Return the targets of a node that returns an unannotated ``Command``: nodes that its code names, else all nodes."""
     runnable = None if source == START else graph.builder.nodes[source].runnable
     code = _code(runnable)
     if code is None or "Command" not in code.co_names:
@@ -238,7 +238,7 @@ def _code(runnable: Any) -> CodeType | None:
 
 
 def _is_unclear(graph: Graph, source: str) -> bool:
-    """True if an edge says where it leads neither by its map or annotation nor by its code."""
+    """Whether neither the map, the annotation nor the code of an edge shows where it leads."""
     return any(not branch.ends and not _named(graph, branch.path) for branch in graph.builder.branches.get(source, {}).values())
 
 
