@@ -22,8 +22,8 @@ LISTING_S = 15.0
 
 
 class AnthropicProvider(Provider):
-    """A catalog entry's ``options`` are settings of ``ChatAnthropic`` (``temperature``, ``thinking``, ``betas`` ...); what it
-    does not know is a parameter of the API, which rejects unknown ones.
+    """Creates ``ChatAnthropic`` models. A catalog entry's ``options`` are its settings (``temperature``, ``thinking``,
+    ``betas`` ...); other options are sent as parameters of the API, which rejects unknown ones.
     """
 
     marks = ControlMarks()
@@ -67,7 +67,7 @@ class AnthropicProvider(Provider):
         return tokens if isinstance(tokens, int) else None
 
     def batches(self) -> BatchApi:
-        """See :class:`Provider`."""
+        """Return the provider's batches; see :class:`Provider`."""
         return AnthropicBatches()
 
 

@@ -1,4 +1,4 @@
-"""Amazon Bedrock's Converse through langchain-aws."""
+"""Amazon Bedrock's Converse API through langchain-aws."""
 
 from __future__ import annotations
 

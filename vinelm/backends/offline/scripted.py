@@ -1,4 +1,4 @@
-"""A scripted model: calls each tool once and fills every schema, so that an application runs to its end."""
+"""A scripted model that calls each tool once and fills every schema, so that an application runs to its end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ScriptedChatModel(OfflineChatModel):
 def _next_call(
     options: Mapping[str, Any], messages: Sequence[BaseMessage], text: str, untried: Collection[str]
 ) -> ToolCall | None:
-    """Return the first tool not called since the last human message. A forced choice is met even if all were called."""
+    """Return the first tool not called since the last human message. A forced tool is called even if all were called."""
     tools = dict(_functions(options.get("tools") or ()))
     choice = options.get("tool_choice")
     if not tools or choice == "none":

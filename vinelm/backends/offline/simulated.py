@@ -1,4 +1,4 @@
-"""Simulated models: they write right or wrong answers as models of known behaviour would. No key, no network, no money."""
+"""Simulated models, which write right or wrong answers by a known behaviour. No key, no network, no money."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _SEPARATOR = "\x1f"
 
 
 def digest(*names: object) -> bytes:
-    """Return a 32-byte hash of the names in their order."""
+    """Return a 32-byte hash of the names in order."""
     return hashlib.sha256(_SEPARATOR.join(map(str, names)).encode("utf-8", "surrogatepass")).digest()
 
 
@@ -70,7 +70,7 @@ def uniform(*names: object) -> float:
 
 
 def exp(x: float) -> float:
-    """Return the exponential within 1e-4 of its value for x in [-4, 4], by multiplications only."""
+    """Return e^x within 1e-4 for x in [-4, 4], using multiplications only."""
     h = x / 64.0
     power = 1.0 + h * (1.0 + h * (0.5 + h / 6.0))
     for _ in range(6):
@@ -103,8 +103,9 @@ class _Task:
 class SimulatedBackend:
     """Answers as a function of (seed, request, prefix): the same on every machine and in any order.
 
-    Of the prompt, only the length is used, for token counts and latency. The workflow runs and scores the text that ``writer``
-    wrote. If the invocation before made a visible error, the next one is slightly more likely to be right.
+    Only the length of the prompt matters, for token counts and latency. The workflow runs and scores the text that
+    ``writer`` writes. If the previous invocation made a visible error, the next one is slightly more likely to be
+    right.
 
     With a :class:`~vinelm.requests.workflow.StagedWriter` each stage has a separate task: a model that is weak at one may be
     strong at another, but a hard request is hard for all of them.
@@ -116,7 +117,8 @@ class SimulatedBackend:
         writer: Writes right and wrong answers for a request.
         seed: Decides all answers, latencies and failures.
         real_time: Whether calls really take their time, on a wall clock.
-        catalog: Models of the prefixes (default: the paper preset); a model that is not simulated gives no feedback.
+        catalog: The models that prefixes name (default: the paper preset); a model that is not simulated gives no
+            feedback.
         failure_rate: Fraction of calls that fail with :class:`~vinelm.errors.CallError`, in [0, 1]; a model's own option
             ``failure_rate`` overrides it.
     """
@@ -189,7 +191,7 @@ class SimulatedBackend:
         return self._kind(task, behaviour, model_id, prefix)
 
     def _margin(self, task: _Task, behaviour: Behaviour, model_id: str) -> float:
-        """Return the model's margin on this question, without the effect that is drawn per invocation."""
+        """Return the model's margin on this question, excluding the effect that is drawn per invocation."""
         seed, asked = self._seed, task.name
         mean = math.fsum(behaviour.weakness.values()) / len(behaviour.weakness)
         skills = task.writer.skills(task.request)
@@ -206,7 +208,7 @@ class SimulatedBackend:
     def _saw_error(self, task: _Task, before: Sequence[str]) -> bool:
         """Return whether the previous invocation made an error that is visible when its answer is executed.
 
-        With stages that write different things, the previous one had another task: nothing is learned from its error.
+        False if stages write different things, because nothing is learned from an error at another task.
         """
         model = self._catalog.get(before[-1]) if before else None
         if model is None or model.provider != "simulated" or self._stages is not None:
