@@ -1,4 +1,4 @@
-"""The settings that a provider's module creates its backend from."""
+"""The settings from which a provider's module creates its backend."""
 
 from __future__ import annotations
 

@@ -640,7 +640,7 @@ class _Account:
 
     @contextmanager
     def _joined_to(self, *, leads: bool) -> Iterator[Future[str | None] | None]:
-        """Wait for an equal call; if the wait is abandoned, the queue forgets it."""
+        """Wait for an equal call; if this wait is abandoned, withdraw it."""
         if self._equal is None or self._digest is None:
             yield None
             return

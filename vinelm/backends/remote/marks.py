@@ -76,11 +76,11 @@ class ControlMarks(Marks):
     """Anthropic's marks: a field of the marked block."""
 
     def after_tool(self, tools: list[Any], place: int) -> list[Any]:
-        """See :class:`Marks`."""
+        """Return the tools with a mark on the tool at this index."""
         return [{**tool, "cache_control": {"type": "ephemeral"}} if at == place else tool for at, tool in enumerate(tools)]
 
     def after_block(self, blocks: list[Any]) -> list[Any]:
-        """See :class:`Marks`."""
+        """Return the blocks of a message with a mark on the last block."""
         return [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]
 
 
@@ -88,9 +88,9 @@ class PointMarks(Marks):
     """Bedrock's marks: a block after the marked block."""
 
     def after_tool(self, tools: list[Any], place: int) -> list[Any]:
-        """See :class:`Marks`."""
+        """Return the tools with a mark after the tool at this index."""
         return [*tools[: place + 1], {"cachePoint": {"type": "default"}}, *tools[place + 1 :]]
 
     def after_block(self, blocks: list[Any]) -> list[Any]:
-        """See :class:`Marks`."""
+        """Return the blocks of a message with a mark after the last block."""
         return [*blocks, {"cachePoint": {"type": "default"}}]
