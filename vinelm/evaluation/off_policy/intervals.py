@@ -1,4 +1,4 @@
-"""Computes a mean from scores, with its interval and whether the rows identify it."""
+"""Computes a mean from scores, with its interval, and whether the rows identify it."""
 
 from __future__ import annotations
 
