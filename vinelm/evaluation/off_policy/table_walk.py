@@ -59,9 +59,7 @@ def _ends(
 
 
 def _shown(table: OutcomeTable, rows: npt.NDArray[np.intp], columns: tuple[int, ...]) -> npt.NDArray[np.intp]:
-    """Return a number for each outcome of the requests' last answers: check, signal, and the first answer that it
-    agrees with.
-    """
+    """Number the outcomes of the requests' last answers, by check, signal, and the first answer that each agrees with."""
     last = columns[-1]
     kind = table.answer_class[rows, last]
     agrees = np.full(len(rows), len(columns))

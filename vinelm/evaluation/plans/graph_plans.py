@@ -50,7 +50,7 @@ class StagePlan(Expected):
 
     @property
     def parts(self) -> tuple[tuple[float, StagePlan], ...]:
-        """Return the plan as the only part of itself, for all requests."""
+        """Return this plan as a mixture's only part, followed by all requests."""
         return ((1.0, self),)
 
     @property

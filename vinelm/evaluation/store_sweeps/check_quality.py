@@ -14,7 +14,8 @@ from vinelm.rows.observation import Observation
 class CheckQuality(NamedTuple):
     """The quality of the workflow's own check on one model's answers after the first invocation.
 
-    Only the first invocation counts: later ones belong to requests that an earlier answer left open.
+    Only the first invocation counts, because later ones belong to requests that an earlier answer left open. Partly
+    right answers count by their share.
 
     Args:
         model: The model; None: all models.
