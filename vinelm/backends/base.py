@@ -187,11 +187,11 @@ class Counts:
         audio: Any = None,
         audio_out: Any = None,
     ) -> Counts | None:
-        """Return the counts that a server states; None if its tokens of the prompt or the answer are invalid.
+        """Return the counts that a server states; None if the prompt's or the answer's tokens are invalid.
 
-        A part larger than the whole is added to it: some servers count a prompt without its cached part, or an answer without
-        its reasoning. If parts contradict each other, the more expensive reading counts: written before read, and the larger of
-        a sum and its parts.
+        A part larger than its whole is added to the whole, because some servers count a prompt without its cached part,
+        or an answer without its reasoning. If parts contradict each other, the more expensive reading counts: written
+        before read, and the larger of a sum and its parts.
         """
         whole_in, whole_out = counted(tokens_in), counted(tokens_out)
         if whole_in is None or whole_out is None:

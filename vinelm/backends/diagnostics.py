@@ -1,4 +1,4 @@
-"""Diagnostics of a catalog: whether every model can be called, first without a call, then on request with one short call."""
+"""Diagnoses a catalog: checks without a call whether each model can be called, and on request with one short call."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ModelDiagnosis:
 
     @property
     def is_ok(self) -> bool:
-        """True if there is no problem to fix."""
+        """Whether there are no problems to fix."""
         return not self.problems
 
 

@@ -1,4 +1,4 @@
-"""API keys of catalog entries: read from the environment variable that the operator names, when a client is made."""
+"""API keys of catalog entries, read from the environment variable that the entry names when a client is created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The canonical text of a prompt, part by part, whichever provider it goes to."""
+"""The canonical text of a prompt, in parts; it does not depend on the provider."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOT_SENT = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_c
 
 
 class MadeCall(NamedTuple):
-    """A tool call of an earlier answer."""
+    """A tool call in an earlier answer."""
 
     id: str | None
     name: str | None
@@ -60,7 +60,7 @@ def _part_text(part: Mapping[str, Any]) -> str:
 
 
 def canonical(value: Any) -> str:
-    """Return a value as JSON with sorted keys; the name of its type if it has no JSON form."""
+    """Return a value as JSON with sorted keys; the name of its type if it cannot be converted."""
     try:
         return json.dumps(value, sort_keys=True, ensure_ascii=False, default=lambda other: type(other).__name__)
     except (TypeError, ValueError):  # keys that cannot be sorted, or a value that contains itself

@@ -91,7 +91,7 @@ def _point_stdout_at(descriptor: int) -> None:
 
 
 def stdout(*, err: bool = False) -> Console:
-    """Return a console for data: no markup, 80 columns if the output is not a terminal."""
+    """Return a console for data: without markup, 80 columns wide if the output is not a terminal."""
     from rich.console import Console
 
     return Console(file=sys.stderr if err else output(), highlight=False, soft_wrap=False, markup=False, emoji=False)
@@ -166,7 +166,7 @@ def _table(console: Console, title: str, columns: Sequence[str], rows: Sequence[
 
 
 def _wrapped(head: str, cells: Sequence[str]) -> str:
-    """Wrap the heading of a column of figures to the width of its longest word or figure."""
+    """Wrap the heading of a column of figures to the column's longest word or figure."""
     import textwrap
 
     width = max(len(piece) for piece in (*head.split(), *cells))

@@ -118,7 +118,7 @@ class Failure:
 
 
 class Resumable(KeyboardInterrupt):
-    """Ctrl-C in a resumable command; see :func:`vinelm.cli.options.resumable`."""
+    """Raised by Ctrl-C in a resumable command; see :func:`vinelm.cli.options.resumable`."""
 
 
 def failure_of(error: BaseException) -> Failure:

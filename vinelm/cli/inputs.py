@@ -1,4 +1,4 @@
-"""The inputs of a command: the workflow, its catalog and backends, the objective, and checks of output paths."""
+"""Reads a command's inputs: the workflow, its catalog and backends, and the objective; and checks output paths."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def refuse_replacing(output: Path, made_of: Path) -> None:
 
 
 def refuse_other_file(output: Path) -> None:
-    """Raise :class:`ConfigError` if ``output`` exists and is not a trie file: only an earlier trie is replaced."""
+    """Raise :class:`ConfigError` if ``output`` exists and is not a trie file, because only an earlier trie may be replaced."""
     if output.exists() and not output.is_file():
         raise ConfigError(f"{output}: is not a regular file and would be destroyed: use another name for -o")
     if output.is_file() and output.stat().st_size:

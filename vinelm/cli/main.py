@@ -217,7 +217,7 @@ def _wants_json(given: Sequence[str]) -> bool:
 
 
 def _run(given: list[str], *, is_process: bool) -> tuple[int, Failure | None]:
-    """Run the command; return its exit code and, if it failed, the reason that stderr shows."""
+    """Run the command; return its exit code and, if it failed, the failure that stderr shows."""
     try:
         result = cli.main(args=given, prog_name="vinelm", standalone_mode=False, obj=is_process)
         return (result if isinstance(result, int) else 0), None

@@ -31,7 +31,7 @@ class SuggestingGroup(click.Group):
         self.for_file = for_file
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; :class:`click.UsageError` with suggestions if there is none of this name."""
+        """Find the command; :class:`click.UsageError` with suggestions if no command has this name."""
         name = args[0]
         if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
             near = " or ".join(map(repr, self.nearest(ctx, name) or self.with_file(ctx, args)))
@@ -40,7 +40,7 @@ class SuggestingGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def nearest(self, ctx: click.Context, name: str) -> list[str]:
-        """Return the command whose name is close to ``name``, if any."""
+        """Return the command whose name is most similar to ``name``, if any."""
         return get_close_matches(name, self.list_commands(ctx), n=1)
 
     def with_file(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -96,7 +96,7 @@ def flag(usage: str, help: str, *, into: str | None = None, default: bool = Fals
 
 
 def path_argument(name: str, **more: Any) -> Callable[[Command], Command]:
-    """Return the decorator of an argument that is a file."""
+    """Return the decorator of an argument that is a file path."""
     return click.argument(name, type=click.Path(path_type=Path), **more)
 
 

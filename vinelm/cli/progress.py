@@ -22,7 +22,7 @@ _TERMINAL_S, _LOG_S, _EVENT_S = 0.1, 10.0, 1.0
 
 @contextmanager
 def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Iterator[ThrottledReporter | None]:
-    """Yield the profiler's callback after each row; None if nothing is shown."""
+    """Yield the callback that the profiler calls after each row; None if nothing is shown."""
     if kind == "quiet":
         yield None
         return

@@ -1,4 +1,4 @@
-"""Records of Parquet and Arrow files and of Hugging Face ``datasets`` folders, read batch by batch: extra ``parquet``."""
+"""Reads Parquet and Arrow files and Hugging Face ``datasets`` folders, batch by batch (extra ``parquet``)."""
 
 from __future__ import annotations
 

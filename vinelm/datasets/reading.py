@@ -171,7 +171,7 @@ def value_at(row: Mapping[str, Any], column: str, where: str) -> Any:
 
 
 def names_of(row: Mapping[str, Any]) -> str:
-    """Return the columns of a row for an error, shortened."""
+    """Return the column names of a row for an error message, shortened."""
     names = [str(name)[:60] for name in row]
     return ", ".join(map(repr, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 

@@ -1,4 +1,4 @@
-"""Records of CSV, JSON lines and JSON files, read as a stream; errors name the file and the line."""
+"""Reads CSV, JSON lines and JSON files as a stream; errors name the file and the line."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ class _Policy(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class _Application:
-    """The workflow's graph, served with a trie."""
+    """The workflow's graph, served with an annotated trie."""
 
     workflow: Workflow
     annotated: AnnotatedTrie

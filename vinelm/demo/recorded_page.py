@@ -25,7 +25,7 @@ _JUDGED = (
 
 
 def table_columns(found: RecordedResult) -> tuple[str, ...]:
-    """Return the headings of :func:`table_rows`."""
+    """Return the column headings for :func:`table_rows`."""
     timed = ("seconds",) if found.today.seconds else ()
     return (f"{len(found.groups)} {found.subject.noun}", "correct", "$ per 1,000", *timed, "dollars")
 
@@ -89,7 +89,7 @@ def bought(found: RecordedResult) -> str:
 
 
 def recorded_page(found: RecordedResult) -> Report:
-    """Return the page of the demo."""
+    """Return the demo's HTML page."""
     subject, columns = found.subject, table_columns(found)
     rows = tuple(
         Row(cells=cells, role=one.role if one.role in ("vinelm", "static") else None) for one, cells in table_rows(found)

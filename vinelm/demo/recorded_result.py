@@ -1,4 +1,4 @@
-"""The subject of a demo on recorded answers, and its findings."""
+"""Describes the table of a demo on recorded answers, and the demo's findings."""
 
 from __future__ import annotations
 

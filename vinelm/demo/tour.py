@@ -1,4 +1,4 @@
-"""Tours: profile, estimate, evaluate and report, through the verbs that an application uses."""
+"""Tours of features: profile, estimate, evaluate and report, with the same functions that an application calls."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class OutcomeTable:
 
     @cached_property
     def column(self) -> dict[str, int]:
-        """The column of each system."""
+        """The column index of each system."""
         return {name: m for m, name in enumerate(self.systems)}
 
     @cached_property
@@ -107,7 +107,7 @@ class OutcomeTable:
         return np.array([self.column[name] for name in systems], np.intp)
 
     def rows(self, requests: Sequence[int]) -> OutcomeTable:
-        """Return the table of these requests only, given by row index."""
+        """Return the table of only the requests with these row indices."""
         keep = np.asarray(requests, dtype=np.intp)
         named: dict[str, Any] = {name: getattr(self, name)[keep] for name in _ARRAYS}
         named |= {name: tuple(getattr(self, name)[r] for r in keep) for name in ("request_ids", "groups")}

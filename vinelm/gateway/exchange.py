@@ -118,7 +118,7 @@ class Exchange:
             self._record(started_at, time.monotonic() - began_s, why)
 
     async def _run(self) -> str | None:
-        """Answer the client; return why the call failed, or None."""
+        """Make the call and answer the client; return why the call failed, or None."""
         call, adapter = self._call, self._vine.adapter
         try:
             begun = await ChatCall.abegin(adapter, call.step, default=call.default, falls_back=False)
@@ -188,7 +188,7 @@ class Exchange:
                     kept.append(data)
 
     async def _end(self, kept: list[bytes]) -> None:
-        """End the answer, streamed or whole."""
+        """Finish the answer to the client, streamed or whole."""
         if not self._has_begun:
             content = b"".join(kept)
             await self._begin(200, _JSON, {"content-length": str(len(content)), **self._told()})

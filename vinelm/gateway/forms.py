@@ -74,7 +74,7 @@ class Form(ABC):
 
 
 class ChatForm(Form):
-    """Chat completions."""
+    """The format of chat completions."""
 
     path, limits, answer = CHAT, ("max_tokens", "max_completion_tokens"), ChatAnswer
 

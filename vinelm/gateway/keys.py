@@ -70,7 +70,7 @@ class CallerKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyDay:
-    """What a key has spent today; ``reserved_usd`` belongs to calls in flight, or to a gateway that was killed."""
+    """The spending of a key today; ``reserved_usd`` belongs to calls in flight, or to a gateway that was killed."""
 
     key: CallerKey
     spent_usd: float

@@ -197,7 +197,7 @@ class Upstream:
         return await self._client.send(asking, stream=True)
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close the client's connections."""
         await self._client.aclose()
 
 
@@ -207,7 +207,7 @@ class WireSender:
     Args:
         http: sends the request.
         provider: gives the address of a group's replica.
-        binding: the entry's chat model, which records what is learnt about it, and the entry's rate limits.
+        binding: the entry's chat model, which records what is learnt about it, and the entry's address.
         form: the format of the call.
         hides_usage: whether the usage is removed from the client's stream.
 

@@ -33,7 +33,7 @@ def read_parquet(path: Path, *, called: str = "table") -> Iterator[tuple[int, di
 
 
 def read_arrow(path: Path, *, called: str = "table") -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of an Arrow IPC stream or file; arguments and errors are those of :func:`read_parquet`."""
+    """Yield the rows of an Arrow IPC stream or file. Has the arguments and errors of :func:`read_parquet`."""
     arrow, _ = _pyarrow(path)
     with _translated(arrow, path, called), arrow.memory_map(str(path)) as source:
         yield from _numbered(_slices(_batches(arrow, source)))

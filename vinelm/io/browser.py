@@ -1,4 +1,4 @@
-"""Detects a browser on this desktop, and opens pages in it."""
+"""Detects whether this desktop has a browser, and opens pages in it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Typed values of table fields: text, flags, numbers and amounts, with errors that name line and column.
 
-``where`` is ``FILE:LINE``, quoted in errors. Every function here raises :class:`~vinelm.errors.DatasetError` for a
+``where`` is ``FILE:LINE``, quoted in errors. The ``as_`` functions raise :class:`~vinelm.errors.DatasetError` for a
 value of another type.
 """
 

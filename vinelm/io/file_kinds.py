@@ -83,7 +83,7 @@ def instead_of(path: str | Path, wanted: str, made_by: str) -> str | None:
 
 
 def near(path: str | Path) -> str:
-    """Return `` (did you mean runs/app.db?)`` or `` (there is no folder runs)`` for a missing path, or nothing."""
+    """Return `` (did you mean runs/app.db?)`` or `` (there is no folder runs)`` for a missing path, or ""."""
     path = Path(path)
     folder = path.parent
     with suppress(OSError, ValueError):
@@ -98,7 +98,7 @@ def near(path: str | Path) -> str:
 
 
 def unread(path: str | Path, error: Exception) -> str:
-    """Return why a file cannot be read, without its name."""
+    """Return the reason why a file cannot be read, without its name."""
     if isinstance(error, FileNotFoundError):
         return f"no such file{near(path)}"
     if isinstance(error, IsADirectoryError):

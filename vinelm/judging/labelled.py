@@ -1,4 +1,4 @@
-"""A judged workflow scored by its labels, without asking the judge."""
+"""Restricts a judged workflow to labelled requests and scores it by labels, without calling the judge."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Score = Callable[["Request", Mapping[str, Any]], bool | float]
 
 
 class ComparesAnswers(Protocol):
-    """Compares today's answer with another; each has ``content``, a text, and ``tool_calls``."""
+    """A function that compares today's answer with another; each has ``content``, a text, and ``tool_calls``."""
 
     def __call__(self, recorded: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         """Return whether the two answers are the same."""

@@ -118,7 +118,7 @@ class SpendGuard:
             self._inherited_usd += usd
 
     def charge(self, usage: Usage) -> None:
-        """Count a call that a backend made without a permit."""
+        """Count the cost of a call that a backend made without a permit."""
         with self._lock:
             self._count(usage.cost_usd)
 

@@ -74,7 +74,7 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         return FoundBatch(None, is_certain)
 
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
-        """Read the results of a batch that has ended."""
+        """Return the results of a batch that has ended."""
         batches = self._clients.of(model).messages.batches
         batch = batches.retrieve(provider_id)
         if batch.processing_status != "ended":
@@ -84,7 +84,7 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         return with_missing(found, getattr(batch.request_counts, "succeeded", None))
 
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
-        """Parse a message as langchain-anthropic does."""
+        """Return Anthropic's message parsed as langchain-anthropic parses it."""
         from anthropic.types import Message
 
         result: ChatResult = self.chat_of(model)._format_output(Message.model_validate(dict(body)))  # type: ignore[attr-defined]

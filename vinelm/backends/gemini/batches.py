@@ -85,7 +85,7 @@ class GeminiBatches(SdkBatches["Client"]):
         return found
 
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
-        """Parse a response as langchain-google-genai does."""
+        """Return Gemini's response parsed as langchain-google-genai parses it."""
         from google.genai.types import GenerateContentResponse
         from langchain_google_genai.chat_models import _response_to_result
 

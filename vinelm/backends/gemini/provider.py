@@ -23,8 +23,8 @@ PLACE = ("project", "location")
 
 
 class GeminiProvider(Provider):
-    """A catalog entry's ``options`` are settings of ``ChatGoogleGenerativeAI`` (``temperature``, ``thinking_budget``,
-    ``safety_settings`` ...), or the API's ``thinking_config``.
+    """Creates ``ChatGoogleGenerativeAI`` models. A catalog entry's ``options`` are its settings (``temperature``,
+    ``thinking_budget``, ``safety_settings`` ...), or the API's ``thinking_config``.
     """
 
     def check(self, model: Model) -> None:

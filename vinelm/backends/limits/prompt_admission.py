@@ -25,7 +25,7 @@ class PromptAdmission:
         self.admit, self.aadmit = limiter.admit, limiter.aadmit  # an attempt without a prompt only needs the limits
 
     def of(self, prompt: PromptCall) -> RateLimiter:
-        """Return the admission of the attempt that sends this prompt. Its cache points are set when it is admitted."""
+        """Return the admission of an attempt with this prompt. Its cache marks are chosen when it is admitted."""
         return _OnePrompt(self._limiter, self._points, prompt)
 
 
@@ -78,7 +78,7 @@ class AdmitsPrompts(Protocol):
 
 @runtime_checkable
 class KeepsPrompts(Backend, Protocol):
-    """A backend that places cache points."""
+    """A backend that marks prompts for a cache."""
 
     @property
     def prompt_admissions(self) -> Mapping[str, PromptAdmission]:

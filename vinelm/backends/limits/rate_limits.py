@@ -48,7 +48,7 @@ class RateLimits(BaseModel):
 
 
 class _Waiting(NamedTuple):
-    """A waiting call. Numbers are unique, so that key and number decide the order."""
+    """A waiting call. Numbers are unique, so key and number determine the order."""
 
     key: float
     number: int
@@ -83,7 +83,7 @@ class EngineRateLimiter:
 
     @property
     def is_limited(self) -> bool:
-        """True if there is any limit."""
+        """Whether there is any limit."""
         return self._is_limited
 
     def share(self, on_short: Callable[[], None]) -> RateShare | None:
@@ -132,7 +132,7 @@ class EngineRateLimiter:
         return EngineTurn(self, None if self._share is None else self._share.line_up(tokens, priority), tokens)
 
     def _reserve_now(self, tokens: int) -> WindowPermit | None:
-        """Reserve a place in the windows if a call may start at once."""
+        """Reserve a place in the windows; None if no call may start now."""
         with self._lock:
             now_s = self._clock.now()
             return None if self._first_start(tokens, now_s) > now_s else self._permit(now_s, tokens)
@@ -312,7 +312,7 @@ class EngineTurn:
         return permit
 
     def end(self) -> None:
-        """Release the slot of a call that was started."""
+        """Release the slot of a started call."""
         self._limiter._give_back()
 
     def close(self) -> None:

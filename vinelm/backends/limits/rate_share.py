@@ -54,7 +54,7 @@ class RateDemand(NamedTuple):
 
 
 class WindowPermit:
-    """An admitted call. :meth:`settle` replaces its estimated tokens with the real ones."""
+    """An admitted call. :meth:`settle` replaces its estimated tokens with the real number."""
 
     __slots__ = ("start_s", "tokens")
 
@@ -174,7 +174,7 @@ class RateShare:
         return RateAmounts(len(self._log), sum(permit.tokens for permit in self._log))
 
     def _ask(self, turn: RateTurn) -> float:
-        """Admit the turn, or return the seconds after which it should ask again."""
+        """Admit the call, or return the seconds after which it should ask again."""
         with self._lock:
             first = self._first()
             if turn is not first:
@@ -204,7 +204,7 @@ class RateShare:
         return HEAD_POLLS_S
 
     def _is_too_small(self, tokens: int) -> bool:
-        """True if a call with this many tokens would not fit even into an empty window."""
+        """Return whether a call with this many tokens would not fit even into an empty window."""
         call = RateAmounts(1, min(tokens, self.limits.tokens))
         return any(limit and need > held for need, held, limit in zip(call, self._held, self.limits, strict=True))
 

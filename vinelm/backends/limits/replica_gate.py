@@ -142,7 +142,7 @@ class ReplicaPermit:
         self._permit.settle(tokens)
 
     def ended(self, *, failed: bool) -> None:
-        """Report whether the attempt failed because of the replica, which is then avoided for a while."""
+        """Record whether the attempt failed because of the replica, which is then avoided for a while."""
         self._gate._note_end(self.replica, failed)
 
     def free(self) -> None:
@@ -216,7 +216,7 @@ class ReplicaGate:
 
     @property
     def is_limited(self) -> bool:
-        """True if any replica has a limit."""
+        """Whether any replica has a limit."""
         return any(replica.limiter.is_limited for replica in self._replicas)
 
     def in_flight(self) -> dict[str, int]:
@@ -234,7 +234,7 @@ class ReplicaGate:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[ReplicaPermit]:
-        """Wait for a replica with room, and occupy the place during the block. ``sleep`` is not used."""
+        """Wait for a replica with room, and occupy a place there during the block. ``sleep`` is not used."""
         waiting = self._enter(tokens, priority)
         try:
             # Windows empty as time passes, without any event, so each waiting call looks again by itself.

@@ -1,4 +1,4 @@
-"""The chat model of the offline backends: simulated and recorded."""
+"""The chat model of the offline backends, which simulate or replay answers."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from vinelm.rows.observation import Usage
 
 
 class _Columns(NamedTuple):
-    """The columns of a table; see :class:`RecordedBackend`."""
+    """The names of a table's columns; see :class:`RecordedBackend`."""
 
     id: str
     model: str
@@ -173,7 +173,7 @@ class RecordedBackend:
 
 
 def _count(row: Row, column: str | None, where: str) -> int | None:
-    """Return a recorded count of tokens; None if there is none."""
+    """Return a recorded token count; None if the table has no count."""
     return None if column is None or row[column] is None else as_count(row[column], column, where)
 
 

@@ -103,7 +103,7 @@ class _Filler:
         return filled
 
     def _property(self, name: str, schema: Any, depth: int) -> Any:
-        """Return the value of a property. A whole number called an index or id gets the value 0: lists have one item here."""
+        """Return the value of a property. An integer called an index or id gets 0, because generated lists have one item."""
         is_index = name.casefold().endswith(("id", "idx", "index"))
         return (
             0

@@ -14,7 +14,7 @@ from vinelm.backends.offline.schema_filler import fill
 
 
 class ScriptedChatModel(OfflineChatModel):
-    """An offline model whose text fits the call: tool calls, or JSON for the requested schema."""
+    """An offline chat model whose answer fits the call: tool calls, or JSON for the requested schema."""
 
     def _said(self, text: str, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, list[ToolCall]]:
         said, calls = super()._said(text, messages, options)

@@ -59,13 +59,13 @@ def digest(*names: object) -> bytes:
 
 
 def normal(*names: object) -> float:
-    """Draw from an approximately standard normal distribution: the standardised sum of 16 uniform words (at most 6.93)."""
+    """Draw from an approximately normal distribution: the standardised sum of 16 uniform random words (at most 6.93)."""
     total: int = sum(_WORDS.unpack(digest(*names)))
     return (total - _SUM_MEAN) / _SUM_SD
 
 
 def uniform(*names: object) -> float:
-    """Draw uniformly from [0, 1)."""
+    """Draw a number uniformly from [0, 1)."""
     return (int.from_bytes(digest(*names)[:8], "big") >> 11) / 2**53
 
 
@@ -184,7 +184,7 @@ class SimulatedBackend:
         return task.writer.right(task.request, rng) if kind is None else task.writer.wrong(task.request, kind, rng)
 
     def _error(self, task: _Task, behaviour: Behaviour, model_id: str, prefix: Sequence[str]) -> str | None:
-        """Return the kind of error that the invocation makes; None if its answer is right."""
+        """Return the type of error that the invocation makes; None if its answer is right."""
         margin = self._margin(task, behaviour, model_id) + behaviour.fresh_sd * normal(self._seed, task.name, *prefix, "fresh")
         if margin > 0.0 or (margin > -FEEDBACK_GAIN and self._saw_error(task, prefix[:-1])):
             return None
@@ -280,7 +280,7 @@ def _checked_rate(rate: object, what: str) -> float:
 
 
 class TextWriter:
-    """Writes the label as the right answer, or a different text as a wrong one. Long rows are harder."""
+    """Writes the label as the right answer, and a different text as a wrong answer. Long rows are harder."""
 
     kinds: Sequence[str] = ("near_miss", "off_topic")
 
@@ -293,7 +293,7 @@ class TextWriter:
         return {"length": min(1.0, chars / 1000.0)}
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return the label as text; :class:`DatasetError` if the row has none."""
+        """Return the label as text; :class:`DatasetError` if the row has no label."""
         if self._key not in request.data:
             raise DatasetError(f"request {request.id!r}: the row has no {self._key!r}: name its label in answer_key")
         return str(request.data[self._key])

@@ -111,7 +111,7 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         return with_missing(found, getattr(batch.request_counts, "completed", None))
 
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
-        """Parse a completion as langchain-openai does."""
+        """Return OpenAI's completion parsed as langchain-openai parses it."""
         result: ChatResult = self.chat_of(model)._create_chat_result(dict(body))  # type: ignore[attr-defined]
         return result
 
@@ -153,7 +153,7 @@ def _turned_down(status: int, body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class Refusal(Exception):
-    """An error of the API in a results file, with the attributes of the SDK's errors."""
+    """An API error in a results file, with the attributes of the SDK's errors."""
 
     def __init__(self, status: int, body: Mapping[str, Any]) -> None:
         super().__init__()

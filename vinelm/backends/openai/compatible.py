@@ -26,7 +26,7 @@ _MISSING_THOUGHT = "(not recorded)"
 
 
 class CompatibleChat(BaseChatOpenAI):
-    """Reads and returns the reasoning of a server's models, and accepts any form of answer."""
+    """A chat model that reads and sends back a server's reasoning, and accepts answers in any format."""
 
     limit_parameter: str = "max_tokens"
     """The server's name for the limit of an answer; only OpenAI has the newer name."""

@@ -75,7 +75,7 @@ class OpenAIProvider(Provider):
         return chat
 
     def base(self, model: Model) -> str | None:
-        """Return the URL of the API; None for OpenAI's own."""
+        """Return the URL of the API; None for OpenAI's own servers."""
         return model.api_base
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
@@ -109,7 +109,7 @@ class OpenAIProvider(Provider):
 
 
 class AzureProvider(OpenAIProvider):
-    """Azure's deployments: ``model`` is the deployment, ``api_base`` the resource, the option ``api_version`` the version."""
+    """Azure's deployments: ``model`` names the deployment, ``api_base`` the resource, and ``api_version`` the API version."""
 
     def check(self, model: Model) -> None:
         """Raise :class:`ConfigError` if the entry's key or the package is missing."""

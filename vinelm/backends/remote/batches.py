@@ -61,7 +61,7 @@ _SIGNED = ("thinking", "thought_signature")
 
 
 class BatchesLeft(BaseException):
-    """The run no longer waits for its batches. Not an ``Exception``, so that applications do not take it for a failed call."""
+    """The run no longer waits for its batches. Not an ``Exception``, so that applications do not treat it as a failed call."""
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ class BatchGate:
         return max(min(due, default=1.0), 0.005)
 
     def _due(self) -> list[list[_Call]]:
-        """Take the calls to submit now, grouped by model and in parts that the provider accepts."""
+        """Remove and return the calls to submit now, grouped by model and in parts that the provider accepts."""
         times = self._times
         with self._changed:
             now_s = time.monotonic()

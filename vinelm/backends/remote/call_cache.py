@@ -146,7 +146,7 @@ class CachedCalls:
         self._where = ("", "")
 
     def digest(self, stage: str, model: Model, inner: InnerChat, request: ModelRequest) -> str | None:
-        """Return the digest of a call of this tenant; None if it is not repeatable."""
+        """Return the digest of this tenant's call; None if the call is not repeatable."""
         found = self._equal.digest(stage, model, inner, request)
         if found is None:
             return None

@@ -87,7 +87,9 @@ class EventLoopClients(Generic[S, A]):
     async def _closed_with(
         self, loop: asyncio.AbstractEventLoop, aclose: Callable[[], Awaitable[None]]
     ) -> AsyncGenerator[None]:
-        """Wait until the loop shuts down its async generators, as ``asyncio.run`` does at its end; then close the client."""
+        """Async generator: waits until the loop shuts down its async generators, as ``asyncio.run`` does, then closes
+        the client.
+        """
         try:
             yield
         finally:

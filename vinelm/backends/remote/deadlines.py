@@ -52,7 +52,7 @@ class Deadline:
 
 
 class _Here(threading.local):
-    """The deadline of this thread's current step."""
+    """The deadline of the current step in this thread."""
 
     deadline: Deadline | None = None
 

@@ -39,7 +39,7 @@ class KeepsCalls(Protocol):
     """Stores answers of calls; :class:`vinelm.traces.served.kept_calls.KeptCalls` in a store."""
 
     def find(self, digest: str) -> str | None:
-        """Return the stored answer of a call; None if there is none, or it is too old."""
+        """Return the stored answer of a call; None if it is missing or too old."""
 
     def keep(self, digest: str, said: str) -> None:
         """Store a call's answer durably."""
@@ -162,7 +162,7 @@ class EqualCalls:
 
 
 def digest_of(model: Model, inner: InnerChat, request: ModelRequest) -> str:
-    """Return the digest of everything that decides a call's answer: the model, its settings and the request."""
+    """Return the digest of everything that determines a call's answer: the model, its settings and the request."""
     body = request.options.get("extra_body")
     if isinstance(body, Mapping) and "priority" in body:  # the priority decides when a call is answered, not what
         body = {key: one for key, one in body.items() if key != "priority"}

@@ -218,7 +218,7 @@ def _refused(
 
 
 def _counts_tokens(chain: list[Any]) -> bool:
-    """Return whether an error states how many tokens it took: a server that counts tokens bills them, whatever the status."""
+    """Return whether an error states token counts, because a server that counts tokens bills them, whatever the status."""
     for link in chain:
         whole = getattr(link, "body", None)
         response: Any = getattr(link, "response", None)

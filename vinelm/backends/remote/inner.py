@@ -123,7 +123,7 @@ class InnerChat:
         return await self._loops.asynchronous()
 
     def close(self) -> None:
-        """Close the connections of synchronous calls; the next call opens new ones."""
+        """Close the connections of synchronous calls; the next call opens new connections."""
         self._loops.close(shared_loop())
 
 
@@ -187,7 +187,7 @@ def limit_field(chat: BaseChatModel) -> str | None:
 
 
 def limit_of(chat: BaseChatModel) -> int | None:
-    """Return the most tokens of an answer that the chat model asks for; None if it sets no limit."""
+    """Return the most tokens of an answer that the chat model's settings allow; None if they set no limit."""
     found = (setting_of(chat, name) for name in LIMITS)
     return next((one for one in found if type(one) is int and one > 0), None)
 

@@ -138,7 +138,7 @@ async def athreaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Asy
 
 
 def late(timeout_s: float, *, may_be_billed: bool = True) -> AttemptFailed:
-    """Return the failure of an attempt that has taken too long."""
+    """Return the failure of an attempt that took too long."""
     return AttemptFailed("timeout", f"no end after {timeout_s:g} s", may_be_billed=may_be_billed)
 
 

@@ -382,7 +382,7 @@ class MeteredCall:
         return failed.kind in ("timeout", "server") and self.seen.reason is not None
 
     def end(self, failed: AttemptFailed | None) -> None:
-        """End the attempt: stop its clock and add its price."""
+        """End the attempt: stop its clock and add its cost."""
         self._ended_s = self.context.clock.now()
         seen, self._counts, self._is_estimated = self.seen, None, False
         # Counts that came too early or are impossible do not count: the attempt then costs its upper bound.
@@ -449,7 +449,7 @@ class MeteredCall:
         return self.prompt_chars > MOST_CHARS * tokens and is_too_few(tokens, *texts_of(self.request.messages))
 
     def may_repeat(self, failed: AttemptFailed) -> bool:
-        """Return whether another attempt follows."""
+        """Return whether another attempt may follow."""
         return not self._has_handed_out and self.policy.may_repeat(failed, self.attempts, self.billed)
 
     @property
@@ -471,7 +471,7 @@ class MeteredCall:
         return counts.cached / counts.tokens_in
 
     def usage(self, failure: FailureKind | None) -> Usage:
-        """Return the record of the call; times are those of the last attempt."""
+        """Return the record of the call; its times are those of the last attempt."""
         counts, ended_s = self._counts, self._ended_s
         now_s = self.context.clock.now() if ended_s is None else ended_s
         latency_s = max(now_s - self._started_s, 0.0) if self.attempts else 0.0

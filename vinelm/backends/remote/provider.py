@@ -142,7 +142,7 @@ class BatchApi(ABC):
 
     @abstractmethod
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
-        """Parse an answer's body as the entry's chat model does. An exception means a malformed answer."""
+        """Return an answer's body parsed as the entry's chat model parses it. An exception means a malformed answer."""
 
     def close(self) -> None:
         """Close the connections."""

@@ -179,7 +179,7 @@ def _asks(may_repeat: Callable[[AttemptFailed], bool]) -> Callable[[RetryCallSta
 def retry_after_s(headers: Mapping[str, str], *, now: Callable[[], float] = time.time) -> float | None:
     """Return the seconds that response headers ask to wait (RFC 9110 §10.2.3, or ``retry-after-ms``); None without them.
 
-    ``headers`` are looked up in lower case. A date in the past gives 0.
+    The keys of ``headers`` must be in lower case. A date in the past gives 0.
     """
     for name, per_second in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:

@@ -57,7 +57,7 @@ class ChatSender:
 
 
 def _pieces(chat: BaseChatModel, request: ModelRequest, timeout_s: float) -> Generator[Piece]:
-    """Yield a chat model's answer; :class:`AttemptFailed` if ``timeout_s`` ended one of its waits."""
+    """Yield a chat model's answer; raise :class:`AttemptFailed` if ``timeout_s`` ended one of its waits."""
     deadline = Deadline(timeout_s)
     try:
         chat, options = asked(chat, request)

@@ -17,7 +17,9 @@ WHERE = 'say where the engine is: "http://host:30000"'
 
 
 class SGLangProvider(OpenAIProvider):
-    """Options that are not settings of the chat model are sampling parameters (``top_k``, ``min_p``, ``regex`` ...)."""
+    """SGLang's chat models. Options that are not settings of the chat model are sampling parameters (``top_k``,
+    ``min_p``, ``regex`` ...).
+    """
 
     def base(self, model: Model) -> str:
         """Return the URL of the chat completions API."""

@@ -80,7 +80,7 @@ def status(*, store: Path, as_json: bool, page: Path | None) -> None:
 
 
 def _step_rows(found: PilotStatus) -> list[tuple[str, ...]]:
-    """Return a row for each step."""
+    """Return a table row for each step."""
     return [
         (
             one.step, one.today, f"{one.recorded:,}", f"{100 * one.share:.0f} %",

@@ -107,7 +107,7 @@ def _run_recorded(name: str, folder: Path, *, seed: int, as_json: bool, quiet: b
 
 
 def _print_recorded(found: RecordedResult, *, is_opened: bool) -> None:
-    """Print the first screen: at most 18 lines of 80 columns."""
+    """Print the first screen, in at most 18 lines of 80 columns."""
     from vinelm.demo.recorded_page import MOST_MODELS, bought, open_question, sentence, table_columns, table_rows
 
     subject = found.subject
@@ -132,7 +132,7 @@ def _print_recorded(found: RecordedResult, *, is_opened: bool) -> None:
 
 
 def _facts(found: RecordedResult) -> dict[str, Any]:
-    """Return the printed facts as JSON types."""
+    """Return the printed facts as plain JSON types."""
     from vinelm.demo.recorded_page import open_question, sentence
     from vinelm.trie.verdict import LEADS
 

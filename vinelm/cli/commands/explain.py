@@ -1,4 +1,4 @@
-"""``vinelm plan --explain``: the decision at one point of a request, its alternatives, and why they lose."""
+"""``vinelm plan --explain``: shows the decision at one point of a request, and why its alternatives lose."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[A
 
 
 def skipped_words(stage: str, worth: Mapping[str, Any]) -> str:
-    """Return the cost and effect of an optional stage that the plan always skips."""
+    """Return a sentence on the cost and effect of an optional stage that the plan always skips."""
     low, high, pairs = 100 * worth["low"], 100 * worth["high"], worth["pairs"]
     return (
         f"{stage} costs {usd(worth['cost_usd'])} a request and changes the accuracy of its answer by {low:+.1f} to {high:+.1f} "

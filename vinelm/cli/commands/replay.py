@@ -195,7 +195,7 @@ def _models(named: str | None, bill: Bill | None) -> Any:
 
 
 def show_verdicts(found: ReplayResult, store: Path) -> None:
-    """Print the verdict on each step: what was compared, what to paste, and what to do next."""
+    """Print the verdict on each step: what was compared, code to paste, and what to do next."""
     from vinelm.reports.replay_page import COLUMNS, plan_rows
 
     for step in found.steps:

@@ -82,7 +82,7 @@ def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list
 
 
 def within(cost_usd: float, confidence: float | None = None) -> Objective:
-    """Return the objective of the most accurate plan within these dollars, rounded generously."""
+    """Return the objective of the most accurate plan within these dollars, with a tolerance for rounding."""
     return Objective(maximize="accuracy", max_cost_usd=cost_usd * (1.0 + 1e-9), confidence=confidence)
 
 

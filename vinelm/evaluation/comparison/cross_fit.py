@@ -1,4 +1,4 @@
-"""Cross-fitting: each part of the requests tests plans chosen by the other parts, and all scores are combined."""
+"""Cross-fitting: each part of the requests tests plans that were chosen on the other parts, and the scores are combined."""
 
 from __future__ import annotations
 
@@ -288,5 +288,5 @@ def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, le
 
 
 def negated(found: OffPolicyEstimate) -> OffPolicyEstimate:
-    """Return the estimate with its sign flipped: dollars and seconds are scored negatively."""
+    """Return the estimate with its sign flipped, because dollars and seconds are scored negatively."""
     return replace(found, value=-found.value, low=-found.high, high=-found.low)

@@ -80,10 +80,10 @@ class StoreEvidence:
 
         Args:
             path: The store. It is only read.
-            annotated: A trie of the store, whose template, kinds and call rate are used.
-            stop: The stop rule to plan for; None takes the workflow's own, or the trie's.
+            annotated: A trie of the store, whose template, request types and call rate are used.
+            stop: The stop rule to plan for; None: the workflow's own rule, or the trie's.
             calls_per_hour: Without a trie: requests of the service per hour, >= 0.
-            by_kind: Without a trie: whether declared kinds are distinguished if there are enough rows to learn them.
+            by_kind: Without a trie: whether to distinguish declared request types if there are enough rows for each.
 
         Raises:
             StoreError: The store cannot be read.

@@ -248,7 +248,7 @@ class Fit:
         return _chosen(decision, ((share, self._along(planner, partial(steps, part))) for share, part in decision.parts))
 
     def _along(self, planner: Planner, steps: Callable[[Locate], StepPolicy]) -> StepPolicy | StepsByStart:
-        """Return the policy by which requests follow a plan through the planner's trie."""
+        """Return a policy in which requests follow a plan through the planner's trie."""
         along = ALONG[planner.annotated.policy]
         kinds, firsts = planner.annotated.template.kind_names, self._firsts or (None,)
         found = {(kind, first): steps(along(planner, first, kind)) for kind in kinds for first in firsts}

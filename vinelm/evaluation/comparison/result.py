@@ -54,7 +54,7 @@ class Evaluation:
     fit: CrossFit | None = field(default=None, repr=False, compare=False)
 
     def policy(self, name: str) -> JudgedPolicy | None:
-        """Return the policy of that name; None if there is none."""
+        """Return the policy with that name; None if it does not exist."""
         return next((one for one in self.policies if one.name == name), None)
 
     @property

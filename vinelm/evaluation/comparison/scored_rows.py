@@ -53,7 +53,7 @@ class ScoredRows:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The entries of a trie's ``meta`` about the scores."""
+        """The entries about the scores in a trie's ``meta``."""
         return {}
 
     @property
@@ -62,7 +62,7 @@ class ScoredRows:
         return False
 
     def require_stop(self, template: Template) -> None:
-        """Raise :class:`ConfigError` if the scores do not say when requests stop."""
+        """Raise :class:`ConfigError` if the scores cannot tell when requests stop."""
 
     def referred(self, store: ObservationStore) -> ReferredRows | None:
         """Return the rules that score rows without a label against today's answers; None if labels alone score."""
@@ -79,11 +79,11 @@ class ScoredRows:
 
 @dataclass(frozen=True)
 class JudgedRows(ScoredRows):
-    """The rows of a judged store: the success of an answer is the judge's verdict, or None without one.
+    """The rows of a store with a judge. An answer's success is the judge's verdict, or None without a verdict.
 
     Attributes:
         agreement: The judge's agreement with the labels; None if no row has both a label and a verdict.
-        labelled: (request, verdict, truth) for each row that has both.
+        labelled: (request, verdict, truth) for each row with a label and a verdict.
         facts: Provenance for ``meta["judge"]``.
     """
 

@@ -106,7 +106,7 @@ class BoughtRows:
 
 
 def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Mapping[str, str]) -> frozenset[str]:
-    """Return the types for which some request has a first answer of every model that has answered."""
+    """Return the request types with a first answer of every model that has answered."""
     firsts: dict[str, set[str]] = {kind: set() for kind in kinds.values()}
     for name, kind in kinds.items():
         firsts[kind].update(prefix[0] for prefix in known[name] if len(prefix) == 1)

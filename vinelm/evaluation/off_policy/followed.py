@@ -37,7 +37,7 @@ class Followed:
         return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("weight", "cost_usd", "latency_s")))
 
     def latency_quantile(self, level: float) -> float | None:
-        """Return a quantile of a request's seconds; None if too few requests lie on either side of it.
+        """Return a quantile of the requests' seconds; None if too few requests lie on one of its sides.
 
         Args:
             level: The quantile's level, in (0, 1).

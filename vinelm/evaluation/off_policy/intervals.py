@@ -197,7 +197,7 @@ def _residuals(centred: FloatArray, balance: Mapping[object, FloatArray]) -> Flo
 
 
 def effective_number(weight: FloatArray) -> float:
-    """Return how many equally weighted requests carry as much information, (sum w)^2 / sum w^2; 0 for none."""
+    """Return the number of equally weighted requests with the same information, (sum w)^2 / sum w^2; 0 without requests."""
     total = float(weight @ weight)
     return float(weight.sum()) ** 2 / total if total else 0.0
 

@@ -80,7 +80,7 @@ class Rest(NamedTuple):
 
 
 class StepRule(Protocol):
-    """The next step, given what a request has shown. It never sees whether an answer is right."""
+    """A rule that returns the next step, given what a request has shown. It never sees whether an answer is right."""
 
     def step(self, seen: Seen) -> Step:
         """Return the next step, for a request that has not failed and that the workflow has not ended."""

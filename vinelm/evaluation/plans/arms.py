@@ -57,7 +57,7 @@ def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
 
 
 def _arms(trie: Trie) -> dict[int, dict[str, int]]:
-    """Return the first edge of each branch, by stage, for every node with successors."""
+    """Return the first edge of each branch, by stage, for every node that has successors."""
     found: dict[int, dict[str, int]] = defaultdict(dict)
     first = np.flatnonzero(trie.begins_arm)
     stages = trie.stage[trie.target[first]]

@@ -99,7 +99,7 @@ class StagePlan(Expected):
 
 
 class GraphPlans(Plans[StagePlan]):
-    """Plans over a branching trie. With many stages and models some static plans are left out.
+    """Plans over a branching trie. If there are many stages and models, some static plans are left out.
 
     See :data:`vinelm.plans.static_plans.MOST`.
     """
@@ -247,7 +247,7 @@ class GraphPlans(Plans[StagePlan]):
         return kept
 
     def _fixed(self, objective: Objective) -> StaticPlans:
-        """Return the static plans, and which of them meet the objective's per-request bounds for every request."""
+        """Return the static plans, and which of them meet the objective's bounds on every single request."""
         per_request = replace(objective, mix=True, min_accuracy=None, confidence=None, on_infeasible="best_effort")
         if objective.cost_budget == "population":
             per_request = replace(per_request, max_cost_usd=None)

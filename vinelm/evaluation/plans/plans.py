@@ -95,7 +95,7 @@ class FrontierRange(NamedTuple):
 
 
 class Plans(ABC, Generic[Fixed]):
-    """The plans over one trie. :func:`~vinelm.evaluation.plans.plans_over.plans_over` returns those of any trie."""
+    """The plans over one trie. :func:`~vinelm.evaluation.plans.plans_over.plans_over` returns them for any trie."""
 
     def __init__(self, annotated: AnnotatedTrie) -> None:
         self.annotated = annotated
@@ -112,7 +112,7 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def fixed(self, objective: Objective, role: Role) -> Fixed | None:
-        """Return the best static plan, or the best single model (``single``); None if none meets the bounds."""
+        """Return the best static plan, or the best single model (``single``); None if no plan meets the bounds."""
 
     @abstractmethod
     def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
@@ -176,7 +176,7 @@ class Plans(ABC, Generic[Fixed]):
         return StaticPolicy(self.annotated.template.base, **self.settings(plan), **settings)
 
     def of_role(self, objective: Objective, role: Role) -> Expected | None:
-        """Return VineLM's plan or a fixed plan; None if none meets the bounds.
+        """Return VineLM's plan or a fixed plan; None if no plan meets the bounds.
 
         Raises:
             InfeasibleError: VineLM has no plan that meets the bounds, and the objective asks to raise then.
@@ -199,7 +199,7 @@ class Plans(ABC, Generic[Fixed]):
 
     @property
     def best_single_accuracy(self) -> float:
-        """The highest estimated accuracy of a plan with one model.
+        """Return the highest estimated accuracy of a single model.
 
         Raises:
             InfeasibleError: No model can run every stage.

@@ -140,7 +140,7 @@ class TriedPolicies:
 
     @classmethod
     def on(cls, table: OutcomeTable, policies: Sequence[tuple[AnswerPolicy, str]]) -> TriedPolicies:
-        """Try every policy on every request of the table."""
+        """Try every policy on all requests of the table."""
         results = [policy.run(table) for policy, _ in policies]
         return cls(
             policies,

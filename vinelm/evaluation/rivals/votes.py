@@ -122,7 +122,7 @@ class UntilTwoAgree:
 
 
 def trusted(evidence: Evidence) -> tuple[str, ...]:
-    """Return the systems by their estimated accuracy, the best first."""
+    """Return the systems by estimated accuracy, the best first."""
     accuracy = dict(zip(evidence.systems, evidence.model.accuracy, strict=True))
     return tuple(sorted(accuracy, key=lambda name: -accuracy[name]))
 

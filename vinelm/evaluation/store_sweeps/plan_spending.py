@@ -28,7 +28,7 @@ class SpentOn(NamedTuple):
 
 
 def plan_spending(decision: Decision) -> list[SpentOn]:
-    """Return the spending of a plan made at the start, by stage and model in trie order."""
+    """Return a plan's spending, predicted from the start of a request, by stage and model in trie order."""
     annotated, reached = decision.annotated, decision.reached
     trie, found = annotated.trie, dict[tuple[str, str], list[float]]()
     for node in np.flatnonzero(reached).tolist():

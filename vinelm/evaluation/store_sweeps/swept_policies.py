@@ -97,7 +97,7 @@ def policy_sweep(fit: CrossFit, bound: SweptBound, *, on_done: Done = lambda don
 
     Args:
         fit: All parts.
-        bound: Which bound is swept.
+        bound: The bound that is varied.
         on_done: Called as ``on_done(done, total, what)``.
     """
     objectives = bounds_of(fit.planning, bound)
