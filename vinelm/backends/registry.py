@@ -137,7 +137,7 @@ def prompt_admissions_of(backends: Mapping[str, Backend]) -> dict[str, PromptAdm
 
 
 def replica_gates_of(backends: Mapping[str, Backend]) -> list[ReplicaGate]:
-    """Return the queues of replica groups of all backends, by the group's name."""
+    """Return the queues of all replica groups of these backends."""
     return [gate for one in backends.values() if isinstance(one, LimitsGroups) for gate in one.replica_gates.values()]
 
 

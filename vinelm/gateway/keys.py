@@ -276,7 +276,7 @@ def _key_of(row: Any) -> CallerKey:
 
 @contextmanager
 def _noted() -> Iterator[None]:
-    """Log it if the block cannot record a call's cost; the call itself is over."""
+    """Log an error if the block cannot record a call's cost; the call itself is over."""
     try:
         yield
     except KeysUnwritable as error:

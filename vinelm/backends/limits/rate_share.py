@@ -107,7 +107,7 @@ class RateShare:
             self._log.clear()
 
     def cut_off(self, why: str) -> None:
-        """Refuse calls for which the share is too small, giving this reason, because it will not grow. "" ends that."""
+        """Refuse calls for which the share is too small, with this reason, because it will not grow; "" stops refusing."""
         self._cut_off = why
 
     def line_up(self, tokens: int, priority: SupportsFloat = 0.0) -> RateTurn:

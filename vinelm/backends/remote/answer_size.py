@@ -19,7 +19,7 @@ second's work, for an event of 20 MiB or one of 20,000 lines."""
 
 @cache
 def library_of(kind: type) -> Any:
-    """Return the HTTP library of a client or answer class, by inheritance: httpx, or its successor."""
+    """Return the HTTP library that a client or answer class, or its base class, belongs to: httpx, or its successor."""
     homes = [base.__module__.partition(".")[0] for base in kind.__mro__]
     return importlib.import_module(next(home for home in homes if home.startswith("httpx")))
 

@@ -66,7 +66,7 @@ class BatchesLeft(BaseException):
 
 @dataclass(frozen=True)
 class BatchTimes:
-    """Seconds that batches take.
+    """Time limits and intervals of batches, in seconds.
 
     Attributes:
         wait_s: how long a run waits for one batch to end.
@@ -186,8 +186,8 @@ class BatchGate:
     """The queue in which units' calls wait for their batches. Thread-safe; a separate thread submits and polls.
 
     Args:
-        models: those whose calls go in batches, by name, with the provider's batch API.
-        times: the waiting times.
+        models: the models whose calls go in batches, by name, each with its provider's batch API.
+        times: the time limits and intervals.
     """
 
     def __init__(self, models: Mapping[str, tuple[Model, BatchApi]], times: BatchTimes) -> None:

@@ -449,7 +449,7 @@ class MeteredCall:
         return self.prompt_chars > MOST_CHARS * tokens and is_too_few(tokens, *texts_of(self.request.messages))
 
     def may_repeat(self, failed: AttemptFailed) -> bool:
-        """Return whether another attempt may follow."""
+        """Return whether to make another attempt."""
         return not self._has_handed_out and self.policy.may_repeat(failed, self.attempts, self.billed)
 
     @property

@@ -53,7 +53,7 @@ class ParkedUnit(BatchedUnit):
         self.asked.clear()
 
     def halt(self, why: BaseException) -> BaseException:
-        """Record why the run ends; return the exception to raise."""
+        """Record why the run ends, and return the exception to raise."""
         self.halted = why
         return why
 

@@ -41,7 +41,7 @@ class AttemptFailed(Exception):
     """One attempt of a call failed. The message has no text of the prompt or response, and no key.
 
     Attributes:
-        kind: The kind of the failure.
+        kind: The type of the failure.
         retry_after_s: Seconds that the server asked to wait; None if it did not.
         is_final: Whether further attempts would fail, too.
         may_be_billed: False only if the request certainly costs nothing: it was not sent, or the server refused it.
@@ -179,7 +179,7 @@ def _asks(may_repeat: Callable[[AttemptFailed], bool]) -> Callable[[RetryCallSta
 def retry_after_s(headers: Mapping[str, str], *, now: Callable[[], float] = time.time) -> float | None:
     """Return the seconds that response headers ask to wait (RFC 9110 §10.2.3, or ``retry-after-ms``); None without them.
 
-    The keys of ``headers`` must be in lower case. A date in the past gives 0.
+    Reads ``headers`` by lower-case names. A date in the past gives 0.
     """
     for name, per_second in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:

@@ -72,7 +72,7 @@ class Comparison:
         rows: The rows, priced for the service.
         template: The bound template, with the stop rule to plan for.
         catalog: The models.
-        kinds: The kind of each request; needed if the template has kinds.
+        kinds: The type of each request; needed if the template has request types.
         estimator: Name of the estimator that plans.
         seed: Decides the split.
         spent_usd: Dollars charged for the rows; None: the sum of their dollars.
@@ -385,7 +385,7 @@ class Comparison:
         return [one for one in found if not one.is_same]
 
     def _alone(self, name: str, other: ChosenPolicy) -> ChosenPolicy:
-        """Return a single model as a plan on all rows; ``other`` if there is no such plan."""
+        """Return a single model as a plan on all rows; ``other`` if all rows have no such plan."""
         plan = dict(self.whole.plain.plans.single_models()).get(name)
         return other if plan is None else self.whole.plain.following(plan)
 
@@ -513,7 +513,7 @@ class _Candidate:
 
     @cached_property
     def _of_each(self) -> list[HalfScores]:
-        """Scores of the plan and of the baseline by part, each on all requests that show it."""
+        """The scores of the plan and of the baseline by part, each computed on all requests that show it."""
         return [HalfScores(way.scores, other) for way, other in zip(self.ways, self.baseline.scores, strict=True)]
 
     @cached_property

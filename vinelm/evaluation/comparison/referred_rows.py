@@ -154,7 +154,7 @@ class ReferredRows:
         )
 
     def holding_back(self, pairs: Iterable[Pair]) -> frozenset[Pair]:
-        """Return the open answers to requests on which an answer in ``pairs`` beats today's; that gain counts once they
+        """Return the open answers to requests on which an answer in ``pairs`` beats today's; the gain counts once these
         are judged.
         """
         better = {

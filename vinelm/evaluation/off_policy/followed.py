@@ -61,7 +61,7 @@ class Followed:
 
 
 def followed(policy: StepPolicy | StepsByStart, bought: BoughtRows, share: float = 1.0) -> Followed:
-    """Return the requests of ``bought`` that have every row the policy needs. Their weights are multiplied by ``share``."""
+    """Return the requests of ``bought`` that have every row the policy needs. ``share`` scales their weights."""
     found = [one for request in bought.requests if (one := _follow(policy, bought, request)) is not None]
     weight, cost_usd, latency_s = np.array(found, np.float64).reshape(-1, 3).T.copy()
     return Followed(share * weight, cost_usd, latency_s)
