@@ -30,8 +30,8 @@ class PromptAdmission:
 
 
 class _OnePrompt:
-    """A :class:`~vinelm.requests.protocols.RateLimiter` for one attempt: first waits for the cache's leading call, then
-    for the limits.
+    """A :class:`~vinelm.requests.protocols.RateLimiter` for one attempt: waits for the cache's leading call, then for
+    the limits.
     """
 
     def __init__(self, limiter: RateLimiter, points: CachePoints, prompt: PromptCall) -> None:

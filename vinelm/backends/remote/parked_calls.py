@@ -115,7 +115,7 @@ class ParkedUnit(BatchedUnit):
             return True
 
     def _has_drifted(self) -> bool:
-        """Return whether a rerun makes new calls instead of its earlier ones, since it would then pay for other calls
-        without end.
+        """Return whether a rerun makes new calls in place of its earlier calls, so that every rerun would pay for more
+        calls.
         """
         return len((self.bought | self.futures.keys()) - self.asked) >= self.side_by_side

@@ -195,8 +195,8 @@ class Comparison:
 
     @property
     def _level(self) -> float:
-        """The confidence level of a gain's interval ends; higher if equal answers may hide a loss, whose bound uses
-        part of the error.
+        """The confidence level of a gain's interval ends; higher if the error probability also covers losses hidden by
+        equal answers.
         """
         return LEVEL + (1.0 - AUDIT_LEVEL if self.referred is not None and self.referred.may_hide else 0.0)
 

@@ -24,7 +24,7 @@ Found = Mapping[tuple[str, tuple[str, ...]], Judgement]
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """The rows of a store for an estimate, scored by labels, which are assumed to be right.
+    """The rows of a store for an estimate, scored by labels, which are assumed to be correct.
 
     Attributes:
         rows: All rows.

@@ -50,7 +50,7 @@ class StagePlan(Expected):
 
     @property
     def parts(self) -> tuple[tuple[float, StagePlan], ...]:
-        """Return this plan as a mixture's only part, followed by all requests."""
+        """Return this plan as the only part of a mixture, with the share 1."""
         return ((1.0, self),)
 
     @property
