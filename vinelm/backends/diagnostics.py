@@ -1,4 +1,4 @@
-"""Diagnostics of a catalog: whether every model can be called, first without a call, then on request with one short call."""
+"""Diagnoses a catalog: checks without a call whether each model can be called, and on request with one short call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REACHED: tuple[FailureKind, ...] = ("truncated", "empty", "content_filter")
 
 @runtime_checkable
 class KnowsContext(Protocol):
-    """A backend whose server reports the context length of a model."""
+    """A backend whose server reports a model's context length."""
 
     def context_tokens(self, model: Model) -> int | None:
         """Return the context length in tokens (prompt and answer); None if the server does not report it. Costs nothing."""
@@ -50,7 +50,7 @@ class CallProbe:
 
     @property
     def is_reached(self) -> bool:
-        """True if the model answered, if only in part."""
+        """Whether the model answered, at least in part."""
         return self.failure is None or self.failure in REACHED
 
     @property
@@ -63,7 +63,7 @@ class CallProbe:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelDiagnosis:
-    """The diagnosis of one model: problems to fix, notes, limits, and the measurements of a call (None: none was made)."""
+    """The diagnosis of one model: problems to fix, notes, limits, and the measurements of a call (None: no call was made)."""
 
     model: Model
     problems: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class ModelDiagnosis:
 
     @property
     def is_ok(self) -> bool:
-        """True if there is no problem to fix."""
+        """Whether there are no problems to fix."""
         return not self.problems
 
 
@@ -112,7 +112,7 @@ def diagnose(model: Model, settings: Mapping[str, Mapping[str, Any]], *, today: 
 
 
 def catalog_problems(models: Sequence[Model], backends: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the problems of a catalog as a whole: model names, ``[backend.NAME]`` tables, limits of unknown engines."""
+    """Return the problems of a catalog as a whole: model names, ``[backend.NAME]`` tables, limits for unknown engines."""
     try:
         catalog = Catalog(models, backends)
     except InputError as error:
@@ -135,7 +135,7 @@ def catalog_problems(models: Sequence[Model], backends: Mapping[str, Mapping[str
 
 
 def require_keys(models: Iterable[Model]) -> None:
-    """Refuse models whose key is not there, before anything is written or called.
+    """Raise an error if a model's key is missing, before anything is written or called.
 
     Raises:
         ConfigError: The environment variable that a model names for its key is not set.

@@ -1,4 +1,4 @@
-"""API keys of catalog entries: read from the environment variable that the operator names, when a client is made."""
+"""API keys of catalog entries, read from the environment variable that the entry names when a client is created."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ NO_KEY = "none"
 
 
 def named_key(model: Model, example: str) -> str:
-    """Return the key from the environment variable of the entry; :class:`ConfigError` if it names none or it is not set."""
+    """Return the key from the environment variable of the entry; :class:`ConfigError` if the entry names no variable or
+    it is not set.
+    """
     if model.api_key_env is None:
         raise ConfigError(f'model {model.name!r}: no api_key_env: name the variable of the key, such as "{example}"')
     key = os.environ.get(model.api_key_env, "").strip()
@@ -22,7 +24,7 @@ def named_key(model: Model, example: str) -> str:
 
 
 def own_or_no_key(model: Model, example: str) -> str:
-    """Return the entry's key, or a placeholder for your own server without keys."""
+    """Return the entry's key, or a placeholder for a server that needs none."""
     if model.api_key_env is None and model.api_base is not None:
         return NO_KEY
     return named_key(model, example)

@@ -1,4 +1,4 @@
-"""Makes chat models of LangChain's packages from catalog entries."""
+"""Creates chat models of LangChain's packages from catalog entries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 def check_options(model: Model, *more: str) -> None:
-    """Raise :class:`ConfigError` for an option that is set by a field of the entry."""
+    """Raise :class:`ConfigError` for an option that a field of the entry sets."""
     for key in model.options:
         if key in _LIMITS:
             raise ConfigError(f"model {model.name!r}: option {key!r}: set the entry's max_tokens instead")
@@ -39,26 +39,26 @@ def check_base(model: Model, hint: str = "it must start with http:// or https://
 
 
 def made(entry: Model, kind: Callable[..., C], /, **settings: Any) -> C:
-    """Make a chat model; :class:`ConfigError` if the package refuses its settings, whose text may quote a key."""
+    """Make a chat model; :class:`ConfigError` without the package's text, which may quote a key, if it refuses the settings."""
     mend = f"do its options fit the package of {entry.provider!r}?"
     with explained(lambda error: cannot_make(entry, error, mend), passes=(ConfigError,), hides=True):
         return kind(**settings)
 
 
 def cannot_make(entry: Model, error: Exception, mend: str) -> ConfigError:
-    """Return the error for a catalog entry whose chat model raised this when it was made."""
+    """Return the error for a catalog entry whose chat model raised this exception on creation."""
     return ConfigError(f"model {entry.name!r}: cannot be made ({type(error).__name__}): {mend}")
 
 
 def split_options(options: Mapping[str, Any], kind: type[BaseChatModel]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options that are settings of the chat model, and those that only the server knows."""
+    """Split options into settings of the chat model, and those that only the server knows."""
     known = {name for field, info in kind.model_fields.items() for name in (field, info.alias) if name}
     settings = {key: value for key, value in options.items() if key in known}
     return settings, {key: value for key, value in options.items() if key not in known}
 
 
 def keep_quiet(*names: str) -> None:
-    """Drop the debug and info records of these loggers, which hold whole requests; keep warnings and errors."""
+    """Drop the debug and info records of these loggers, which contain whole requests; keep warnings and errors."""
     for name in names:
         logger = logging.getLogger(name)
         if _is_loud not in logger.filters:

@@ -1,4 +1,4 @@
-"""The canonical text of a prompt, part by part, whichever provider it goes to."""
+"""The canonical text of a prompt, in parts; it does not depend on the provider."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOT_SENT = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_c
 
 
 class MadeCall(NamedTuple):
-    """A tool call of an earlier answer."""
+    """A tool call in an earlier answer."""
 
     id: str | None
     name: str | None
@@ -22,7 +22,7 @@ class MadeCall(NamedTuple):
 
 
 def made_calls(message: BaseMessage) -> Iterator[MadeCall]:
-    """Yield the tool calls of a message, also those that could not be parsed: tool messages answer them, too."""
+    """Yield the tool calls of a message, including those that could not be parsed, since tool messages answer them, too."""
     if isinstance(message, AIMessage):
         for call in message.tool_calls:
             yield MadeCall(call["id"], call["name"], call["args"])
@@ -33,8 +33,9 @@ def made_calls(message: BaseMessage) -> Iterator[MadeCall]:
 def prompt_parts(messages: Sequence[BaseMessage], tools: Iterable[Any] = ()) -> list[str]:
     """Return the text of a prompt in the order in which a server reads it: tools, system messages, then the conversation.
 
-    One part for each tool and each message that is not empty, with its role. Attachments are digests; ids of tool calls, which
-    servers do not show to the model, are left out. The parts are those of :func:`vinelm.prompts.shape.shape_of`. Never raises.
+    Each tool and each non-empty message is one part, with its role. Attachments are digests; ids of tool calls, which
+    servers do not show to the model, are left out. The parts are those of :func:`vinelm.prompts.shape.shape_of`. Never
+    raises.
     """
     system = [message for message in messages if isinstance(message, SystemMessage)]
     others = [message for message in messages if not isinstance(message, SystemMessage)]
@@ -43,7 +44,7 @@ def prompt_parts(messages: Sequence[BaseMessage], tools: Iterable[Any] = ()) -> 
 
 
 def message_text(message: BaseMessage) -> str:
-    """Return the canonical text of a message: its texts, digests of its attachments, and its tool calls."""
+    """Return the canonical text of a message: its texts, attachment digests, and tool calls."""
     content = message.content
     parts: Sequence[Any] = [content] if isinstance(content, str) else content
     lines = [part if isinstance(part, str) else _part_text(part) for part in parts]
@@ -59,7 +60,7 @@ def _part_text(part: Mapping[str, Any]) -> str:
 
 
 def canonical(value: Any) -> str:
-    """Return a value as JSON with sorted keys; the name of its type if it has no JSON form."""
+    """Return a value as JSON with sorted keys; the name of its type if it cannot be converted."""
     try:
         return json.dumps(value, sort_keys=True, ensure_ascii=False, default=lambda other: type(other).__name__)
     except (TypeError, ValueError):  # keys that cannot be sorted, or a value that contains itself

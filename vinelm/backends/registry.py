@@ -1,4 +1,4 @@
-"""The providers, and the backends of a catalog."""
+"""The known providers, and the backends of a catalog."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def create_backends(
         catalog: The models, and the ``[backend.NAME]`` tables of their providers.
         workflow: The workflow whose requests the offline backends answer.
         seed: Decides simulated answers, unless the backend's table sets it.
-        real_time: Offline backends really take the time of a call, unless their table sets it.
+        real_time: Whether offline backends really take the time of a call, unless their table sets it.
 
     Raises:
-        ConfigError: A provider or setting is unknown, a backend's table has no model, or the catalog came with a trie or a
-            store and its models are not simulated.
+        ConfigError: A provider or setting is unknown, a backend's table has no model, or the catalog came with a trie or
+            a store but its models are not simulated.
     """
     catalog.require_own()
     used = tuple(dict.fromkeys(model.provider for model in catalog.models))
@@ -88,7 +88,7 @@ def _check_cache_points(model: Model) -> None:
 
 
 def _check_tier(model: Model, live: Any) -> None:
-    """Refuse a faster, more expensive tier if the price was looked up, since list prices are for the ordinary tier."""
+    """Raise an error for a faster, more expensive tier if the price was looked up: list prices are for the ordinary tier."""
     if not has_list_price(model):
         return
     for settings in (model.options, {} if live is None else settings_of(live)):
@@ -114,7 +114,9 @@ def _create(provider: str, catalog: Catalog, workflow: Workflow | None, seed: in
 
 
 def rate_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, EngineRateLimiter | ReplicaGate]:
-    """Return the rate limiter of each model that has limits. Models on one engine share a limiter; a group has its gate."""
+    """Return the rate limiter of each model that has limits. Models on one engine share a limiter; a replica group has
+    one gate.
+    """
     found: dict[str, EngineRateLimiter | ReplicaGate] = {}
     for model in catalog.models:
         backend = backends.get(model.provider)
@@ -135,12 +137,12 @@ def prompt_admissions_of(backends: Mapping[str, Backend]) -> dict[str, PromptAdm
 
 
 def replica_gates_of(backends: Mapping[str, Backend]) -> list[ReplicaGate]:
-    """Return the queues of replica groups, of all backends."""
+    """Return the queues of all replica groups of these backends."""
     return [gate for one in backends.values() if isinstance(one, LimitsGroups) for gate in one.replica_gates.values()]
 
 
 def engine_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, EngineRateLimiter]:
-    """Return the rate limiter of each engine that has limits, by ``PROVIDER:ENGINE``; of a group, each replica's."""
+    """Return the rate limiter of each engine that has limits, by ``PROVIDER:ENGINE``; for a replica group, one per replica."""
     found: dict[str, EngineRateLimiter] = {}
     for entry in catalog.entries:
         backend = backends.get(entry.provider)

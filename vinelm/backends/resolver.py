@@ -1,4 +1,4 @@
-"""Makes the chat models of a catalog: finds the backend of each model and the clock that its latencies pass on."""
+"""Makes the chat models of a catalog, by finding each model's backend and the clock that measures its latency."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class ModelResolver:
         backends: backend by provider; None makes those of the catalog's providers on first use.
 
     Attributes:
-        rate_limiters: rate limits by model if they are not this process's own.
-        equal: answers equal calls once; None: each call is made.
+        rate_limiters: rate limits by model, if another process applies them.
+        equal: finds answers to equal calls; None: each call is made.
     """
 
     rate_limiters: Mapping[str, RateLimiter] = MappingProxyType({})
@@ -54,7 +54,7 @@ class ModelResolver:
 
     @cached_property
     def is_virtual_time(self) -> bool:
-        """True if the models' latencies pass on the request's clock. :class:`ConfigError` if only some do."""
+        """Whether the models' latencies pass on the request's virtual clock. :class:`ConfigError` if only some do."""
         kinds = {self.backend_of(name).is_virtual_time for name in self.catalog}
         if len(kinds) > 1:
             raise ConfigError(
@@ -63,14 +63,14 @@ class ModelResolver:
         return kinds.pop()
 
     def new_clock(self) -> Clock:
-        """Return the clock of a new run: virtual if the models' latencies are, else real."""
+        """Return the clock of a new run: virtual if the models' latencies are simulated on it, else real."""
         return VirtualClock() if self.is_virtual_time else WallClock()
 
     def add(self, entry: Model, chat: BaseChatModel) -> None:
         """Add the entry of an object made by the application; calls in flight keep their models. Thread-safe.
 
-        An existing entry stays. If it belongs to an object with other keys, perhaps made for another user, neither object is
-        called in place of the other.
+        An existing entry stays. If it belongs to an object with other keys, perhaps made for another user, neither
+        object answers calls meant for the other.
         """
         with self._adding:
             known = self._added.get(entry.name)
@@ -114,9 +114,9 @@ class ModelResolver:
         return backend.chat_model(entry.model_copy(update=limits) if limits else entry, call)
 
     def least_call_usd(self, model: str) -> float:
-        """Return the dollars that are reserved for a call of that model with an empty prompt.
+        """Return the dollars reserved for a call of this model with an empty prompt.
 
-        Returns 0 if the backend gives no bound, and for a skipped stage. :class:`ConfigError` for an unknown model or
+        Returns 0 if the backend states no bound, and for a skipped stage. :class:`ConfigError` for an unknown model or
         provider.
         """
         found = 0.0 if model == SKIP else self._least_usd.get(model)

@@ -1,4 +1,4 @@
-"""The settings that a provider's module creates its backend from."""
+"""The settings from which a provider's module creates its backend."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ProviderSettings:
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """The catalog's entries of this provider, with each replica of a group."""
+        """The catalog's entries of this provider, including each replica of a group."""
         return tuple(model for model in self.catalog.entries if model.provider == self.provider)
 
     def refuse_unknown(self, *known: str) -> None:

@@ -1,4 +1,4 @@
-"""Several objects of an application behind one catalog entry. It matters which one is called: users may have different keys."""
+"""Several application objects behind one catalog entry. It matters which is called, because users may have different keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CLIENTS = frozenset({"client", "async_client", "root_client", "root_async_clien
 
 
 def is_alike(one: BaseChatModel, other: BaseChatModel) -> bool:
-    """Return whether two chat models of one name are interchangeable: same keys, same place.
+    """Return whether two chat models with the same name are interchangeable: same keys, same server.
 
     Values that cannot be compared count as different.
     """
@@ -42,7 +42,9 @@ def _told(chat: BaseChatModel) -> dict[str, Any]:
 
 
 class SeveralObjects(BaseChatModel):
-    """Stands in the catalog for objects that are not interchangeable: each is called only where it was used itself."""
+    """A catalog entry's stand-in for objects that are not interchangeable: each is only called by code that uses that
+    object.
+    """
 
     entry: str
 
@@ -51,7 +53,7 @@ class SeveralObjects(BaseChatModel):
         return "several"
 
     def refuse(self) -> NoReturn:
-        """Raise :class:`WorkflowError`, after which another model of the plan may answer."""
+        """Raise :class:`WorkflowError`; afterwards another model of the plan may answer."""
         raise WorkflowError(
             f"model {self.entry!r}: the application has made several objects of it, with keys or addresses of their own, and "
             "none is called in place of another: give VineLM(models=...) the one that any request may use",
@@ -59,11 +61,11 @@ class SeveralObjects(BaseChatModel):
         )
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
-        """Raise the same error as for every call."""
+        """Raise the error that every call raises."""
         self.refuse()
 
     def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
-        """Raise the same error as for every call."""
+        """Raise the error that every call raises."""
         self.refuse()
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,1 +1,1 @@
-"""The command line interface of VineLM."""
+"""VineLM's command line interface."""

@@ -30,7 +30,7 @@ _OUTPUT: list[IO[str]] = []
 
 
 def output() -> IO[str]:
-    """Return the stream for data. While a command runs it is not ``sys.stdout``, see :func:`stdout_apart`."""
+    """Return the stream for data. While a command runs it is not ``sys.stdout``; see :func:`stdout_apart`."""
     return _OUTPUT[-1] if _OUTPUT else sys.stdout
 
 
@@ -38,11 +38,12 @@ def output() -> IO[str]:
 def stdout_apart(*, for_good: bool = False) -> Iterator[None]:
     """Separate our data from the owner's output: inside the block its stdout is stderr, and ours is :func:`output`.
 
-    An application that is imported, built or run may print, and so may its threads, the processes that it starts, and
-    libraries in C that write to descriptor 1. A single line of theirs before a JSON object would make the output invalid.
+    An application that is imported, built or run may print, and so may its threads, its child processes, and C
+    libraries that write to descriptor 1. A single such line before a JSON object would make the output invalid.
 
     Args:
-        for_good: Keep them separate after the block, when exit handlers and threads still print: the process then ends.
+        for_good: Keep them separate after the block, since exit handlers and threads may still print until the process
+            ends.
     """
     before, descriptor = sys.stdout, _descriptor(sys.stdout)
     if descriptor != 1:  # a test or surrounding program has replaced the stream, so the descriptor is not ours to move
@@ -90,7 +91,7 @@ def _point_stdout_at(descriptor: int) -> None:
 
 
 def stdout(*, err: bool = False) -> Console:
-    """Return a console for data: no markup, 80 columns if the output is not a terminal."""
+    """Return a console for data: without markup, 80 columns wide if the output is not a terminal."""
     from rich.console import Console
 
     return Console(file=sys.stderr if err else output(), highlight=False, soft_wrap=False, markup=False, emoji=False)
@@ -101,15 +102,16 @@ def show_table(
 ) -> None:
     """Print a table on stdout, or on stderr.
 
-    If the table is too wide, headings and texts wrap at spaces. Words and figures are never broken: a table that still does
-    not fit is wider than the terminal.
+    If the table is too wide, headings and texts wrap at spaces. Words and figures are never broken, so a table may
+    still be wider than the terminal.
 
     Args:
         title: Line above the table.
-        columns: Headings. The first column, and those whose heading starts with ``<``, are text; the others are figures.
+        columns: Headings. The first column, and columns whose heading starts with ``<``, are text; other columns are
+            figures.
         rows: Cells of each row, formatted.
         caption: Line below the table.
-        err: On stderr.
+        err: Whether to print on stderr.
     """
     make_way()
     console = stdout(err=err)
@@ -134,7 +136,7 @@ def watch_table(make: Callable[[], tuple[str, Sequence[str], Sequence[Sequence[s
 
 
 def _table(console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str | None) -> Table:
-    """Return the table as :func:`show_table` prints it; makes the console wider if it does not fit."""
+    """Return the table as :func:`show_table` prints it; widen the console if it does not fit."""
     from rich import box
     from rich.table import Table
 
@@ -164,7 +166,7 @@ def _table(console: Console, title: str, columns: Sequence[str], rows: Sequence[
 
 
 def _wrapped(head: str, cells: Sequence[str]) -> str:
-    """Wrap the heading of a column of figures to the width of its longest word or figure."""
+    """Wrap the heading of a column of figures to the column's longest word or figure."""
     import textwrap
 
     width = max(len(piece) for piece in (*head.split(), *cells))
@@ -172,7 +174,7 @@ def _wrapped(head: str, cells: Sequence[str]) -> str:
 
 
 def _widest(heads: Sequence[str], cells: Sequence[Sequence[str]], piece: re.Pattern[str]) -> list[int]:
-    """Return, per column, the width of the widest piece of its heading and cells, in characters of the terminal."""
+    """Return, per column, the width of the widest unbreakable piece of its heading and cells, in terminal characters."""
     from rich.cells import cell_len
 
     columns = ((head, *column) for head, column in zip(heads, cells, strict=True))
@@ -180,21 +182,23 @@ def _widest(heads: Sequence[str], cells: Sequence[Sequence[str]], piece: re.Patt
 
 
 def _total(widths: Sequence[int]) -> int:
-    """Return the width of a table with columns of these widths."""
+    """Return the total width of a table with columns of these widths."""
     return sum(widths) + 3 * len(widths) - 1
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
     """Print ``text`` unchanged on stdout or stderr; control and invisible characters are escaped.
 
-    Commands print with this module only (a test checks it): paths, names and errors come from outside.
+    Commands print only through this module (a test checks it), because paths, names and errors are untrusted text.
     """
     make_way()
     click.echo(visible(text), None if err else output(), err=err)
 
 
 def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) -> None:
-    """Print a paragraph on stdout, wrapped to the terminal or 100 columns; ``hanging`` indents all lines but the first."""
+    """Print a paragraph on stdout, wrapped to the terminal's width or 100 columns; ``hanging`` indents all lines but
+    the first.
+    """
     import textwrap
 
     make_way()
@@ -205,7 +209,7 @@ def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) ->
 
 
 def show_screen(lines: Sequence[Sequence[tuple[str, Mapping[str, bool]]]]) -> None:
-    """Clear the terminal, and print lines of texts, each with its style as :func:`click.style` takes it."""
+    """Clear the terminal, and print lines of texts, each text with a style as :func:`click.style` takes it."""
     make_way()
     click.clear()
     click.echo("\n".join("".join(click.style(visible(text), **style) for text, style in line) for line in lines), output())
@@ -216,8 +220,8 @@ def progress(*, quiet: bool) -> Iterator[Callable[..., None]]:
     """Show progress bars on stderr, unless quiet or stderr is not a terminal.
 
     Yields:
-        ``advance(done, total, title, detail=None)``: the bar of that title, added when it is first named. ``detail`` is the
-        short text next to it, by default the two numbers.
+        ``advance(done, total, title, detail=None)``: updates the bar with that title, which the first call adds.
+        ``detail`` is the short text next to it, by default the two numbers.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -253,10 +257,10 @@ def progress(*, quiet: bool) -> Iterator[Callable[..., None]]:
 
 @contextmanager
 def one_json_object() -> Iterator[dict[str, Any]]:
-    """Collect what :func:`print_json` prints in the block, so that a failure that follows a result can be added to it.
+    """Collect the output of :func:`print_json` in the block, so that a failure after a result can be added to it.
 
     Yields:
-        The object, empty at first. The caller prints it.
+        The object, initially empty. The caller prints it.
     """
     found: dict[str, Any] = {}
     before = _COLLECTED.set(found)

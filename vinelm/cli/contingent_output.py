@@ -1,4 +1,4 @@
-"""Plans in the terminal: the tree of a plan, the frontier, and the branches after each stage."""
+"""Plans in the terminal: a plan as a tree, the frontier, and the branches after each stage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def show_tree(decision: Decision, title: str = "The plan") -> None:
 
 
 def show_frontier(found: PlanFrontier) -> None:
-    """Print an estimated frontier, and its most accurate plan as a tree unless it is a path."""
+    """Print an estimated frontier, and its most accurate plan as a tree if that plan branches."""
     columns = [name for name in _columns() if name in found.rows[0]]
     rows = [[_columns()[name].text(row[name]) for name in columns] for row in found.rows]
     title = f"Pareto frontier of accuracy and cost: {len(rows)} of {found.n_plans} {found.best.noun}s"
@@ -47,7 +47,7 @@ class _Column(NamedTuple):
 
 
 def _columns() -> dict[str, _Column]:
-    """Return the columns of a frontier's table, by the name of the row's item."""
+    """Return the headings of a frontier's table by the key of each row's item."""
 
     def half(width: float | None) -> str:
         return "-" if width is None else f"{100 * width:.1f}"
@@ -68,7 +68,7 @@ def _columns() -> dict[str, _Column]:
 
 
 def show_arms(annotated: AnnotatedTrie) -> None:
-    """Print, for each stage after which the application chooses, how often each branch follows, by the stage's model."""
+    """Print how often each branch follows, for each stage after which the application chooses, by the stage's model."""
     from vinelm.evaluation.plans.arms import arm_shares
 
     for (stage, arms), found in groupby(arm_shares(annotated), key=lambda share: (share.stage, tuple(share.arms))):

@@ -1,6 +1,6 @@
-"""Options from the Python function of a verb: names and defaults from its signature, texts from its docstring.
+"""Command-line options from a verb's Python function: names and defaults from its signature, texts from its docstring.
 
-The source is read, not imported, so that a help loads no numerical libraries.
+The source is read, not imported, so that showing help loads no numerical libraries.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _source(module: str) -> ast.Module:
 
 
 def keywords_of(function: str) -> dict[str, tuple[str, Any, str]]:
-    """Return each keyword with a default of a function: its annotation, default, and description in ``Args:``.
+    """Return each keyword of a function that has a default: its annotation, default, and description in ``Args:``.
 
     Args:
         function: ``module:name``; its module is not imported.
@@ -94,8 +94,8 @@ def keywords_of(function: str) -> dict[str, tuple[str, Any, str]]:
 def text_of(said: str, names: Collection[str]) -> str:
     """Convert a docstring's description of a keyword for the help.
 
-    ``None: ...`` becomes the default, sentences that begin with ``In Python`` are left out, and keywords of the verb become
-    options.
+    ``None: ...`` becomes the default, sentences that begin with ``In Python`` are left out, and names of keywords
+    become names of options.
     """
     text, none, default = re.sub(r" In Python.*?(?= None: |$)", "", said).partition(" None: ")
     text = f"{text.rstrip('.')} [default: {default.rstrip('.')}]." if none else text
@@ -110,13 +110,13 @@ def _written(names: Collection[str], found: re.Match[str]) -> str:
 def declared(
     function: str, *left_out: str, only: Collection[str] = (), **written: tuple[str, Any]
 ) -> Callable[[Command], Command]:
-    """Return the decorator with an option for each keyword of a verb.
+    """Return a decorator that adds an option for each keyword of a verb.
 
     Args:
         function: ``module:name`` of the verb.
-        *left_out: Keywords that cannot be given as text, and those that the command declares itself.
+        *left_out: Keywords that cannot be given as text, or that the command declares itself.
         only: The keywords to declare; empty: all others.
-        **written: Keywords that this command writes differently: names and placeholder, and the reader of the value.
+        **written: Keywords that this command declares differently: names and placeholder, and the parser of the value.
     """
     made: list[Any] = []
     keywords = keywords_of(function)

@@ -1,4 +1,4 @@
-"""Turns exceptions into what a command reports: a line on stderr, an exit code, and an object under ``--json``."""
+"""Turns exceptions into a command's error report: a line on stderr, an exit code, and an object under ``--json``."""
 
 from __future__ import annotations
 
@@ -97,12 +97,12 @@ class Failure:
     """Why a command failed.
 
     Attributes:
-        kind: A stable identifier: the ``code`` of a :class:`~vinelm.errors.VineLMError`, or ``usage``, ``interrupted`` or
-            ``unexpected``.
+        kind: A stable identifier: the ``code`` of a :class:`~vinelm.errors.VineLMError`, or ``usage``, ``interrupted``
+            or ``unexpected``.
         message: One line for a person.
-        hint: What helps, in the command line's terms; None if the message says it.
+        hint: A remedy in terms of the command line; None if the message states it.
         exit_code: The exit code of the process.
-        line: What stderr shows: message and hint in one line.
+        line: Message and hint in one line, as shown on stderr.
     """
 
     kind: str
@@ -112,17 +112,17 @@ class Failure:
     hint: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the value of ``error`` for ``--json``; ``hint`` is left out if nothing helps."""
+        """Return the value of ``error`` for ``--json``; ``hint`` is left out if there is none."""
         hint = {} if self.hint is None else {"hint": self.hint}
         return {"kind": self.kind, "message": self.message, **hint, "exit_code": self.exit_code}
 
 
 class Resumable(KeyboardInterrupt):
-    """Ctrl-C in a resumable command; see :func:`vinelm.cli.options.resumable`."""
+    """Raised by Ctrl-C in a resumable command; see :func:`vinelm.cli.options.resumable`."""
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return the failure of ``error``, with providers' keys removed from its texts."""
+    """Return the failure for ``error``, with providers' keys removed from its texts."""
     if isinstance(error, click.ClickException):
         return _of_click(error)
     if isinstance(error, click.Abort | KeyboardInterrupt):
@@ -155,7 +155,7 @@ def _of_ours(error: VineLMError) -> Failure:
 
 
 def _of_click(error: click.ClickException) -> Failure:
-    """Return the failure of a wrong command line; a command without its arguments shows its help instead of a line."""
+    """Return the failure for a wrong command line; a command without its arguments shows its help instead of a line."""
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "vinelm"
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         message = f"{path} needs a command"

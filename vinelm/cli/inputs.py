@@ -1,4 +1,4 @@
-"""The inputs of a command: the workflow, its catalog and backends, the objective, and checks of output paths."""
+"""Reads a command's inputs: the workflow, its catalog and backends, and the objective; and checks output paths."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ _FIELD = re.compile(rf"(?<![-\w]){_FIELDS}\b")
 
 
 def catalog_for_check(models: Path | None, preset: str | None = None) -> Catalog:
-    """Load the catalog file, or return a simulated catalog (by default the default preset) for a check that calls no model."""
+    """Load the catalog file, or return a simulated catalog (the default preset unless named) for a check that calls no
+    model.
+    """
     from vinelm.backends import simulated_catalog
     from vinelm.catalog import Catalog
 
@@ -39,7 +41,7 @@ def catalog_for_check(models: Path | None, preset: str | None = None) -> Catalog
 
 
 def is_trie_file(path: Path) -> bool:
-    """True if the file is an annotated trie, by its content, or by its suffix if it does not exist."""
+    """Return whether the file is an annotated trie: by its content, or by its suffix if it does not exist."""
     if not path.is_file():
         return path.suffix == ".vine"
     with path.open("rb") as file:
@@ -53,7 +55,7 @@ def refuse_replacing(output: Path, made_of: Path) -> None:
 
 
 def refuse_other_file(output: Path) -> None:
-    """Raise :class:`ConfigError` if ``output`` exists and is not a trie file: only an earlier trie is replaced."""
+    """Raise :class:`ConfigError` if ``output`` exists and is not a trie file, because only an earlier trie may be replaced."""
     if output.exists() and not output.is_file():
         raise ConfigError(f"{output}: is not a regular file and would be destroyed: use another name for -o")
     if output.is_file() and output.stat().st_size:
@@ -66,7 +68,7 @@ def refuse_other_file(output: Path) -> None:
 
 
 def objective_of(bounds: dict[str, Any], **fixed: Any) -> Objective:
-    """Return the objective of the options, and of the file that ``--objective`` names.
+    """Return the objective given by the options and the file that ``--objective`` names.
 
     Args:
         bounds: Values of the objective options by field name; ``objective`` is the path of the file, or None.
@@ -89,10 +91,10 @@ def objective_of(bounds: dict[str, Any], **fixed: Any) -> Objective:
 
 
 def objective_in(given: dict[str, Any], *, is_open: bool = False) -> Any:
-    """Take the objective's options out of all given options; see :func:`objective_of`.
+    """Remove the objective's options from all given options, and return the objective; see :func:`objective_of`.
 
     Args:
-        given: The options by keyword; those of the objective are removed.
+        given: The options by keyword; the objective's options are removed.
         is_open: Whether the objective may be missing; the result is then None.
     """
     bounds = {name: given.pop(name) for name in BOUNDS}
@@ -101,7 +103,7 @@ def objective_in(given: dict[str, Any], *, is_open: bool = False) -> Any:
 
 
 def _joined(given: dict[str, Any], read: dict[str, Any], file: Path) -> dict[str, Any]:
-    """Return the options and the file's fields together."""
+    """Return the options combined with the file's fields."""
     for name in read.keys() & given.keys():
         if given[name] not in (None, UNSET.get(name)):
             raise ConfigError(f"--{name.replace('_', '-')} is also a field of {file}: give it once")
@@ -109,7 +111,7 @@ def _joined(given: dict[str, Any], read: dict[str, Any], file: Path) -> dict[str
 
 
 def read_fields(file: Path) -> dict[str, Any]:
-    """Return the fields of a TOML or JSON file (by its suffix); :class:`ConfigError` if it is not one."""
+    """Return the fields of a TOML or JSON file (by its suffix); :class:`ConfigError` if it cannot be parsed."""
     try:
         text = read_text(file)
         fields = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
@@ -123,7 +125,7 @@ def read_fields(file: Path) -> dict[str, Any]:
 
 
 def say_changed_prices(held: Mapping[str, Model]) -> None:
-    """Warn on stderr if prices in the working folder's ``models.toml`` differ from those of a trie or store."""
+    """Warn on stderr if prices in the working folder's ``models.toml`` differ from the prices in a trie or store."""
     from vinelm.catalog.entries import entry
     from vinelm.catalog.loading import tables_of, toml_tables
     from vinelm.catalog.prices import changed_prices_note
@@ -146,7 +148,7 @@ def say_changed_prices(held: Mapping[str, Model]) -> None:
 
 @contextmanager
 def in_options() -> Iterator[None]:
-    """Reword an input error raised in the block: it names options (``--max-cost-usd``), not fields (``max_cost_usd``)."""
+    """Reword an input error raised in the block to name options (``--max-cost-usd``) instead of fields (``max_cost_usd``)."""
     try:
         yield
     except InputError as error:

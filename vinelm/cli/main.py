@@ -1,4 +1,4 @@
-"""The ``vinelm`` command. It loads a subcommand's module when it is needed, and maps errors to exit codes."""
+"""The ``vinelm`` command. Loads a subcommand's module on use, and maps errors to exit codes."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ if not os.environ.keys() & {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}:
 
 
 def module_of(command: str) -> str:
-    """Return the module that defines a subcommand. ``try`` is a keyword of Python and cannot name a module."""
+    """Return the module that defines a subcommand. ``try`` is a Python keyword, so it cannot name a module."""
     return "vinelm.cli.try_app" if command == "try" else f"vinelm.cli.commands.{command}"
 
 
 class LazyGroup(SuggestingGroup):
-    """A group that imports a subcommand's module when the subcommand is needed."""
+    """A group that imports a subcommand's module on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the subcommands in the order of use."""
+        """Return the subcommands in the order in which users need them."""
         return list(COMMANDS)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse empty arguments, here for all commands: an empty path would mean the working folder."""
+        """Raise an error for empty arguments, for all commands, because an empty path would mean the working folder."""
         for before, given in zip(["", *args], args, strict=False):
             option, has_value, value = given.partition("=")
             if not given or (has_value and not value and _OPTION.fullmatch(option)):
@@ -82,7 +82,7 @@ class LazyGroup(SuggestingGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; old names map to current ones."""
+        """Find the command; old command names map to current ones."""
         for words in (2, 1):
             if (today := OLD.get(" ".join(args[:words]))) is not None:
                 args = [*today.split(), *args[words:]]
@@ -90,7 +90,7 @@ class LazyGroup(SuggestingGroup):
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the subcommand; None if there is none of this name."""
+        """Import and return the subcommand; None if no subcommand has this name."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(module_of(cmd_name)).command
@@ -108,12 +108,12 @@ class LazyGroup(SuggestingGroup):
                 formatter.write_dl(rows)
 
     def nearest(self, ctx: click.Context, name: str) -> list[str]:
-        """Return the commands of the groups that have this name, or else the nearest of the subcommands."""
+        """Return the commands with this name in subgroups, or else the most similar subcommands."""
         groups = [group for group in map(partial(self.get_command, ctx), GROUPS) if isinstance(group, click.Group)]
         return [f"{group.name} {name}" for group in groups if name in group.commands] or super().nearest(ctx, name)
 
     def with_file(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return the command line that runs for a file given as the command: an application, a trie or a store."""
+        """Return the command lines to suggest if a file was given as the command: an application, a trie or a store."""
         file = args[0]
         reader = {TRIE: "plan --show", STORE: "store info"}.get(what_is(file) or "")
         if _APPLICATION.match(file):
@@ -122,9 +122,9 @@ class LazyGroup(SuggestingGroup):
 
 
 def _keep_apart(command: click.Command) -> None:
-    """Separate stdout of a command or group; applied to all, since nearly every command may run the owner's code.
+    """Separate stdout of a command or group. Applied to all, because nearly every command may run the owner's code.
 
-    Help and usage come before that, and are printed by click to stdout.
+    Click prints help and usage before that, to the real stdout.
     """
     for one in command.commands.values() if isinstance(command, click.Group) else ():
         _keep_apart(one)
@@ -176,12 +176,12 @@ def cli(ctx: click.Context) -> None:
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code.
 
-    An error is one line on stderr. With ``--json`` it is also the key ``error`` of the object on stdout, next to the result if
-    there is one: ``kind``, ``message``, ``exit_code`` and, if something helps, ``hint``.
+    An error is one line on stderr. With ``--json`` it is also the key ``error`` of the object on stdout, next to any
+    result: ``kind``, ``message``, ``exit_code`` and, if something helps, ``hint``.
 
     Args:
-        args: The arguments without the program's name; None for those of the process, which ends after it: what the
-            application prints at its exit goes to stderr, too.
+        args: The arguments without the program's name. None: the arguments of the process, which ends afterwards, so
+            that anything the application prints at exit goes to stderr, too.
     """
     code = _main(list(sys.argv[1:] if args is None else args), is_process=args is None)
     # If requests of a batch hang, the interpreter would wait for the threads that run their nodes.
@@ -211,13 +211,13 @@ def _main(given: list[str], *, is_process: bool) -> int:
 
 
 def _wants_json(given: Sequence[str]) -> bool:
-    """True if ``--json`` is among the options; known before they are parsed, because parsing may fail."""
+    """Return whether ``--json`` is among the options; checked before parsing, because parsing may fail."""
     options = given[: given.index("--")] if "--" in given else given
     return "--json" in options
 
 
 def _run(given: list[str], *, is_process: bool) -> tuple[int, Failure | None]:
-    """Run the command; return its exit code and, if it failed, the reason that stderr shows."""
+    """Run the command; return its exit code and, if it failed, the failure that stderr shows."""
     try:
         result = cli.main(args=given, prog_name="vinelm", standalone_mode=False, obj=is_process)
         return (result if isinstance(result, int) else 0), None

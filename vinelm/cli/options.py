@@ -1,4 +1,4 @@
-"""Declarations of options: short forms, options shared by several commands, and groups."""
+"""Declares options: short forms, options shared by several commands, and groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SuggestingGroup(click.Group):
     """A group whose error for an unknown command suggests similar names.
 
     Args:
-        for_file: The subcommand that takes one file: a user who names a file instead of a subcommand is shown its command line.
+        for_file: The subcommand that takes one file. It is suggested to a user who names a file instead of a subcommand.
         **more: As :class:`click.Group` takes it.
     """
 
@@ -31,7 +31,7 @@ class SuggestingGroup(click.Group):
         self.for_file = for_file
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; :class:`click.UsageError` with suggestions if there is none of this name."""
+        """Find the command; :class:`click.UsageError` with suggestions if no command has this name."""
         name = args[0]
         if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
             near = " or ".join(map(repr, self.nearest(ctx, name) or self.with_file(ctx, args)))
@@ -40,17 +40,17 @@ class SuggestingGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def nearest(self, ctx: click.Context, name: str) -> list[str]:
-        """Return the command whose name is close to ``name``, if any."""
+        """Return the command whose name is most similar to ``name``, if any."""
         return get_close_matches(name, self.list_commands(ctx), n=1)
 
     def with_file(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return the line for a file given instead of a subcommand, or nothing."""
+        """Return the command line to suggest for a file given instead of a subcommand, or an empty list."""
         is_file = bool(Path(args[0]).suffix) or os.path.lexists(args[0])
         return [f"{ctx.command_path} {self.for_file} {shlex.join(args)}"] if self.for_file and is_file else []
 
 
 def resumable(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a command as resumable: its message after Ctrl-C says that the same line continues.
+    """Mark a command as resumable: after Ctrl-C its message says that the same command continues.
 
     A command that has done nothing yet (``--dry-run``, `vinelm evaluate` without ``--serve``) only says that it was
     interrupted.
@@ -72,7 +72,7 @@ def option(usage: str, help: str, kind: Any = str, *, into: str | None = None, *
     """Return the decorator of an option that takes a value.
 
     Args:
-        usage: Its names and its value, as the help shows them: ``"-o --output DB"``.
+        usage: Names and placeholder as the help shows them: ``"-o --output DB"``.
         help: What it does.
         kind: The value's type: ``Path``, a tuple of the values to choose from, or what click takes.
         into: The parameter of the command; None for the option's own name.
@@ -96,12 +96,12 @@ def flag(usage: str, help: str, *, into: str | None = None, default: bool = Fals
 
 
 def path_argument(name: str, **more: Any) -> Callable[[Command], Command]:
-    """Return the decorator of an argument that is a file."""
+    """Return the decorator of an argument that is a file path."""
     return click.argument(name, type=click.Path(path_type=Path), **more)
 
 
 def stacked(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Combine several decorators into one, as if they were written below each other."""
+    """Combine several decorators into one, as if they were stacked."""
 
     def apply(command: Command) -> Command:
         for decorator in reversed(decorators):

@@ -1,4 +1,4 @@
-"""The output of ``vinelm profile``: the forecast, the result, how to continue."""
+"""The output of ``vinelm profile``: the forecast, the result, and how to continue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENDED = {
 
 
 def show(result: ProfileResult, store: ObservationStore, *, max_error: float | None) -> None:
-    """Print the cost by model, depth and stage, the coverage, what was saved, and the next command."""
+    """Print the cost by model, depth and stage, the coverage, the savings, and the next command."""
     from vinelm.reports.store_text import shown_lines
     from vinelm.traces.store.shown import ShownRows
 
@@ -67,7 +67,7 @@ def show(result: ProfileResult, store: ObservationStore, *, max_error: float | N
 
 
 def _show_next(result: ProfileResult, store: ObservationStore, max_error: float | None) -> None:
-    """Print the next command: `vinelm estimate`, or how to continue if it would refuse these rows."""
+    """Print the next command: `vinelm estimate`, or how to continue if there are too few results for it."""
     from vinelm.api.certainty import shortfall
     from vinelm.api.estimation import MAX_ERROR
 
@@ -104,7 +104,7 @@ def _known(lacks: Shortfall) -> str:
 
 
 def _show_judge(store: ObservationStore) -> float:
-    """Print the judge's results, and return the dollars that it cost; 0 without a judge."""
+    """Print the judge's results, and return its cost in dollars; 0 without a judge."""
     from vinelm.traces.store.judgements import Judgements
 
     records = Judgements(store)
@@ -167,7 +167,7 @@ def _show_judge_price(found: RunForecast) -> None:
 
 
 def print_forecast(found: RunForecast, *, as_json: bool) -> None:
-    """Print what the run would do, and what it needs compared with what is left."""
+    """Print what the run would do, and its needs compared with what is left."""
     forecast, needs, batches = found.run, found.needs, found.batches
     if as_json:
         facts = {"workflow": found.workflow.name, "is_simulated": found.is_simulated, "dry_run": True}
@@ -248,7 +248,7 @@ def _show_needs(needs: Needs) -> None:
 
 
 def _goal(needs: Needs) -> str:
-    """What the needs are the needs of, in a few words."""
+    """Return the goal that the printed needs refer to, in a few words."""
     if needs.coverage is None:
         return "all single models on all requests"
     return f"{percent(needs.coverage)} coverage"
@@ -269,7 +269,7 @@ def _whole(one: ForecastInterval) -> tuple[str, str, str]:
 
 
 def _plain(one: Forecast | Needs) -> dict[str, Any]:
-    """Return the fields as plain JSON: an interval is an object with its ends by name."""
+    """Return the fields as plain JSON types; an interval becomes an object with named ends."""
     return {field.name: _named(getattr(one, field.name)) for field in fields(one)}
 
 

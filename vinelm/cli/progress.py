@@ -22,7 +22,7 @@ _TERMINAL_S, _LOG_S, _EVENT_S = 0.1, 10.0, 1.0
 
 @contextmanager
 def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Iterator[ThrottledReporter | None]:
-    """Yield the profiler's callback after each row; None if nothing is shown."""
+    """Yield the callback that the profiler calls after each row; None if nothing is shown."""
     if kind == "quiet":
         yield None
         return
@@ -40,7 +40,7 @@ def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Ite
 
 
 def at_step(text: str, *, after: ThrottledReporter | None = None) -> None:
-    """Print which step of a long command begins, after the last step's progress; a terminal keeps it on screen."""
+    """Print which step of a long command begins; on a terminal the previous step's progress stays on screen."""
     if after is not None:
         after.last()
     echo(text, err=True)
@@ -88,7 +88,7 @@ class RateEstimate:
 
 
 def share(now: Progress) -> float:
-    """Return the fraction of the nearest limit (coverage, budget or the next look) that is reached, in [0, 1]."""
+    """Return the reached fraction of the nearest limit (coverage, budget or the next interim check), in [0, 1]."""
     shares = [now.coverage / (now.target or 1.0)]
     if now.budget_usd:
         shares.append(now.committed_usd / now.budget_usd)
@@ -120,7 +120,7 @@ def line(now: Progress, rate: RateEstimate) -> str:
 
 
 def _money(now: Progress) -> str:
-    """Return dollars spent, and those that units in flight may still cost."""
+    """Return dollars spent, and dollars that units in flight may still cost."""
     spent = f"{usd(now.committed_usd - now.reserved_usd)} spent"
     is_reserved = now.reserved_usd > 1e-9  # less than this is a rounding error
     return f"{spent} + {usd(now.reserved_usd)} reserved" if is_reserved else spent
@@ -132,7 +132,7 @@ def _event(now: Progress, rate: RateEstimate) -> None:
 
 
 class ThrottledReporter:
-    """Passes on progress at most once every ``every_s`` seconds, and the last one."""
+    """Passes on progress at most once per ``every_s`` seconds, and always the last progress."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.report: Callable[[Progress, RateEstimate], None] = lambda now, rate: None
@@ -144,7 +144,7 @@ class ThrottledReporter:
         self._was_draining = False
 
     def __call__(self, now: Progress) -> None:
-        """Receive the progress after a row."""
+        """Take the progress after a result."""
         at_s = self._clock()
         if self._rate is None:
             self._rate = RateEstimate(self._reported_s, share(now))

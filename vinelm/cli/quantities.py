@@ -1,6 +1,7 @@
-"""Types of options by their quantity: dollars, fractions, seconds and counts, as people write them.
+"""Types of options by quantity: dollars, fractions, seconds and counts, as people write them.
 
-A value is parsed when the command starts, or refused there under the option's own name, before anything is done or spent.
+Values are parsed when the command starts. An invalid value raises an error that names the option, before anything is
+done or spent.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ class Quantity(_OfFloat):
     """A finite number with a unit, at least 0.
 
     Args:
-        name: What the help and completions call it.
+        name: Its name in help and completions.
         read: Parses a text as a number, or raises :class:`ValueError`.
-        forms: How it may be written, for the error.
+        forms: The accepted notations, for the error.
         most: The largest value.
-        unit: The value that the command gets for 1.
+        unit: The value that the command receives for an input of 1.
     """
 
     def __init__(
@@ -78,10 +79,10 @@ class Count(_OfInt):
 
 
 class OneOf(click.Choice[str]):
-    """A word of a list; the error suggests the nearest one."""
+    """One of a list of words; the error suggests the nearest one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the word; a usage error lists the valid ones."""
+        """Return the word; a usage error lists the valid words."""
         if value in self.choices:
             return str(value)
         raise _refused(param, ctx, f"is {value!r}{did_you_mean(value, self.choices)}: use {' or '.join(self.choices)}")

@@ -1,4 +1,4 @@
-"""``vinelm try``: from an application and its questions to a verdict, in one command."""
+"""``vinelm try``: takes an application and its questions to a verdict, in one command."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def command(*, app: str | None, as_json: bool, quiet: bool, **options: Any) -> N
 
 
 def _asked_max_loss(trie: Path) -> float | None:
-    """Ask for the allowed loss on a terminal; None if an earlier run has stored the answer."""
+    """Ask for the allowed loss on a terminal; return None if an earlier run has stored the answer."""
     if trie.exists() or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     question = "Points of accuracy that a cheaper plan may lose"

@@ -1,4 +1,4 @@
-"""The verdict in the terminal: one sentence, and what was compared."""
+"""The verdict in the terminal: one sentence, and a table of the compared plans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def show_verdict(found: Verdict) -> None:
-    """Print the sentence, and a table of the opponent and all plans that were compared with it."""
+    """Print the sentence, and a table of the baseline and all plans that were compared with it."""
     say(found.sentence, bold=True)
     rows = list(table_rows(found))
     if not rows:

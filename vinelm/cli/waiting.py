@@ -1,7 +1,7 @@
-"""A sign of life for silent commands: on a terminal a line that counts seconds, in a log a line now and then.
+"""Shows that a silent command still works: on a terminal a line that counts seconds, in a log an occasional line.
 
-It disappears whenever something is printed (:mod:`vinelm.cli.console` calls :func:`make_way`), and comes back after another
-silence.
+The line disappears whenever something is printed (:mod:`vinelm.cli.console` calls :func:`make_way`), and returns after
+another silence.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _CLEARED = "\r\x1b[2K"
 
 
 class AtWork:
-    """The sign of life of one command. Thread-safe.
+    """The activity line of one command. Thread-safe.
 
     Args:
-        title: What is at work, such as ``vinelm estimate a.db``.
-        show: Replaces the last text on a terminal; None if stderr is not one.
+        title: The current work, such as ``vinelm estimate a.db``.
+        show: Replaces the last text on a terminal; None if stderr is not a terminal.
         log: Writes a line to a log.
         clock: Seconds.
     """
@@ -48,7 +48,7 @@ class AtWork:
         self._next_log_s, self._holds, self._is_shown = FIRST_LOG_S, 0, False
 
     def tick(self) -> None:
-        """Show that the command is at work, if it has been silent for long enough."""
+        """Show that the command is working, if it has been silent for long enough."""
         with self._lock:
             now_s = self._clock()
             silent_s, elapsed_s = now_s - self._heard_s, now_s - self._began_s
@@ -63,7 +63,7 @@ class AtWork:
                 self._log(f"{self._title}: at work for {elapsed_s:.0f} s")
 
     def make_way(self) -> None:
-        """Take the sign away, because something else is printed now."""
+        """Clear the activity line, because something else is printed now."""
         with self._lock:
             self._heard_s = self._clock()
             if self._is_shown and self._show is not None:
@@ -71,12 +71,12 @@ class AtWork:
             self._is_shown = False
 
     def rename(self, title: str) -> None:
-        """Change the name of the work, and count its seconds from 0."""
+        """Change the title of the work, and restart its seconds."""
         with self._lock:
             self._title, self._began_s, self._next_log_s = title, self._clock(), FIRST_LOG_S
 
     def hold(self, change: int) -> None:
-        """Hide while something else draws on the terminal: one more drawer (1), or one less (-1)."""
+        """Count code that draws on the terminal: +1 when it starts, -1 when it ends; hide the line meanwhile."""
         with self._lock:
             self.make_way()
             self._holds += change
@@ -87,7 +87,7 @@ _CURRENT: list[AtWork] = []
 
 
 def make_way() -> None:
-    """Clear the sign for a line that is about to be printed."""
+    """Clear the activity line before another line is printed."""
     for one in _CURRENT[-1:]:
         one.make_way()
 
@@ -100,7 +100,7 @@ def now_at(title: str) -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Hide the sign while the block draws on the terminal or asks."""
+    """Hide the activity line while the block draws on the terminal or asks a question."""
     here = _CURRENT[-1:]
     for one in here:
         one.hold(1)
@@ -127,7 +127,7 @@ def at_work(title: str) -> Iterator[None]:
 
 
 def _show(text: str) -> None:
-    """Replace the line; the cursor stays at its beginning, so that an application's output overwrites it."""
+    """Replace the line, and leave the cursor at its beginning so that an application's output overwrites it."""
     with suppress(OSError, ValueError):
         width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # a pseudo-terminal without a size reports 0
         os.write(sys.stderr.fileno(), f"{_CLEARED}{text[: width - 1]}\r".encode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""Datasets in the formats that people have, as requests of a workflow."""
+"""Reads datasets in common formats as requests of a workflow."""
 
 from vinelm.whole_imports import attach_stub
 

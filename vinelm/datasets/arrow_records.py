@@ -1,4 +1,4 @@
-"""Records of Parquet and Arrow files and of Hugging Face ``datasets`` folders, read batch by batch: extra ``parquet``."""
+"""Reads Parquet and Arrow files and Hugging Face ``datasets`` folders, batch by batch (extra ``parquet``)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def parquet_records(path: Path) -> Iterator[Record]:
 
 
 def arrow_records(path: Path) -> Iterator[Record]:
-    """Yield the rows of an Arrow IPC stream or file, as ``datasets`` saves it; errors as of :func:`parquet_records`."""
+    """Yield the rows of an Arrow IPC stream or file, as ``datasets`` saves it; raises the errors of :func:`parquet_records`."""
     yield from _records(path, read_arrow(path, called="dataset"))
 
 
@@ -43,7 +43,7 @@ def folder_records(path: Path) -> Iterator[Record]:
     """Yield the rows of a Hugging Face ``datasets`` folder: saved by ``save_to_disk``, or a download with Parquet files.
 
     Raises:
-        DatasetError: It is not such a folder, or holds several splits; the message names them.
+        DatasetError: It is not such a folder, or contains several splits, which the message names.
     """
     splits = _splits(path)
     if not splits:
@@ -91,7 +91,7 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain_value(value: Any) -> Any:
-    """Return the value as JSON: times as ISO text, decimals as their digits."""
+    """Return the value as a JSON type: times as ISO text, decimals as their digits."""
     if isinstance(value, Mapping):
         return _plain(value)
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Reads a dataset of any known format as requests, and gives it to a workflow."""
+"""Reads a dataset of any known format as requests, and sets it as a workflow's dataset."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Unfolded:
 
     Attributes:
         inputs: What the graph may see.
-        labels: What it must not: references, and the example's metadata.
+        labels: What the graph must not see: references, and the example's metadata.
     """
 
     inputs: Mapping[str, Any]
@@ -36,11 +36,12 @@ class Unfolded:
 
 
 def unfolded(row: Mapping[str, Any], where: str) -> Unfolded | None:
-    """Return the parts of an export's row; None if the item is archived. Rows of other tables are all input.
+    """Return the inputs and labels of an export's row; None if the item is archived. Rows of other tables are all
+    input.
 
-    LangSmith's examples have ``inputs`` and ``outputs`` (as objects, as JSON text, or as columns ``inputs.KEY``), Langfuse's
-    items ``input`` and ``expectedOutput`` or ``expected_output``. Objects are taken apart by their keys; any other value is
-    named after its part.
+    LangSmith's examples have ``inputs`` and ``outputs`` (as objects, as JSON text, or as columns ``inputs.KEY``),
+    Langfuse's items ``input`` and ``expectedOutput`` or ``expected_output``. Objects are split into their keys; any
+    other value is named after its part.
 
     Raises:
         DatasetError: A key is both in the input and in the reference.
@@ -76,7 +77,7 @@ def _keys(value: Any, name: str) -> dict[str, Any]:
 
 
 def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row with columns ``inputs.KEY`` and ``outputs.KEY`` combined, for exports that flatten them."""
+    """Return a row with columns ``inputs.KEY`` and ``outputs.KEY`` grouped into objects, for exports that flatten them."""
     if not any(isinstance(name, str) and name.startswith(("inputs.", "outputs.")) for name in row):
         return row
     found: dict[str, Any] = {}
@@ -91,7 +92,7 @@ def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def decoded(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an export's row with its JSON cells parsed, so that paths lead into them."""
+    """Return an export's row with its JSON cells parsed, so that paths can select values in them."""
     nested = _nested(row)
     parts = ("inputs", "outputs", "input", METADATA, *_LANGFUSE_OUTPUTS)
     return {name: json_in(value) if name in parts else value for name, value in nested.items()}
@@ -102,12 +103,13 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The columns that become the input and the labels of a request. Left out, the format decides (docs/profiling.md).
+    """The columns that become the input and the labels of a request. If left out, the format decides
+    (docs/profiling.md).
 
     Args:
         inputs: (key of the request, column) of each input. Columns that are not named are then left out.
         labels: (key of the request, column) of each label, which the graph never sees.
-        id: The column of the request's id; None takes ``id`` where there is one, else a digest of the row.
+        id: The column of the request's id; None: the column ``id`` if it exists, else a digest of the row.
 
     A column may be a path into nested values, such as ``outputs.answer``.
 
@@ -129,7 +131,7 @@ class Columns:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Columns:
-        """Return the columns that these texts name: ``input.KEY=COLUMN``, ``label.KEY=COLUMN`` and ``id=COLUMN``.
+        """Parse texts that name columns: ``input.KEY=COLUMN``, ``label.KEY=COLUMN`` and ``id=COLUMN``.
 
         Raises:
             ConfigError: A text has another form (``dataset-column-text``), or see :class:`Columns`.
@@ -152,12 +154,12 @@ class Columns:
 
     @property
     def is_default(self) -> bool:
-        """True if nothing is chosen."""
+        """Return whether all columns are left to the format."""
         return self == Columns()
 
 
 def value_at(row: Mapping[str, Any], column: str, where: str) -> Any:
-    """Return a row's value of a column or nested path; :class:`DatasetError` if it has none."""
+    """Return a row's value of a column or nested path; :class:`DatasetError` if the row has none."""
     if column in row:
         return row[column]
     found: Any = row
@@ -169,7 +171,7 @@ def value_at(row: Mapping[str, Any], column: str, where: str) -> Any:
 
 
 def names_of(row: Mapping[str, Any]) -> str:
-    """Return the columns of a row for an error, shortened."""
+    """Return the column names of a row for an error message, shortened."""
     names = [str(name)[:60] for name in row]
     return ", ".join(map(repr, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
@@ -209,21 +211,22 @@ def read_dataset(
 ) -> RequestSet:
     """Read requests from CSV, JSON lines, JSON, Parquet, Arrow, a Hugging Face ``datasets`` folder, or an export.
 
-    The format follows from the file's name (``.csv``, ``.tsv``, ``.json``, ``.jsonl``, ``.ndjson``, ``.parquet``, ``.arrow``;
-    text also with ``.gz``); exports of LangSmith and Langfuse are told by their columns. See docs/profiling.md.
+    The format follows from the file's name (``.csv``, ``.tsv``, ``.json``, ``.jsonl``, ``.ndjson``, ``.parquet``,
+    ``.arrow``; text also with ``.gz``); exports of LangSmith and Langfuse are recognized by their columns. See
+    docs/profiling.md.
 
     Args:
         path: The file or folder.
         columns: Which columns become inputs, labels and ids; None leaves that to the format.
         limit: Stop reading after that many requests; None reads all.
-        may_repeat: Rows without an id are named by their line, so that equal ones may come more than once.
+        may_repeat: Name rows without an id by their line, so that equal rows may occur more than once.
 
     Returns:
-        The requests, with their ids: the column ``id``, or a digest of the row, which does not depend on its place.
+        The requests with their ids: the column ``id``, or a digest of the row, which does not depend on its position.
 
     Raises:
-        DatasetError: The path is no regular file, the format is unknown, a line is at fault, an id repeats, or there is no row.
-            Names the file and the line.
+        DatasetError: The path is not a regular file, the format is unknown, a line is invalid, an id repeats, or there
+            are no rows. Names the file and the line.
         ConfigError: Parquet or Arrow without pyarrow.
     """
     path, columns = Path(path), columns or Columns()
@@ -276,7 +279,7 @@ def _records(path: Path) -> Iterator[Record]:
 def _request(
     row: Mapping[str, Any], parts: Unfolded, columns: Columns, where: str, place: str | None
 ) -> tuple[Request, tuple[str, ...]]:
-    """Return the request of a row, named by its place if it has no id, and the keys hidden from the graph."""
+    """Return a row's request, named by its position if it has no id, and the keys hidden from the graph."""
     whole: dict[str, Any] = {**decoded(row), **parts.inputs, **parts.labels}
     inputs = {str(key): value for key, value in parts.inputs.items()}
     labels = {str(key): value for key, value in parts.labels.items()}
@@ -295,7 +298,7 @@ def _request(
 
 
 def place_in(path: Path, where: str) -> str:
-    """Return a row's place without the folder: ``12``, ``row 12``, ``item 12``, ``part.parquet, row 12``."""
+    """Return a row's position without the folder: ``12``, ``row 12``, ``item 12``, ``part.parquet, row 12``."""
     return where.removeprefix(str(path)).lstrip(":,/\\ ")
 
 
@@ -319,10 +322,10 @@ def with_dataset(workflow: Workflow, dataset: RequestSet, *, labelled: bool = Tr
     """Return the workflow with the dataset's requests instead of its own.
 
     Args:
-        workflow: A finished workflow. Every request must have the keys that all of its own have, and a value for each of its
-            labels; those that a judge scores, or what runs today, need no label.
+        workflow: A finished workflow. Every new request must have the keys that all of its own requests have, and a
+            value for each of its labels. Requests scored by a judge or against today's answers need no label.
         dataset: The requests.
-        labelled: False where nobody scores the answers, so that no request needs a label.
+        labelled: False if answers are not scored, so that no request needs a label.
 
     Raises:
         DatasetError: A request lacks a key or a label. Names the file, the line and the key.

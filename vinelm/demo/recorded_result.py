@@ -1,4 +1,4 @@
-"""The subject of a demo on recorded answers, and its findings."""
+"""Describes the table of a demo on recorded answers, and the demo's findings."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Subject:
     """What is specific to a table of recorded answers.
 
     Attributes:
-        workflow: Returns the workflow; its ``models`` are recorded.
-        today: The model that an application runs on every call which nobody has profiled.
+        workflow: Returns the workflow; the answers of its ``models`` are recorded.
+        today: The model that the application is assumed to run on every call today.
         share, share_words: The dollars that VineLM's plan may cost, as a fraction of today's and in words.
         coverage: The profile's coverage: a fraction of the dollars that all rows would cost.
-        group: Returns a request's group: requests of one group depend on each other, and are put in the same half.
-        noun: What the requests are.
-        replayed: What is replayed, in one sentence.
-        real: What is real and what is computed.
-        chosen: Why this table is shown, and where to look next.
-        asks_equal: Whether to judge the cheapest plan with today's predicted accuracy, too.
+        group: Returns a request's group: requests of one group depend on each other, so they stay in the same half.
+        noun: A word for the requests.
+        replayed: A sentence on what is replayed.
+        real: A sentence on what is real and what is computed.
+        chosen: A sentence on why this table was chosen and where to look next.
+        asks_equal: Whether to test the cheapest plan with today's predicted accuracy, too.
     """
 
     workflow: Callable[[], Workflow]
@@ -87,7 +87,7 @@ SUBJECTS: Mapping[str, Subject] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DemoPolicy:
-    """One policy, served to every request: ``served``, in the same order for all policies."""
+    """One policy's results on every request: ``served``, in the same order for all policies."""
 
     name: str
     role: Role
@@ -121,10 +121,10 @@ class DemoPolicy:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RecordedResult:
-    """What a demo on recorded answers found, and its files.
+    """The findings of a demo on recorded answers, and its files.
 
     Attributes:
-        subject: The table.
+        subject: The description of the table.
         profiled: The profile.
         models: Each model alone, today's first, then by falling dollars.
         fixed: The best plan with one model per step within the same dollars; None if there is none.
@@ -163,7 +163,7 @@ class RecordedResult:
 
     @property
     def policies(self) -> tuple[DemoPolicy, ...]:
-        """The rows of the table, VineLM last."""
+        """The policies in table order, VineLM last."""
         return (*self.models, *(() if self.fixed is None else (self.fixed,)), self.vinelm)
 
 

@@ -1,4 +1,4 @@
-"""The beginning of every demo: its folder and its profile."""
+"""The first steps of every demo: its folder and its profile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def profiled_anew(
     Args:
         workflow: A bundled workflow.
         catalog: Its models.
-        folder: Made if it does not exist.
+        folder: Created if it does not exist.
         seed: Decides the sample, and the answers of simulated models.
         coverage: Fraction of the dollars that profiling everything would cost, in (0, 1].
         budget_usd: The most that the profile may cost; None for models that cost nothing.

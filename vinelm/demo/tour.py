@@ -1,4 +1,4 @@
-"""Tours: profile, estimate, evaluate and report, through the verbs that an application uses."""
+"""Tours of features: profile, estimate, evaluate and report, with the same functions that an application calls."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def run_tour(
     Args:
         workflow: A bundled workflow.
         catalog: Its models.
-        folder: Made if it does not exist.
+        folder: Created if it does not exist.
         seed: Decides the sample, the split and the simulated answers.
         advance: Shows progress: done, total, the title of the step, and a short text.
         coverage: Fraction of the dollars that profiling everything would cost, in (0, 1].
         budget_usd: The most that the profile may cost; needed unless the models are simulated.
 
     Raises:
-        ConfigError: A library is missing, the folder cannot be written to, or the rows are too few to judge.
+        ConfigError: A library is missing, the folder cannot be written to, or there are too few rows for a verdict.
         KeyboardInterrupt: The profile was interrupted.
     """
     from vinelm.api import estimate

@@ -1,4 +1,4 @@
-"""Evaluation of policies: VineLM and its baselines, served or replayed on the same requests, and compared statistically."""
+"""Evaluation of policies: serves or replays VineLM and its baselines on the same requests, and compares the results."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -24,7 +24,7 @@ NO_SIGNAL = -1
 
 
 class OutcomeCell(NamedTuple):
-    """One invocation along a path: the request's row, the models so far, and whether an earlier answer had passed the check."""
+    """One invocation along a path: the request's row, the models so far, and whether an earlier answer passed the check."""
 
     row: int
     prefix: tuple[str, ...]
@@ -35,20 +35,21 @@ class OutcomeCell(NamedTuple):
 class OutcomeTable:
     """The first answer of each system to each request, with the outcome that it shows.
 
-    A system that is asked again repeats its answer and its price, and no answer depends on earlier ones. So the table holds the
-    exact result of every policy over these systems, whatever it looks at.
+    A system that is called again repeats its answer and price, and no answer depends on earlier answers. So the table
+    determines the exact result of every policy over these systems, whichever outcomes the policy uses.
 
     Args:
         request_ids: The requests, in row order.
         systems: Names of the systems, in column order.
-        success: The answer is correct by the ground truth; shape (requests, systems).
-        signal: What the application's signal said, as an index into ``labels``; :data:`NO_SIGNAL` without one; same shape.
+        success: Whether the answer is correct by the ground truth; shape (requests, systems).
+        signal: The value of the application's signal, as an index into ``labels``; :data:`NO_SIGNAL` without one; same
+            shape.
         labels: The labels of the signal.
-        passed: The application's own check passed the answer; same shape.
+        passed: Whether the application's own check passed the answer; same shape.
         answer_class: Answers of one request with equal numbers agree; :data:`NO_ANSWER` without an answer; same shape.
         cost_usd: Dollars of the call, >= 0; same shape.
-        groups: The group of each request. Requests of one group depend on each other: they are put on the same side of a split,
-            and a bootstrap draws them together.
+        groups: The group of each request. Requests of one group depend on each other, so they stay on the same side of a
+            split, and a bootstrap draws them together.
 
     Raises:
         ConfigError: A shape differs, a name repeats, or a label, class or amount is out of range.
@@ -87,7 +88,7 @@ class OutcomeTable:
 
     @cached_property
     def column(self) -> dict[str, int]:
-        """The column of each system."""
+        """The column index of each system."""
         return {name: m for m, name in enumerate(self.systems)}
 
     @cached_property
@@ -95,10 +96,10 @@ class OutcomeTable:
         return {request_id: r for r, request_id in enumerate(self.request_ids)}
 
     def columns(self, systems: Sequence[str]) -> npt.NDArray[np.intp]:
-        """Return the columns of these systems.
+        """Return the column indices of these systems.
 
         Raises:
-            ConfigError: The table lacks one.
+            ConfigError: The table lacks a system.
         """
         for name in systems:
             if name not in self.column:
@@ -106,14 +107,15 @@ class OutcomeTable:
         return np.array([self.column[name] for name in systems], np.intp)
 
     def rows(self, requests: Sequence[int]) -> OutcomeTable:
-        """Return the table of these requests only, given by row index."""
+        """Return the table of only the requests with these row indices."""
         keep = np.asarray(requests, dtype=np.intp)
         named: dict[str, Any] = {name: getattr(self, name)[keep] for name in _ARRAYS}
         named |= {name: tuple(getattr(self, name)[r] for r in keep) for name in ("request_ids", "groups")}
         return replace(self, **named)
 
     def cells(self, path: RequestPath) -> Iterator[OutcomeCell]:
-        """Yield a path's invocations in order, to the first answer that passes the check, or to the end if it ``goes_on``.
+        """Yield a path's invocations in order, up to the first answer that passes the check, or to its end with
+        ``goes_on``.
 
         Raises:
             ConfigError: The table lacks the request or a model, or the path names models by stage.
@@ -130,10 +132,10 @@ class OutcomeTable:
                 return
 
     def observations(self, paths: Iterable[RequestPath], template: Template) -> list[Observation]:
-        """Return the rows that executing these paths would leave, each (request, prefix) once, in order.
+        """Return the rows that running these paths would record, each (request, prefix) once, in order.
 
-        Classes are numbered within a request in the order of its rows, as in a store: they tell nothing about systems that were
-        not asked.
+        Classes are numbered within a request in the order of its rows, as in a store, so they reveal nothing about
+        systems that were not called.
 
         Args:
             paths: Requests and models; see :meth:`cells`.
@@ -145,7 +147,7 @@ class OutcomeTable:
         return self.observations_of(dict.fromkeys(cell for path in paths for cell in self.cells(path)), template)
 
     def observations_of(self, cells: Iterable[OutcomeCell], template: Template) -> list[Observation]:
-        """Return the rows of these cells, which must differ; as :meth:`observations`."""
+        """Return the rows of these cells, which must differ; like :meth:`observations`."""
         stages = [stage.name for stage in template.invocations]
         numbers: dict[int, dict[int, int]] = {}
         return [self._observation(cell, stages[len(cell.prefix) - 1], numbers.setdefault(cell.row, {})) for cell in cells]

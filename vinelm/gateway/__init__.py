@@ -1,4 +1,4 @@
-"""The gateway: OpenAI's chat completions and Responses over HTTP, each call an invocation of :class:`~vinelm.VineLM`."""
+"""The gateway: OpenAI's chat completions and Responses over HTTP; each call is an invocation of :class:`~vinelm.VineLM`."""
 
 from vinelm.whole_imports import attach_stub
 

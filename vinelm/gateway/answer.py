@@ -1,4 +1,4 @@
-"""Reads an answer in one of OpenAI's forms, whole or in chunks, for the meter and the recorder."""
+"""Parses an answer in one of OpenAI's formats, whole or in chunks, for the meter and the recorder."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _THOUGHTS = ("reasoning_content", "reasoning")
 
 
 class ChatAnswer:
-    """The answer so far, in the form of chat completions.
+    """The answer so far, in the format of chat completions.
 
     Attributes:
         usage: as last stated; None if it was never stated.
         model: the name of the model, as the server states it.
         may_end: whether the server may end the stream here.
-        tells_failure: whether the answer itself says, in its own form, that it has failed.
+        tells_failure: whether the answer itself states that it has failed.
     """
 
     def __init__(self) -> None:
@@ -37,14 +37,14 @@ class ChatAnswer:
 
     @property
     def message(self) -> dict[str, Any] | None:
-        """The assistant's message, the first of several; None if nothing came."""
+        """The assistant's message, the first if there are several; None if nothing came."""
         text, calls = "".join(self._texts), [dict(call) for call in self._calls.values()]
         if not (text or calls):
             return None
         return {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
 
     def read(self, plain: Mapping[str, Any], seen: SeenAnswer) -> bool:
-        """Read an answer or chunk and note it in ``seen``; return whether it contains model output."""
+        """Parse an answer or chunk and record it in ``seen``; return whether it contains model output."""
         seen.has_begun = True
         chars, has_calls, reason = 0, False, None
         choices = plain.get("choices")
@@ -68,7 +68,7 @@ class ChatAnswer:
         return bool(chars or has_calls)
 
     def _said(self, said: Mapping[str, Any], seen: SeenAnswer, *, keep: bool) -> tuple[int, bool]:
-        """Read a message or a chunk of one; return its characters, and whether it calls tools."""
+        """Parse a message or a chunk of it; return its number of characters, and whether it calls tools."""
         chars, has_calls, text, refusal = 0, False, said.get("content"), said.get("refusal")
         if isinstance(text, str) and text:
             chars += len(text)
@@ -88,7 +88,7 @@ class ChatAnswer:
         return chars, has_calls
 
     def _call(self, call: Mapping[str, Any], place: int, *, keep: bool) -> int:
-        """Join a tool call, or a chunk of one; return its characters."""
+        """Join a tool call, or a chunk of it; return its number of characters."""
         inner = call.get("function") or call.get("function_call")
         inner = inner if isinstance(inner, Mapping) else {}
         name, arguments = (one if isinstance(one := inner.get(key), str) else "" for key in ("name", "arguments"))
@@ -102,7 +102,7 @@ class ChatAnswer:
 
 
 class ResponsesAnswer(ChatAnswer):
-    """The answer so far, in the form of Responses: its last event has all of it."""
+    """The answer so far, in the format of Responses, whose last event contains the whole answer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class ResponsesAnswer(ChatAnswer):
         return len(text)
 
     def _response(self, response: Mapping[str, Any], seen: SeenAnswer) -> int:
-        """Read a response's own fields, and its output once it is complete; return the new characters."""
+        """Parse a response's own fields, and its output once that is complete; return the number of new characters."""
         self.model = str(response.get("model") or self.model)
         told = {name: one for name in ("id", "model", "service_tier") if isinstance(one := response.get(name), str)}
         status = response.get("status")
@@ -176,7 +176,7 @@ def _is_call(item: Any) -> bool:
 
 
 def stated_counts(usage: Mapping[str, Any]) -> Counts | None:
-    """Return the token counts of an OpenAI usage object, in either form; None if invalid."""
+    """Return the token counts of an OpenAI usage object, in either format; None if invalid."""
     read, written = ("input", "output") if "input_tokens" in usage else ("prompt", "completion")
     into, out = (found if isinstance(found := usage.get(f"{name}_tokens_details"), Mapping) else {} for name in (read, written))
     return counts_of(
@@ -195,13 +195,13 @@ def stated_counts(usage: Mapping[str, Any]) -> Counts | None:
 
 
 class AnswerPiece(RawPiece):
-    """Bytes of an answer with their parsed content.
+    """Some bytes of an answer, with their parsed content.
 
     Attributes:
         data: the bytes that the client gets.
 
     Args:
-        is_end: the answer ends with it, whether or not it gives a reason.
+        is_end: whether the answer ends here, with or without a finish reason.
     """
 
     __slots__ = ("_answer", "_is_end", "_plains", "data")
@@ -210,7 +210,7 @@ class AnswerPiece(RawPiece):
         self.data, self._plains, self._answer, self._is_end = data, plains, answer, is_end
 
     def show(self, seen: SeenAnswer) -> bool:
-        """Note what the chunk says; return whether that is model output."""
+        """Record what the chunk states; return whether it contains model output."""
         is_output = False
         for plain in self._plains:
             is_output |= self._answer.read(plain, seen)
@@ -223,7 +223,7 @@ class EventReader:
     """Cuts a stream of bytes into whole server-sent events.
 
     Args:
-        hides_usage: we asked for the usage, but the client did not, so it is removed from the client's stream.
+        hides_usage: whether to remove the usage from the client's stream, because only the gateway asked for it.
     """
 
     def __init__(self, *, hides_usage: bool) -> None:
@@ -231,7 +231,7 @@ class EventReader:
         self._rest, self._searched = bytearray(), 0
 
     def feed(self, data: bytes) -> list[tuple[bytes, Any]]:
-        """Return the completed events: the bytes for the client, and their JSON (None without any)."""
+        """Return the completed events: the bytes for the client, and their JSON (None if there is none)."""
         rest, begin = self._rest, 0
         rest += data
         events = []

@@ -71,7 +71,7 @@ _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
 
 class Refused(Exception):
-    """The client's error response, in OpenAI's form."""
+    """An error response for the client, in OpenAI's format."""
 
     def __init__(
         self, status: int, code: str, message: str, *, param: str | None = None, retry_after_s: float | None = None
@@ -86,21 +86,25 @@ class Refused(Exception):
 
 
 class Gateway:
-    """OpenAI's chat completions and Responses, each an invocation of ``vine``; an ASGI application. Spends money.
+    """OpenAI's chat completions and Responses as an ASGI application; each call is an invocation of ``vine``. Spends
+    money.
 
-    Without a trie a call goes to the model that its client named. With one the model is the plan's, for the steps that it
-    knows. Bodies and answers pass unchanged if the model speaks OpenAI's form, and are translated otherwise.
+    Without a trie a call goes to the model that its client named. With a trie, the plan chooses the model for the steps
+    that it knows. Bodies and answers pass unchanged if the model uses OpenAI's format, and are translated otherwise.
 
     Args:
-        vine: Decides, and makes the models. Its catalog has all addresses, and the names of the variables of keys.
-        keys: The keys of callers with their caps; None: everybody is served, which is meant for the loopback interface only.
-        record: The file to which calls are written, for ``vinelm replay``; None: none are.
+        vine: Chooses and creates the models. Its catalog has all addresses, and the names of the variables that hold
+            keys.
+        keys: The keys of callers with their caps; None: everybody is served, which is meant for the loopback interface
+            only.
+        record: The file to which calls are written, for ``vinelm replay``; None: no calls are written.
         objective: The objective of requests that name none; None: that of the plan which the trie's verdict is about.
-        steps: Names of steps by the first words of their system prompt, which ``vinelm replay`` shows for steps without a name.
-        limits: What a client may take.
+        steps: Names of steps by the first words of their system prompt, which ``vinelm replay`` shows for steps without
+            a name.
+        limits: The resources that a client may use.
 
     Raises:
-        ConfigError: There is a trie and nothing to plan for, or a model cannot be called: its key is missing.
+        ConfigError: There is a trie but no objective, or a model cannot be called because its key is missing.
     """
 
     def __init__(
@@ -157,7 +161,7 @@ class Gateway:
 
     @property
     def http(self) -> Upstream:
-        """What sends requests to the providers, made at the first call, since its connections belong to one event loop."""
+        """The HTTP client for the providers, created at the first call, because its connections belong to one event loop."""
         if self._http is None:
             from vinelm.backends.openai.http_library import http_library
             from vinelm.backends.remote.answer_size import bound_answers
@@ -235,7 +239,7 @@ class Gateway:
         return Objective.from_dict(plain)
 
     def _step_of(self, request: Request, form: Form, body: Mapping[str, Any]) -> tuple[str, str, str | None]:
-        """Return the step, with its name if it has one, and the entry that the client named."""
+        """Return the step, with its name if it has a name, and the catalog entry that the client named."""
         model, title = body["model"], request.headers.get("x-vinelm-step", "")
         default = None
         if model.startswith(PREFIX):
@@ -281,7 +285,7 @@ class Gateway:
     # -- who asks ------------------------------------------------------------------------------------------------------------
 
     def _caller(self, request: Request) -> CallerKey | None:
-        """Return the key of the caller; None if none is needed."""
+        """Return the key of the caller; None if no key is needed."""
         if self.keys is None:
             # A page in a browser must not spend the owner's money, whatever name it uses for this machine.
             host = request.headers.get("host", "")
@@ -299,14 +303,14 @@ class Gateway:
         return key
 
     def _account_of(self, context: RunContext) -> CallGuard | None:
-        """Return the guard of a run's calls: the accounts of the caller's key and of the fleet's tenant, if they have caps."""
+        """Return the guard of a run's calls: the capped accounts of the caller's key and of the fleet's tenant."""
         theirs = None if self._theirs is None else self._theirs(context)
         key = self._by_key.get((context.configurable or {}).get(KEY, ""))
         own = None if key is None or self.keys is None else self.keys.account(key)
         return GuardPair(theirs, own) if theirs is not None and own is not None else theirs or own
 
     async def _read(self, request: Request) -> bytes:
-        """Return the body, within its limits."""
+        """Return the body; an error if it exceeds the limits."""
         limits, found, size = self._limits, [], 0
         length = request.headers.get("content-length", "")
         if length.isdecimal() and int(length) > limits.body_bytes:
@@ -366,7 +370,7 @@ class Gateway:
 
 
 class Relay(Response):
-    """The answer of a call, created while it is sent. A client that hangs up ends the call."""
+    """The answer of a call, produced while it is sent. If the client disconnects, the call ends."""
 
     def __init__(self, gateway: Gateway, call: ClientCall, ended: Callable[[Sequence[Usage]], None]) -> None:
         self._gateway, self._call, self._ended = gateway, call, ended
@@ -389,13 +393,13 @@ class Relay(Response):
 
 
 async def _hung_up(receive: Callable[[], Awaitable[Any]]) -> None:
-    """Return once the client is gone."""
+    """Return once the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 class _LoadedPlan(NamedTuple):
-    """The currently loaded plan: its objective, and the steps that it knows."""
+    """The currently loaded plan: its objective, and the steps that the plan knows."""
 
     planner: Any
     objective: Objective | None
@@ -414,7 +418,7 @@ class _LoadedPlan(NamedTuple):
 
 
 def _body_of(content: bytes, form: Form) -> dict[str, Any]:
-    """Parse a body's JSON as far as the gateway needs it; the provider judges the rest."""
+    """Parse a body's JSON as far as the gateway needs it; the provider checks the rest."""
     try:
         body = json.loads(content, parse_constant=_no_number)
     except (ValueError, RecursionError):

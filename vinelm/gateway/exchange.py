@@ -57,13 +57,13 @@ class ClientCall:
     """A call as its client sent it.
 
     Attributes:
-        form: the form of its body and answer.
+        form: the format of its body and answer.
         body: its JSON.
-        step: the step that makes it, as VineLM knows it.
-        title: the step's name; empty if only its prompt tells it apart.
-        default: the entry that the client named, which runs without a plan; None for the step's own.
-        request: the request that it belongs to.
-        is_planned: whether the plan knows the step: then another model may answer after a failure.
+        step: the step that makes the call, as VineLM knows it.
+        title: the step's name; empty if only its prompt identifies it.
+        default: the entry that the client named, which runs without a plan; None for the step's own entry.
+        request: the request that the call belongs to.
+        is_planned: whether the plan knows the step, so that another model may answer after a failure.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class Exchange:
     """Makes one call and sends its answer. Used once, in a separate task.
 
     Args:
-        vine: decides, and makes the models.
-        http: what sends requests to the providers' servers.
-        record: the file of calls; None: none are written.
+        vine: chooses and creates the models.
+        http: the client that sends requests to the providers' servers.
+        record: the file of recorded calls; None: calls are not recorded.
         call: the call as its client sent it.
         send: ASGI's ``send``.
 
@@ -106,7 +106,7 @@ class Exchange:
         self._is_stream = bool(call.body.get("stream"))
 
     async def run(self) -> None:
-        """Make the call. Failures become answers; a cancelled call is recorded as such."""
+        """Make the call. Failures become error responses; a cancelled call is recorded as cancelled."""
         started_at, began_s, why = time.time(), time.monotonic(), None
         AMBIENT.set(self._call.request.context)  # for this task only
         try:
@@ -118,7 +118,7 @@ class Exchange:
             self._record(started_at, time.monotonic() - began_s, why)
 
     async def _run(self) -> str | None:
-        """Answer the client; return why the call failed, or None."""
+        """Make the call and answer the client; return why the call failed, or None."""
         call, adapter = self._call, self._vine.adapter
         try:
             begun = await ChatCall.abegin(adapter, call.step, default=call.default, falls_back=False)
@@ -142,7 +142,7 @@ class Exchange:
         return None
 
     async def _answered(self, scope: InvocationScope) -> None:
-        """Answer with the chosen model, or with another one if it fails before the client has seen anything."""
+        """Answer with the chosen model, or with another model if the first fails before the client has received anything."""
         while True:
             answering: BaseChatModel = scope.answering
             if self._call.form is RESPONSES_FORM:  # a plan of several models does not support it
@@ -161,7 +161,7 @@ class Exchange:
             return
 
     async def _attempt(self, answering: BaseChatModel, kept: list[bytes]) -> None:
-        """Stream one model's answer; a whole answer is ``kept``."""
+        """Stream one model's answer; an answer that is not streamed is collected in ``kept``."""
         binding: CallBinding | None = answering.binding if isinstance(answering, RemoteChatModel) else None
         form = self._call.form
         address = None if binding is None else address_of(binding.provider, binding.model, form)
@@ -188,7 +188,7 @@ class Exchange:
                     kept.append(data)
 
     async def _end(self, kept: list[bytes]) -> None:
-        """End the answer, streamed or whole."""
+        """Finish the answer to the client, streamed or whole."""
         if not self._has_begun:
             content = b"".join(kept)
             await self._begin(200, _JSON, {"content-length": str(len(content)), **self._told()})
@@ -197,12 +197,12 @@ class Exchange:
             await self._send({"type": "http.response.body", "body": b""})
 
     def _is_whole(self, error: CallError) -> bool:
-        """Return whether the client has the provider's complete answer, although we count it as failed."""
+        """Return whether the client has the provider's complete answer although the call counts as failed."""
         came = self._has_begun or (self._upstream is not None and self._upstream.status == 200)
         return (error.kind in _WHOLE or self._answer.tells_failure) and self._passes and came
 
     async def _wired(self, chat: RemoteChatModel, binding: CallBinding, address: Any) -> AsyncGenerator[bytes]:
-        """Yield the bytes of the provider's own answer."""
+        """Yield the bytes of the provider's answer unchanged."""
         call = self._call
         request = wire_request(
             call.form,
@@ -225,7 +225,7 @@ class Exchange:
             self._upstream = sender.upstream
 
     async def _translated(self, answering: BaseChatModel) -> AsyncGenerator[bytes]:
-        """Yield the answer of a model that speaks another form, in OpenAI's."""
+        """Yield the answer of a model with another format, translated to OpenAI's format."""
         body = self._call.body
         chat: Any = bound_instance(FallbackModel, SingleAttempt(answering))
         messages, options = asked_of(chat, body)
@@ -260,7 +260,7 @@ class Exchange:
         return {name: found[name] for name in _HEADERS if name in found}
 
     async def _failed(self, error: VineLMError) -> None:
-        """Report the failure, in the provider's own words if it gave any for the client."""
+        """Report the failure, in the provider's own words if its response can be shown to the client."""
         upstream = self._upstream
         if (
             not self._has_begun and isinstance(error, CallError) and error.kind == "auth"
@@ -332,18 +332,20 @@ class Exchange:
 
 
 class SingleAttempt:
-    """The only model of a :class:`~vinelm.adapters.calls.fallback_model.FallbackModel`: the exchange itself falls back."""
+    """The only model of a :class:`~vinelm.adapters.calls.fallback_model.FallbackModel`: the exchange itself handles
+    fallbacks.
+    """
 
     def __init__(self, answering: BaseChatModel) -> None:
         self.answering = answering
 
     def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
-        """Return False: there is no other model here."""
+        """Return False, because there is no other model here."""
         return False
 
 
 def _shown(content: bytes) -> bytes | None:
-    """Return a provider's refusal without keys and account numbers; None if it does not have the form of OpenAI's errors."""
+    """Return a provider's refusal without keys and account numbers; None if it is not in the format of OpenAI's errors."""
     try:
         plain = json.loads(content)
         if len(content) > 1 << 16 or not isinstance(plain, dict) or "error" not in plain:

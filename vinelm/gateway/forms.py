@@ -1,4 +1,4 @@
-"""OpenAI's two forms of a call, chat completions and Responses: the parts of their bodies that the gateway needs."""
+"""OpenAI's two formats of a call, chat completions and Responses: the parts of their bodies that the gateway needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TYPES: Mapping[Any, str] = {"developer": "system", "user": "human", "assistant"
 
 
 class SaidMessage(NamedTuple):
-    """A message of a prompt with the fields of LangChain's messages, which dollar bounds and the choice of replica read."""
+    """A prompt's message with the fields of LangChain's messages, which cost bounds and the choice of a replica need."""
 
     type: str
     content: str | list[Any]
@@ -25,7 +25,7 @@ class SaidMessage(NamedTuple):
 
     @classmethod
     def of(cls, role: str, content: Any) -> SaidMessage:
-        """Return one message of a request's body, in LangChain's form."""
+        """Return one message of a request's body in LangChain's format."""
         kind = _TYPES.get(role, role)
         if isinstance(content, list):
             parts = [part for part in content if isinstance(part, dict | str)]
@@ -36,12 +36,12 @@ class SaidMessage(NamedTuple):
 
 
 class Form(ABC):
-    """One form of a call.
+    """One format of a call.
 
     Attributes:
-        path: the path of calls of this form, after ``/v1/``, here and at a provider.
-        limits: the parameters by which an answer is limited.
-        answer: the class that reads an answer.
+        path: the path of calls in this format, after ``/v1/``, here and at a provider.
+        limits: the parameters that limit an answer's length.
+        answer: the class that parses an answer.
     """
 
     path: str
@@ -54,7 +54,7 @@ class Form(ABC):
 
     @abstractmethod
     def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
-        """Return the messages of a body, for bounds."""
+        """Return the messages of a body, for cost bounds."""
 
     @abstractmethod
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ class Form(ABC):
         """Return the required answer format as in chat completions; None for plain text."""
 
     def adds_usage(self, asked: Mapping[str, Any]) -> bool:
-        """Return whether a stream states its usage only if it is asked to, and the client did not ask."""
+        """Return whether a stream states its usage only on request, and the client has not requested it."""
         return False
 
     def error_event(self, error: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Form(ABC):
 
 
 class ChatForm(Form):
-    """Chat completions."""
+    """The format of chat completions."""
 
     path, limits, answer = CHAT, ("max_tokens", "max_completion_tokens"), ChatAnswer
 
@@ -104,7 +104,7 @@ class ChatForm(Form):
 
 
 class ResponsesForm(Form):
-    """Responses whose whole input comes with the call. Input stored at the provider could neither be priced nor recorded."""
+    """Responses whose whole input comes with the call. Input stored at the provider could not be priced or recorded."""
 
     path, limits, answer = RESPONSES, ("max_output_tokens",), ResponsesAnswer
 
@@ -147,7 +147,9 @@ class ResponsesForm(Form):
         return {"type": "json_schema", "json_schema": {name: one for name, one in found.items() if name != "type"}}
 
     def error_event(self, error: Mapping[str, Any]) -> dict[str, Any]:
-        """See :class:`Form`. SDKs raise the content of ``error``; the form itself has its fields without it."""
+        """See :class:`Form`. SDKs raise the content of ``error``, although the format itself has its fields at the top
+        level.
+        """
         return {**error, "type": "error", "error": error}
 
 

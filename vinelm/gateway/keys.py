@@ -1,4 +1,4 @@
-"""Keys of callers, hashed, with each key's dollars of the day: one SQLite file that processes of one machine may share."""
+"""Keys of callers, hashed, with each key's dollars of the day, in one SQLite file that processes of one machine may share."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _NAME = re.compile(r"[\w.@-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class CallerKey:
-    """A key, as its owner sees it.
+    """A caller's key, as the operator sees it.
 
     Attributes:
         name, tenant: as the operator gave them.
-        daily_usd: the most dollars of a UTC day; None: no cap.
-        calls_per_min: the most calls of a minute, of each process; None: no limit.
+        daily_usd: the most dollars per UTC day; None: no cap.
+        calls_per_min: the most calls per minute in each process; None: no limit.
         is_revoked: whether it is no longer valid.
     """
 
@@ -70,7 +70,7 @@ class CallerKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyDay:
-    """What a key has spent today; ``reserved_usd`` belongs to calls in flight, or to a gateway that was killed."""
+    """The spending of a key today; ``reserved_usd`` belongs to calls in flight, or to a gateway that was killed."""
 
     key: CallerKey
     spent_usd: float
@@ -79,17 +79,17 @@ class KeyDay:
 
 
 class KeyBook:
-    """The keys, and what they spend. Thread-safe; processes may share the file, which only its owner may read (mode 600).
+    """The keys and their spending. Thread-safe; processes may share the file, which only its owner may read (mode 600).
 
-    A reservation is a single statement, which adds an amount only if it fits under the cap. So the cap holds for all processes
-    together, and a process that is killed leaves its reservations at their upper bounds.
+    A reservation is a single SQL statement that adds an amount only if it fits under the cap. So the cap holds for all
+    processes together, and a killed process leaves its reservations at their upper bounds.
 
     Args:
-        path: The file; made if it does not exist.
+        path: The file; created if it does not exist.
         now: Unix time, in seconds.
 
     Raises:
-        ConfigError: The file cannot be opened, or is something else.
+        ConfigError: The file cannot be opened, or is not a file of keys.
     """
 
     def __init__(self, path: str | Path, *, now: Callable[[], float] = time.time) -> None:
@@ -119,16 +119,16 @@ class KeyBook:
     def add(
         self, name: str, *, tenant: str | None = None, daily_usd: float | None = None, calls_per_min: int | None = None
     ) -> str:
-        """Create a key and return it, the only time that it is shown.
+        """Create a key and return it; it cannot be shown again.
 
         Args:
             name: Its name; 1 to 64 letters, digits and ``._@-``.
             tenant: The tenant that owns it; None: a separate tenant with the key's name.
-            daily_usd: The most dollars of a UTC day, >= 0; None: no cap.
-            calls_per_min: The most calls of a minute, >= 1; None: no limit.
+            daily_usd: The most dollars per UTC day, >= 0; None: no cap.
+            calls_per_min: The most calls per minute, >= 1; None: no limit.
 
         Raises:
-            ConfigError: There is a key of this name, or a figure is out of range.
+            ConfigError: A key with this name exists, or a figure is out of range.
         """
         for what, text in (("name", name), ("tenant", name if tenant is None else tenant)):
             if not _NAME.fullmatch(text):
@@ -147,7 +147,7 @@ class KeyBook:
         return key
 
     def revoke(self, name: str) -> None:
-        """Revoke a key, so that no process begins a call with it; :class:`ConfigError` if there is none of this name."""
+        """Revoke a key, so that no process starts a call with it; :class:`ConfigError` if no key has this name."""
         with self._writing():
             found = self._connection.execute(
                 "UPDATE gateway_keys SET revoked_at = coalesce(revoked_at, ?) WHERE name = ?", (self._now(), name)
@@ -156,19 +156,21 @@ class KeyBook:
                 raise ConfigError(f"unknown key {name!r}: `vinelm keys list` has the names")
 
     def find(self, key: str) -> CallerKey | None:
-        """Return the key of a caller; None if unknown or revoked. Reads the file, so revocations take effect immediately."""
+        """Return the key of a caller; None if the key is unknown or revoked. Reads the file, so revocations take effect
+        immediately.
+        """
         with self._lock:
             row = self._connection.execute(f"{_READ} WHERE digest = ? AND revoked_at IS NULL", (digest_of(key),)).fetchone()
         return None if row is None else _key_of(row)
 
     @property
     def has_keys(self) -> bool:
-        """Whether any key was ever created, so that callers need one."""
+        """Whether any key was ever created, so that callers need a key."""
         with self._lock:
             return bool(self._connection.execute("SELECT EXISTS (SELECT 1 FROM gateway_keys)").fetchone()[0])
 
     def today(self) -> list[KeyDay]:
-        """Return every key with its spending on this UTC day."""
+        """Return every key with its spending of this UTC day."""
         with self._lock:
             rows = self._connection.execute(f"{_READ} ORDER BY made_at").fetchall()
             days = self._connection.execute(
@@ -183,7 +185,7 @@ class KeyBook:
         return found
 
     def wait_s(self, key: CallerKey) -> float:
-        """Count a call of the key and return 0, or return the seconds until its rate allows one, without counting."""
+        """Count a call of the key and return 0. If its rate is exhausted, return the seconds to wait, without counting."""
         if key.calls_per_min is None:
             return 0.0
         now_s = self._now()
@@ -199,11 +201,11 @@ class KeyBook:
     # -- dollars -----------------------------------------------------------------------------------------------------------
 
     def account(self, key: CallerKey) -> KeyAccount | None:
-        """Return the guard of a key's calls; None without a cap: then :meth:`count` their cost."""
+        """Return the guard of a key's calls; None without a cap, so that :meth:`count` only adds up their cost."""
         return None if key.daily_usd is None else KeyAccount(self, key, key.daily_usd)
 
     def count(self, key: CallerKey, usages: Sequence[Usage]) -> None:
-        """Count the cost of a call without a cap; if the file cannot be written, the log says so."""
+        """Count the cost of a call without a cap; log it if the file cannot be written."""
         cost_nano = min(sum(math.ceil(usage.cost_usd * NANO) for usage in usages), MOST_NANO)
         calls = sum(bool(usage.model) for usage in usages)
         with _noted(), self._writing():
@@ -215,7 +217,9 @@ class KeyBook:
             )
 
     def reserve(self, key: CallerKey, upper_nano: int, most: int) -> int | None:
-        """Reserve dollars for a call on this day, and return the day; None, without a reservation, if the cap is exceeded."""
+        """Reserve dollars for a call on this day, and return the day; None without a reservation if the cap would be
+        exceeded.
+        """
         day = self._day()
         if upper_nano > most:
             return None
@@ -228,7 +232,7 @@ class KeyBook:
         return day if found.rowcount else None
 
     def settle(self, key: CallerKey, day: int, upper_nano: int, cost_nano: int, *, calls: int) -> None:
-        """Replace a reservation by what the call has cost."""
+        """Replace a reservation by the call's real cost."""
         with self._writing():
             self._connection.execute(
                 "UPDATE gateway_days SET held_nano = held_nano + ?, spent_nano = spent_nano + ?, calls = calls + ? "
@@ -237,7 +241,7 @@ class KeyBook:
             )
 
     def held_usd(self, key: CallerKey) -> float:
-        """Return what a key has spent on this day, including reservations."""
+        """Return a key's spending on this day, including reservations."""
         with self._lock:
             row = self._connection.execute(
                 "SELECT held_nano FROM gateway_days WHERE key = ? AND day = ?", (key.name, self._day())
@@ -257,7 +261,7 @@ class KeyBook:
 
 
 class KeysUnwritable(VineLMError):
-    """The file of keys cannot be written: no call is authorized meanwhile."""
+    """The file of keys cannot be written, so calls are refused."""
 
     default_code = "keys-unwritable"
 
@@ -272,7 +276,7 @@ def _key_of(row: Any) -> CallerKey:
 
 @contextmanager
 def _noted() -> Iterator[None]:
-    """Log that a call's cost could not be recorded; the call itself is over."""
+    """Log an error if the block cannot record a call's cost; the call itself is over."""
     try:
         yield
     except KeysUnwritable as error:
@@ -291,7 +295,7 @@ class KeyAccount:
         """Reserve money for a call.
 
         Raises:
-            CallRefused: The key's cap of the day does not allow the call, or the file cannot be written now.
+            CallRefused: The key's daily cap does not allow the call, or the file cannot be written.
         """
         upper_nano = math.ceil(upper_usd * NANO)
         try:
@@ -318,11 +322,11 @@ class KeyPermit:
         self._is_settled = False
 
     def settle(self, usage: Usage) -> None:
-        """Replace the reservation by what the call really cost."""
+        """Replace the reservation by the call's real cost."""
         self._settle(math.ceil(usage.cost_usd * NANO), calls=int(bool(usage.model)))
 
     def close(self) -> None:
-        """Count the call at its upper bound unless it was settled."""
+        """Book the call at its upper bound unless it was settled."""
         self._settle(self._upper_nano, calls=1)
 
     def _settle(self, cost_nano: int, *, calls: int) -> None:
@@ -333,7 +337,7 @@ class KeyPermit:
 
 
 def digest_of(key: str) -> str:
-    """Return the digest under which a key is stored. Keys are random, so a salt would not make guessing harder."""
+    """Return the hash under which a key is stored. Keys are random, so a salt would not make guessing harder."""
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The open requests of a gateway: calls that name the same request are invocations of one run."""
+"""The open requests of a gateway. Calls that name the same request are invocations of one run."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class OpenRequest:
     """One open request.
 
     Attributes:
-        key: The caller and the name that the caller gave it; None without a name, if it has a single call.
+        key: The caller, and the name that the caller gave it; None if unnamed, so that it has a single call.
         name: The name given by its caller, or the generated name.
         context: The settings of its run; the run is found by the identity of this object.
-        asked: The objective that its first call has asked for; None if it asked for none.
+        asked: The objective that its first call requested; None if it requested none.
         calls: Number of calls in progress.
         used_s: When its last call ended.
     """
@@ -40,10 +40,10 @@ class OpenRequest:
 
 
 class OpenRequests:
-    """The requests that have begun and are not over. For one event loop.
+    """The requests that have begun and not ended. For one event loop.
 
     Args:
-        vine: Makes the contexts of the requests, and keeps their runs.
+        vine: Creates the contexts of the requests, and keeps their runs.
         now: Returns seconds that never decrease.
     """
 
@@ -53,7 +53,7 @@ class OpenRequests:
         self._idle: OrderedDict[tuple[str, str], OpenRequest] = OrderedDict()  # the idle ones among them, longest idle first
 
     def __len__(self) -> int:
-        """Return the number of requests that a caller has named."""
+        """Return the number of requests that callers have named."""
         return len(self._named)
 
     def begin_call(
@@ -66,15 +66,16 @@ class OpenRequests:
         objective: Objective | None,
         asked: Objective | None,
     ) -> OpenRequest:
-        """Return the request of a beginning call; :meth:`end_call` must follow.
+        """Return the request of a call that begins; :meth:`end_call` must follow.
 
         Args:
             name: the request's name.
-            is_named: Whether the caller has named it, so that other calls may belong to it; otherwise it has only this call.
-            caller: the caller; names of different callers are different.
+            is_named: Whether the caller has named it, so that other calls may belong to it; otherwise it has only this
+                call.
+            caller: the caller; equal names of different callers are different requests.
             configurable: facts about the caller for the run.
             objective: the objective of a new request.
-            asked: the same, if the caller has asked for it explicitly.
+            asked: the same objective, if the caller requested it explicitly.
 
         Raises:
             ConfigError: the request has begun with another objective.
@@ -94,7 +95,7 @@ class OpenRequests:
         return found
 
     def end_call(self, request: OpenRequest) -> None:
-        """Record that a call has ended. This also ends a request without a client-given name."""
+        """Record that a call has ended. This also ends an unnamed request."""
         request.calls -= 1
         request.used_s = self._now()
         if request.key is None:
@@ -103,7 +104,7 @@ class OpenRequests:
             self._idle[request.key] = request
 
     def _forget_idle(self) -> None:
-        """End idle requests, and the longest idle ones if there are too many."""
+        """End requests that were idle too long, and the longest idle requests if there are too many."""
         until = self._now() - IDLE_S
         while self._idle:
             key, oldest = next(iter(self._idle.items()))

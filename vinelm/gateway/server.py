@@ -22,17 +22,17 @@ GRACE_S = 30
 
 
 def serve(gateway: Gateway, host: str, port: int, *, on_listening: Callable[[str], None], limits: HttpLimits = LIMITS) -> None:
-    """Serve until SIGINT or SIGTERM, and finish calls in flight. In the main thread.
+    """Serve until SIGINT or SIGTERM, then finish calls in flight. Must run in the main thread.
 
     Args:
         gateway: The gateway to serve.
-        host: The address to listen on. Anything but the loopback interface needs keys.
+        host: The address to listen on. Any address except the loopback interface needs keys.
         port: 0 picks a free port.
         on_listening: Called with the URL once it listens.
-        limits: What a client may take.
+        limits: The resources that a client may use.
 
     Raises:
-        ConfigError: It cannot listen there, or is not allowed to.
+        ConfigError: It cannot or may not listen at this address.
     """
     if gateway.keys is None and not _is_loopback(host):
         raise ConfigError(
@@ -51,7 +51,7 @@ def serve(gateway: Gateway, host: str, port: int, *, on_listening: Callable[[str
 
 
 def server_config(gateway: Any, limits: HttpLimits) -> uvicorn.Config:
-    """Return the settings of uvicorn for an application with these limits."""
+    """Return uvicorn's settings for an application with these limits."""
     return uvicorn.Config(
         gateway,
         http=bounded_protocol(limits, error_body),

@@ -1,4 +1,4 @@
-"""Calls of entries that speak the client's form: the body is passed on, and the answer comes back unchanged."""
+"""Calls of entries that use the client's format: body and answer are passed on unchanged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ACCOUNT = re.compile(r"\b(org|proj)[-_][\w-]{6,}")
 
 @dataclass(frozen=True, slots=True)
 class WireRequest(ModelRequest):
-    """A call as its body. ``added``: settings added by the gateway, which may be removed again."""
+    """The body of a call. ``added``: settings added by the gateway, which may be removed again."""
 
     body: Mapping[str, Any] = field(default_factory=dict)
     text: str = ""
@@ -48,7 +48,7 @@ class WireRequest(ModelRequest):
 
     @property
     def prompt(self) -> str:
-        """The text of everything that is sent, for bounds."""
+        """All text that is sent, for cost bounds."""
         return self.text
 
 
@@ -65,13 +65,14 @@ def wire_request(
     """Return a client's body for the model, with only the necessary changes.
 
     Args:
-        form: the form of the body.
+        form: the format of the body.
         asked: the body.
         model: the called model.
         address: the model's address.
-        is_own: the client named this model. Otherwise the limit of the answer is renamed to what this model's server calls it.
-        is_capped: the call counts toward a cap of dollars: it is sent with a limit, and settings without a bound are refused.
-        refused: settings that the model is known to refuse. They are left out unless the client named this model.
+        is_own: whether the client named this model. If not, the answer limit is renamed to this server's parameter.
+        is_capped: whether the call counts toward a cap on dollars: it is sent with a limit, and settings without a bound
+            are refused.
+        refused: settings that the model is known to refuse, which are left out unless the client named this model.
 
     Raises:
         ConfigError: under a cap, a setting whose price cannot be bounded.
@@ -136,7 +137,7 @@ def _refuse_unbounded(asked: Mapping[str, Any], model: Model, stated: Mapping[st
 
 
 def refuse_billed_apart(asked: Mapping[str, Any]) -> None:
-    """Raise :class:`ConfigError` if a capped call asks for server actions billed separately from tokens."""
+    """Raise :class:`ConfigError` if a capped call asks for server actions that are billed in addition to tokens."""
     if (name := billed_apart_in(asked)) is not None:
         raise ConfigError(
             f"{name} may be billed apart from tokens, and a cap of dollars holds for this call: leave it out",
@@ -145,7 +146,7 @@ def refuse_billed_apart(asked: Mapping[str, Any]) -> None:
 
 
 class WireRefusal(Exception):
-    """A server's error answer, in a form from which failures are classified."""
+    """A server's error response, in a form from which failures are classified."""
 
     def __init__(self, status: int | None, body: Any, response: Any) -> None:
         super().__init__()
@@ -153,7 +154,7 @@ class WireRefusal(Exception):
 
 
 class UpstreamAnswer(NamedTuple):
-    """A whole answer, or a refusal, of the server behind the gateway."""
+    """A provider's whole answer, or its error response."""
 
     status: int
     headers: Mapping[str, str]
@@ -163,7 +164,7 @@ class UpstreamAnswer(NamedTuple):
 class Upstream:
     """Sends requests to the providers' servers.
 
-    What all requests to an address have in common is built once: it takes twice the time of the rest.
+    The common part of all requests to an address is built once, because it takes twice the time of the rest.
 
     Args:
         client: The HTTP client.
@@ -174,7 +175,7 @@ class Upstream:
         self._commons: dict[tuple[Any, ...], Any] = {}
 
     async def post(self, address: ChatAddress, content: bytes) -> Any:
-        """Send a body, and return the response, which is not read yet."""
+        """Send a body, and return the response before its content is read."""
         key = address.url, *address.headers.items()
         common = self._commons.get(key)
         if common is None:
@@ -196,7 +197,7 @@ class Upstream:
         return await self._client.send(asking, stream=True)
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close the client's connections."""
         await self._client.aclose()
 
 
@@ -204,15 +205,15 @@ class WireSender:
     """Makes the attempt of one call; a :class:`~vinelm.backends.remote.provider.Sends`.
 
     Args:
-        http: sends its request.
-        provider: says where a replica of a group is.
-        binding: the entry's chat model, which records what is learnt about it, and the entry's place.
-        form: the form of the call.
-        hides_usage: whether the client is not shown the usage of a stream.
+        http: sends the request.
+        provider: gives the address of a group's replica.
+        binding: the entry's chat model, which records what is learnt about it, and the entry's address.
+        form: the format of the call.
+        hides_usage: whether the usage is removed from the client's stream.
 
     Attributes:
         answer: the answer so far.
-        upstream: the whole answer or the refusal; None for a stream, and before it has arrived.
+        upstream: the whole answer or the error response; None for a stream, and before it has arrived.
     """
 
     def __init__(
@@ -225,19 +226,19 @@ class WireSender:
         self.upstream: UpstreamAnswer | None = None
 
     def ready(self, entry: Model) -> InnerChat:
-        """Return the entry's chat model, on which lessons about the entry are recorded."""
+        """Return the entry's chat model, which records what is learnt about the entry."""
         return self._inner
 
     def around(self, inner: InnerChat) -> WireSender:
-        """Return this sender."""
+        """Return this sender: it has no settings to change."""
         return self
 
     def send(self, entry: Model, request: ModelRequest) -> NoReturn:
-        """Raise: the gateway's calls are coroutines."""
+        """Raise an error, because the gateway's calls are coroutines."""
         raise NotImplementedError
 
     async def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Any]:
-        """Make the attempt; a timeout if it is not done after the entry's ``timeout_s``."""
+        """Make the attempt; it times out after the entry's ``timeout_s``."""
         assert isinstance(request, WireRequest)
         until = asyncio.get_running_loop().time() + entry.timeout_s
         try:
@@ -282,7 +283,7 @@ class WireSender:
             await response.aclose()
 
     def _whole(self, request: WireRequest, response: Any, content: bytes) -> AnswerPiece:
-        """Return a whole answer; raises if it is not one."""
+        """Return a whole answer; raise an error if it is not complete and valid."""
         try:
             plain = json.loads(content)
         except (ValueError, RecursionError):
@@ -316,7 +317,7 @@ class WireSender:
 
 
 def _shown(data: bytes, plain: Any) -> bytes:
-    """Return an event for the client; failure events may name the server's account, so they are cleaned."""
+    """Return an event for the client, without account names, which failure events may contain."""
     kind = plain.get("type") if isinstance(plain, dict) else None
     if kind not in ("error", "response.failed"):
         return data
@@ -333,5 +334,5 @@ def cleaned(plain: Any) -> Any:
 
 
 def address_of(provider: Provider, model: Model, form: Form) -> ChatAddress | None:
-    """Return where a model serves calls of this form directly; None if it does not."""
+    """Return the address at which a model serves calls in this format directly; None if it does not."""
     return provider.wire(entries_of(model)[0], form.path)

@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, by pyarrow (extra ``parquet``): the only file that imports it."""
+"""Parquet and Arrow files, through pyarrow (extra ``parquet``). Only this module imports pyarrow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_parquet(path: Path, *, called: str = "table") -> Iterator[tuple[int, di
 
     Args:
         path: The file.
-        called: What errors call it.
+        called: Its name in errors.
 
     Raises:
         DatasetError: The file is not Parquet, or damaged.
@@ -33,7 +33,7 @@ def read_parquet(path: Path, *, called: str = "table") -> Iterator[tuple[int, di
 
 
 def read_arrow(path: Path, *, called: str = "table") -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of an Arrow IPC stream or file; arguments and errors are those of :func:`read_parquet`."""
+    """Yield the rows of an Arrow IPC stream or file. Has the arguments and errors of :func:`read_parquet`."""
     arrow, _ = _pyarrow(path)
     with _translated(arrow, path, called), arrow.memory_map(str(path)) as source:
         yield from _numbered(_slices(_batches(arrow, source)))
@@ -64,7 +64,7 @@ def _batches(arrow: Any, source: Any) -> Iterator[Any]:
 
 
 def parquet_note(path: Path, key: str) -> str | None:
-    """Return the text that the file's metadata holds under ``key`` (see :func:`write_parquet`); None if there is none."""
+    """Return the text that the file's metadata holds under ``key`` (see :func:`write_parquet`); None if it is missing."""
     arrow, parquet = _pyarrow(path)
     with _translated(arrow, path, "table"):
         found = (parquet.read_schema(path).metadata or {}).get(key.encode())

@@ -1,7 +1,7 @@
-"""Atomic file writes: a file appears under its name whole or not at all.
+"""Atomic file writes: a file appears under its name complete or not at all.
 
 The content goes to a draft in the same folder, which is synced to disk and then renamed over the target. Errors of the
-file system are raised as they are (:class:`OSError`): the caller translates them, with a message of its own.
+file system are raised unchanged (:class:`OSError`), so the caller has to translate them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path`` by way of :func:`atomic_path`; raises the same errors."""
+    """Write ``content`` to ``path`` with :func:`atomic_path`; raises the same errors."""
     with atomic_path(path) as draft:
         draft.write_bytes(content)
 
@@ -57,7 +57,7 @@ def require_regular(path: Path) -> None:
 
 
 def draft_path(path: Path) -> Path:
-    """Return an unused name next to ``path``, and remove drafts that dead processes of this machine left behind."""
+    """Return an unused draft name next to ``path``, and remove drafts left by dead processes of this machine."""
     host = socket.gethostname()
     for left in path.parent.glob(f".{glob.escape(path.name)}.{glob.escape(host)}.*.draft*"):
         pid = left.name.split(".draft")[0].rpartition(".")[2].partition("-")[0]
@@ -67,7 +67,7 @@ def draft_path(path: Path) -> Path:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Flush a file or a folder to disk. Does nothing where folders cannot be opened."""
+    """Flush a file or a folder to disk. Does nothing if the system cannot open folders."""
     with suppress(PermissionError):
         descriptor = os.open(path, os.O_RDONLY)
         try:

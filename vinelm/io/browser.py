@@ -1,4 +1,4 @@
-"""Detects a browser on this desktop, and opens pages in it."""
+"""Detects whether this desktop has a browser, and opens pages in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ELSEWHERE = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "CI")
 
 
 def has_desktop() -> bool:
-    """Return whether a page could be shown here: output to a terminal of this machine, with a screen and a browser."""
+    """Return whether a page can be shown: the output is a terminal of this machine, which has a screen and a browser."""
     if not sys.stdout.isatty() or any(os.environ.get(name) for name in _ELSEWHERE):
         return False
     has_screen = sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

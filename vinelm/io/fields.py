@@ -1,7 +1,7 @@
 """Typed values of table fields: text, flags, numbers and amounts, with errors that name line and column.
 
-``where`` is ``FILE:LINE``, quoted in errors. Every function that reads raises :class:`~vinelm.errors.DatasetError` for a value
-of another kind.
+``where`` is ``FILE:LINE``, quoted in errors. The ``as_`` functions raise :class:`~vinelm.errors.DatasetError` for a
+value of another type.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def as_flag(value: Any, column: str, where: str) -> bool:
 
 
 def as_score(value: Any, column: str, where: str) -> bool | float:
-    """Return a flag as :func:`as_flag` does, and any other number in [0, 1] as a float."""
+    """Return a flag like :func:`as_flag`, and any other number in [0, 1] as a float."""
     known = _FLAGS.get(str(value).strip().lower())
     if known is not None:
         return known
@@ -83,7 +83,7 @@ def as_count(value: Any, column: str, where: str, *, least: int = 0) -> int:
 
 
 def json_in(value: Any) -> Any:
-    """Return the value, with text that is JSON (a cell, a span's attribute) parsed; any other as it is."""
+    """Return the value; text that is JSON (a cell, a span's attribute) is parsed."""
     if isinstance(value, str) and value[:1] in ("{", "[", '"'):
         try:
             return json.loads(value)

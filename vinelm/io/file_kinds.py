@@ -1,4 +1,4 @@
-"""Describes wrong files for errors, and suggests a file if there is none."""
+"""Describes files of the wrong type for errors, and suggests a similar path if a file is missing."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ READERS = {TRIE: "`vinelm plan` reads it", STORE: "`vinelm estimate` and `store 
 
 
 def what_is(path: str | Path) -> str | None:
-    """Return what a file is, in words that follow "is": ``a folder``, ``an empty file``, ``a trie``; None if unknown.
+    """Return the type of a file in words that follow "is": ``a folder``, ``an empty file``, ``a trie``; None if
+    unknown.
 
-    Reads its first bytes; never waits for a pipe or a device.
+    Reads its first bytes; never blocks on a pipe or a device.
     """
     path = Path(path)
     try:
@@ -67,11 +68,11 @@ def _has_table(database: Path, name: str) -> bool:
 
 
 def instead_of(path: str | Path, wanted: str, made_by: str) -> str | None:
-    """Return the end of an error message if a file is known to be of another kind; None otherwise.
+    """Return the end of an error message if a file has another known type; None otherwise.
 
     Args:
         path: The file.
-        wanted: What belongs there: ``a trie file``, ``a store``.
+        wanted: The expected type: ``a trie file``, ``a store``.
         made_by: The command that makes one: ```vinelm estimate` ``.
     """
     found = what_is(path)
@@ -82,7 +83,7 @@ def instead_of(path: str | Path, wanted: str, made_by: str) -> str | None:
 
 
 def near(path: str | Path) -> str:
-    """Return `` (did you mean runs/app.db?)`` or `` (there is no folder runs)`` for a missing path, or nothing."""
+    """Return `` (did you mean runs/app.db?)`` or `` (there is no folder runs)`` for a missing path, or ""."""
     path = Path(path)
     folder = path.parent
     with suppress(OSError, ValueError):
@@ -97,7 +98,7 @@ def near(path: str | Path) -> str:
 
 
 def unread(path: str | Path, error: Exception) -> str:
-    """Return why a file cannot be read, without its name."""
+    """Return the reason why a file cannot be read, without its name."""
     if isinstance(error, FileNotFoundError):
         return f"no such file{near(path)}"
     if isinstance(error, IsADirectoryError):

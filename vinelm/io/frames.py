@@ -21,7 +21,7 @@ def data_frame(
         columns: Column name to its values.
         dtypes: Column name to a pandas dtype, for columns that may have missing values (``"Int64"``, ``"boolean"``).
         index: The row labels; None numbers the rows from 0.
-        index_name: What the row labels are.
+        index_name: The name of the row labels.
 
     Raises:
         MissingExtra: pandas is not installed.

@@ -1,4 +1,4 @@
-"""Limits the time for importing an owner's code, which might otherwise wait for ever."""
+"""Limits the time for importing an owner's code, which might otherwise never return."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def import_limited(what: str, place: Callable[[], str] = str) -> Iterator[None]:
     """End the block with an error if it takes longer than the limit: see :func:`~vinelm.io.operating_system.ended_after`.
 
     Args:
-        what: What the block does, for the message: ``importing 'app'``.
-        place: Returns the line that was running, as ``" (at app.py:7)"``; called when the time is over.
+        what: The block's work, for the message: ``importing 'app'``.
+        place: Returns the running line, as ``" (at app.py:7)"``; called when the time is over.
 
     Raises:
-        ConfigError: The environment variable does not hold a time.
+        ConfigError: The environment variable is not a valid time.
         WorkflowError: The block took longer than the limit.
     """
     limit_s = _limit_s()

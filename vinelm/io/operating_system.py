@@ -1,5 +1,6 @@
 """Differences between operating systems: processes, signals, locks. All such calls of VineLM are here or in
-``vinelm.profiler.isolation``, which is used only where :func:`can_fork` holds. Importing this module fails nowhere.
+``vinelm.profiler.isolation``, which is used only if :func:`can_fork` is true. Importing this module works on every
+system.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def can_fork() -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process with this id exists; True if that cannot be known without ending it (Windows)."""
+    """Return whether a process with this id exists; always True on Windows, where a check would end the process."""
     if sys.platform == "win32" or not hasattr(os, "killpg"):
         return True
     try:
@@ -60,7 +61,7 @@ def is_running(pid: int) -> bool:
 def lock(descriptor: int, *, is_shared: bool = False) -> bool:
     """Lock an open file until it is closed, without waiting; return False if another process holds it.
 
-    Where the system has no such locks (Windows), nothing is locked and the result is True.
+    If the system has no such locks (Windows), nothing is locked and the result is True.
 
     Raises:
         OSError: the file cannot be locked at all.
@@ -76,34 +77,35 @@ def lock(descriptor: int, *, is_shared: bool = False) -> bool:
 
 
 def apart(inherited: int) -> dict[str, Any]:
-    """Return arguments of ``subprocess.Popen`` for a process that Ctrl-C on the terminal does not reach, with an open file.
+    """Return arguments of ``subprocess.Popen`` for a process that inherits an open file and ignores Ctrl-C on the
+    terminal.
 
     Args:
-        inherited: descriptor of the file, which it inherits.
+        inherited: descriptor of the inherited file.
 
     Returns:
-        ``pass_fds`` and ``start_new_session``; nothing on Windows, which has neither.
+        ``pass_fds`` and ``start_new_session``; empty on Windows, which has neither.
     """
     return {"pass_fds": (inherited,), "start_new_session": True} if os.name == "posix" else {}
 
 
 def signal_self(number: int) -> None:
-    """Send this process a signal, which wakes its main thread, whatever thread this is."""
+    """Send this process a signal that wakes its main thread; callable from any thread."""
     os.kill(os.getpid(), number)
 
 
 def die_with_parent() -> None:
-    """On Linux, have the kernel kill this process with its parent. Elsewhere a closed socket is the only sign."""
+    """On Linux, have the kernel kill this process with its parent. On other systems a closed socket is the only sign."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextmanager
 def ended_after(seconds: float, error: Callable[[], BaseException]) -> Iterator[None]:
-    """Raise an error in the block if it takes too long: in this thread, and again each second if it is caught.
+    """Raise an error in the block if it takes too long; if the block catches it, again every second.
 
-    Only in the main thread, and where the system has timers (not on Windows); otherwise there is no limit. Nor is there one for
-    a block that waits in C, where Python does not see signals.
+    Works only in the main thread and on systems with timers (not Windows); otherwise there is no limit. A block that
+    waits in C code is not limited either, because Python does not see signals there.
     """
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
@@ -123,7 +125,7 @@ def ended_after(seconds: float, error: Callable[[], BaseException]) -> Iterator[
 
 
 def limit_process(memory_mb: int) -> None:
-    """Write no core file, and limit memory to what is mapped now plus ``memory_mb`` MiB (0: no limit; Linux only)."""
+    """Disable core files, and limit memory to what is mapped now plus ``memory_mb`` MiB (0: no limit; Linux only)."""
     if resource is None:
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -143,7 +145,8 @@ def kill_group(pid: int, number: int) -> None:
 def reaped(pid: int) -> int | None:
     """Return the exit code of a child that leads a process group, negative for a signal; None while it runs.
 
-    Processes that the child left running in its group are killed, before its id can be reused if the system has ``waitid``.
+    Also kills processes that the child left running in its group; if the system has ``waitid``, before its id can be
+    reused.
     """
     if hasattr(os, "waitid"):
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:

@@ -1,4 +1,4 @@
-"""Reads user-named files: pipes, devices and folders, which would block or never end, are refused."""
+"""Reads files that users name. Refuses pipes, devices and folders, which would block or never end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_TEXT = 256 * MIB
 
 
 def open_regular(path: str | Path) -> BufferedReader:
-    """Open a regular file for reading; a link is followed.
+    """Open a regular file for reading; follows links.
 
     Raises:
         OSError: there is no such file, it may not be read, or it is a pipe, a device, a socket or a folder.
@@ -42,7 +42,7 @@ def read_text(path: str | Path, *, most_bytes: int = MOST_TEXT) -> str:
 
     Raises:
         OSError: see :func:`open_regular`; or the file has more than ``most_bytes`` bytes.
-        UnicodeDecodeError: it is no UTF-8.
+        UnicodeDecodeError: it is not UTF-8.
     """
     with open_regular(path) as file:
         content = file.read(most_bytes + 1)

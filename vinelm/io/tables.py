@@ -1,4 +1,4 @@
-"""Read and write tables: CSV and JSON lines (plain or gzip) and Parquet, chosen by the file name's extension."""
+"""Reads and writes tables: CSV and JSON lines (plain or gzip) and Parquet, by the extension of the file name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_table(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[int, R
     CSV values are text. Missing and empty values are None.
 
     Args:
-        path: the table; its extension says the format (:func:`kind_of`).
+        path: the table; its extension determines the format (:func:`kind_of`).
         columns: names that each row must have; other columns are returned too.
 
     Raises:
@@ -80,7 +80,9 @@ def _read_csv(text: TextIO, path: Path, columns: Sequence[str]) -> Iterator[tupl
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, is_gzipped: bool) -> None:
-    """Write rows as CSV with a header; None is an empty field, numbers round-trip exactly, equal rows give equal bytes."""
+    """Write rows as CSV with a header; None becomes an empty field, numbers round-trip exactly, and equal rows give
+    equal bytes.
+    """
     with path.open("wb") as raw:
         packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) if is_gzipped else raw
         with packed:

@@ -1,4 +1,4 @@
-"""Makes texts safe for a terminal: nothing in them moves the cursor, reorders the line or is hidden."""
+"""Makes texts safe for a terminal: they cannot move the cursor, reorder the line or hide characters."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ line feed."""
 def visible(text: str) -> str:
     """Return ``text`` with control, bidirectional and invisible characters written as escapes.
 
-    Names, errors and answers come from files and providers: none of them may rewrite what a terminal shows.
+    Names, errors and answers come from files and providers, and must not be able to rewrite what a terminal shows.
     """
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

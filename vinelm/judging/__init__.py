@@ -1,4 +1,4 @@
-"""A model that judges answers without labels: how a workflow declares it, and its judgements."""
+"""A model that judges answers without labels: its declaration in a workflow, and its judgements."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,4 +1,4 @@
-"""Declares a judge: a model that is asked whether an answer is correct, as the scorer of a workflow."""
+"""Declares a judge, which is a workflow's scorer that asks a model whether an answer is correct."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ AGAIN = "Your last reply was not of that form. Reply with one JSON object with t
 
 @dataclass(frozen=True, kw_only=True)
 class LLMJudge:
-    """A scorer that asks a model; made by :func:`llm_judge`. Only asked where its cost is booked, never by a plain call."""
+    """A scorer that asks a model; made by :func:`llm_judge`. It is only called where its cost is booked, never as a
+    plain function.
+    """
 
     model: str | Model
     rubric: str
@@ -57,7 +59,7 @@ class LLMJudge:
             raise WorkflowError(f"llm_judge has attempts={self.attempts}: it must be at least 1")
 
     def __call__(self, request: Request, state: Mapping[str, Any]) -> bool:
-        """Refuse: a judge costs money, and a plain call has no budget.
+        """Raise an error, because a judge costs money and a plain call has no budget.
 
         Raises:
             WorkflowError: always.
@@ -66,12 +68,12 @@ class LLMJudge:
 
     @property
     def name(self) -> str:
-        """The name of its model, for errors and reports."""
+        """The name of the judge's model, for errors and reports."""
         return self.model if isinstance(self.model, str) else self.model.name
 
     @property
     def digest(self) -> str:
-        """Hash of what decides a verdict apart from the answer: model, rubric, keys and instructions."""
+        """Hash of everything except the answer that decides a verdict: model, rubric, keys and instructions."""
         model = self.model if isinstance(self.model, str) else self.model.model_dump(mode="json", exclude={"price", "price_id"})
         return _hash([model, self.rubric, self.question, self.answer, PROMPT])
 
@@ -80,11 +82,11 @@ class LLMJudge:
 
         Args:
             request: The request, for errors.
-            given: What the graph was invoked with, without labels.
+            given: The graph's input, without labels.
             state: The workflow's state after the answer.
 
         Raises:
-            WorkflowError: A key is missing, or a value is not a plain one.
+            WorkflowError: A key is missing, or a value is not plain JSON.
         """
         question = _part(
             given, self.question or tuple(key for key in given if key != "id"), f"request {request.id!r}: the input", "question"
@@ -94,11 +96,11 @@ class LLMJudge:
         return [("system", PROMPT.format(rubric=self.rubric.strip())), ("human", content)]
 
     def is_labelled(self, request: Request) -> bool:
-        """True if the request has a label that the judge is measured against."""
+        """Return whether the request has a label that the judge is measured against."""
         return self.label is not None and request.has((self.label,))
 
     def truth_of(self, request: Request, state: Mapping[str, Any]) -> bool | None:
-        """Return the label's verdict on the answer; None without a label. Without ``truth`` the texts are compared."""
+        """Return whether the answer is right by the label; None without a label. Without ``truth`` the texts are compared."""
         if not self.is_labelled(request):
             return None
         if self.truth is not None:
@@ -135,19 +137,20 @@ def llm_judge(
 ) -> LLMJudge:
     """Return a scorer for a :class:`~vinelm.requests.workflow.Workflow` that asks a model whether an answer is correct.
 
-    The judge's calls are paid from the profile's budget like any other: an upper bound is reserved before each. An equal answer
-    to the same request is judged once. A reply without a verdict is asked for again, then the row has no score; the next run
-    asks for it again. See docs/profiling.md.
+    The judge's calls are paid from the profile's budget like any other: an upper bound is reserved before each. Equal
+    answers to the same request are judged once. If a reply has no verdict, the judge is asked again; after ``attempts``
+    replies the row has no score, and the next run asks again. See docs/profiling.md.
 
     Args:
-        model: A name of the catalog, ``"provider:model"`` whose list price is known, or a :class:`~vinelm.catalog.Model`.
+        model: A name of the catalog, ``"provider:model"`` whose list price is known, or a
+            :class:`~vinelm.catalog.Model`.
         rubric: What makes an answer correct, in plain words.
         question: Keys of the graph's input that the judge sees; () for all but ``id``. Labels are never among them.
         answer: Keys of the state that make the answer.
-        label: Key of the requests' rows that holds a reference, where there is one. The judge does not see it; how well it
-            agrees with these references is measured, and corrects the estimate.
-        truth: ``truth(request, state)`` returns whether the answer of a request with a label is right; None compares the texts,
-            without regard to case and spacing. Must spend no money.
+        label: Key of the requests' rows that holds a reference, if they have one. The judge does not see it. Its
+            agreement with these references is measured, and corrects the estimate.
+        truth: ``truth(request, state)`` returns whether the answer of a request with a label is right; None compares the
+            texts, without regard to case and spacing. Must not spend money.
         attempts: How often the judge is asked before a row is left without a score, >= 1.
 
     Raises:

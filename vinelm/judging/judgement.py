@@ -16,18 +16,18 @@ _FENCE = re.compile(r"```(?:json)?\s*\n(.*)\n\s*```", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """A judge's verdict on the answer after one invocation, and the label's.
+    """The verdict of a judge, and of the label, on the answer after one invocation.
 
     Attributes:
         judge: Hash of the judge's model, rubric and keys.
-        asked: Hash of the judge's model and of what it was sent.
+        asked: Hash of the judge's model and its prompt.
         correct: The judge's verdict; None if it gave none.
         truth: Whether the answer is right by the request's label; None without a label.
         label: Hash of the label and of how it is compared; None without a label.
         model: Name of the judge's model.
-        cost_usd: Dollars of the calls for it, >= 0; 0 if an equal question had been asked before.
-        calls: Number of calls for it.
-        tokens_in, tokens_out: Their tokens; None where they are not known.
+        cost_usd: Dollars of the judge's calls, >= 0; 0 if an equal question had been asked before.
+        calls: Number of the judge's calls.
+        tokens_in, tokens_out: Tokens of these calls; None if unknown.
         detail: Why there is no verdict, in one line.
     """
 
@@ -45,18 +45,18 @@ class Judgement:
 
     @property
     def is_refused(self) -> bool:
-        """True if the budget did not allow the judge to be asked."""
+        """Return whether the budget did not allow the judge to be asked."""
         return self.detail == REFUSED
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types, the arguments of the class."""
+        """Return the class's arguments as plain JSON types."""
         return asdict(self)
 
 
 def verdict_of(reply: str) -> bool | None:
     """Parse the verdict in a judge's reply: one JSON object with ``correct`` true or false, and perhaps a ``reason``.
 
-    None for anything else: other text around it, other keys, a key twice, a number or a text in place of true and false.
+    None for anything else: surrounding text, other keys, a repeated key, or another type in place of true and false.
     """
     text = reply.strip()
     fenced = _FENCE.fullmatch(text)

@@ -1,4 +1,4 @@
-"""A judged workflow scored by its labels, without asking the judge."""
+"""Restricts a judged workflow to labelled requests and scores it by labels, without calling the judge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def scored_by_labels(workflow: Workflow) -> Workflow:
-    """Return the workflow restricted to requests with a label, and scored by it; the workflow itself if all have one.
+    """Return the workflow with only its labelled requests, scored by labels; the workflow itself if all have labels.
 
     Raises:
         ConfigError: no request has a label.

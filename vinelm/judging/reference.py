@@ -1,4 +1,4 @@
-"""The scorer of a workflow that uses today's answers as references for requests without labels."""
+"""A workflow's scorer that uses today's answers as references for requests without labels."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ Score = Callable[["Request", Mapping[str, Any]], bool | float]
 
 
 class ComparesAnswers(Protocol):
-    """Compares today's answer with another; each has ``content``, a text, and ``tool_calls``."""
+    """A function that compares today's answer with another; each has ``content``, a text, and ``tool_calls``."""
 
     def __call__(self, recorded: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-        """Return whether the two are the same."""
+        """Return whether the two answers are the same."""
 
     def audit(self, recorded: Sequence[Mapping[str, Any]]) -> float:
-        """Return the share of equal answers that people are asked about, too: above 0 if their scores may differ."""
+        """Return the share of equal answers that people are asked about; above 0 if equal answers may differ in score."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AsToday:
-    """The scorer of a workflow with requests without labels; made by ``vinelm.as_today``.
+    """The scorer of a workflow that has requests without labels; made by ``vinelm.as_today``.
 
     Attributes:
         answer: ``answer(state)`` returns the answer in a final state; None: the workflow's ``answer`` keys select it.
         same: Compares two answers.
-        score: Scores the requests with a label; None if there are none.
+        score: Scores the requests with a label; None if no request has a label.
         labels: The keys of a request's row that make its label. A request that lacks one of them has none.
     """
 

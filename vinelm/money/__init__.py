@@ -1,4 +1,4 @@
-"""Caps on dollars: who may make a call, what it counts until its price is known, and bounds that follow spending."""
+"""Caps on dollars: who may make a call, how it is booked until its price is known, and bounds that follow spending."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,4 +1,4 @@
-"""A fallback for a guard: keeps a separate account, so that a defect in the guard neither fails calls nor loses the cap."""
+"""A fallback for a spending guard. Its separate account keeps the cap, and lets calls continue, if the guard fails."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BoundPermit:
         self._guard._settle(self, usage)
 
     def close(self) -> None:
-        """Count the call at its upper bound unless it was settled."""
+        """Book the call at its upper bound unless it was settled."""
         self._guard._settle(self, None)
 
     def __enter__(self) -> BoundPermit:
@@ -38,9 +38,9 @@ class BoundPermit:
 class BoundGuard:
     """Authorizes calls through ``guard`` until that fails, then by its own account.
 
-    A :class:`~vinelm.requests.protocols.CallGuard`. The account counts every call that was authorized here, at its upper
-    bound until it is settled. After the guard's first failure only the account decides, so the cap still holds. If the limit,
-    or what was spent before, is unknown, every further call is refused: money that cannot be counted is not spent. Thread-safe.
+    A :class:`~vinelm.requests.protocols.CallGuard`. The account counts every call that was authorized here, at its
+    upper bound until it is settled. After the guard's first failure only the account decides, so the cap still holds.
+    If the limit or earlier spending is unknown, every further call is refused. Thread-safe.
 
     Args:
         guard: the guard; None if it could not be made.
@@ -62,7 +62,7 @@ class BoundGuard:
         """Reserve money for a call that costs at most ``upper_usd`` dollars.
 
         Raises:
-            CallRefused: the limit does not allow the call, or cannot be checked any more; the call must not be made.
+            CallRefused: the limit does not allow the call, or can no longer be checked; the call must not be made.
         """
         permit: CallPermit | None = None
         if self._guard is not None:
@@ -80,7 +80,7 @@ class BoundGuard:
 
     @contextmanager
     def _surviving(self, what: str, *, may_refuse: bool) -> Iterator[None]:
-        """Let this account decide from now on if the guard fails. A refusal passes only if a call asks for money."""
+        """Switch to this account if the guard fails inside the block. A refusal passes only if a call asks for money."""
         try:
             yield
         except Exception as error:  # the guard may be the application's
@@ -90,7 +90,7 @@ class BoundGuard:
             self._on_failure(what, error)
 
     def _own(self, permit: CallPermit | None, upper_usd: float) -> BoundPermit:
-        """Count a call that the guard has permitted; without its permit, only a call that this account allows."""
+        """Count a call that the guard has permitted; if the guard failed, only if this account allows the call."""
         with self._lock:
             if permit is None:
                 self._check(upper_usd)
@@ -144,8 +144,8 @@ def with_account(
 ) -> CallGuard | None:
     """Return a guard that asks the account of a run first, and then ``guard``.
 
-    Once the account fails, the run's further calls are refused, since only the account knows what other requests have spent
-    meanwhile.
+    Once the account fails, the run's further calls are refused, because only the account knows what other requests
+    spend.
 
     Args:
         guard: the run's own guard; None if there is none.

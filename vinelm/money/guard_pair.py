@@ -1,4 +1,4 @@
-"""Two guards for the same calls: the request's own cap, and an account that the request shares with others."""
+"""Two spending guards for the same calls: the request's own cap, and an account that several requests share."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PairPermit:
             second.settle(usage)
 
     def close(self) -> None:
-        """Count the call at its upper bound in both, unless it is settled."""
+        """Book the call at its upper bound in both, unless it was settled."""
         first, second = self._permits
         try:
             first.close()
@@ -48,7 +48,8 @@ class PairPermit:
 
 
 class GuardPair:
-    """Authorizes what both guards authorize; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe if they are.
+    """Authorizes calls that both guards authorize; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe if they
+    are.
 
     Args:
         account: asked first.
@@ -64,7 +65,7 @@ class GuardPair:
         """Reserve money with both for a call that costs at most ``upper_usd`` dollars.
 
         Raises:
-            CallRefused: one of them does not allow the call.
+            CallRefused: one of the guards does not allow the call.
         """
         first = self._account.authorize(upper_usd)
         with _undoing(first):
@@ -83,7 +84,7 @@ class GuardPair:
 
 @contextmanager
 def _undoing(permit: CallPermit) -> Iterator[None]:
-    """Cancel the reservation if the block fails, since the call is not made."""
+    """Cancel the reservation if the block fails, because then the call is not made."""
     try:
         yield
     except BaseException:

@@ -1,4 +1,4 @@
-"""Corrects bounds on mean dollars by what requests really cost, since traffic and estimates change."""
+"""Corrects bounds on mean dollars by the real cost of requests, since traffic and estimates change."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ STEP = 0.5
 class SpendControl:
     """Corrects the bound on mean dollars of one objective (``cost_budget="population"``). Thread-safe.
 
-    If requests cost less than planned by some factor, plans are made as if the bound were larger by it, so that real spending
-    meets the bound. The factor moves slowly, and within limits. Requests count as they begin, dollars as they are spent.
+    If requests cost less than planned by some factor, plans are made as if the bound were larger by that factor, so
+    that real spending meets the bound. The factor changes slowly, and within limits. Requests count when they begin,
+    dollars when they are spent.
 
-    In a fleet the factor is that of all processes together (:meth:`take_counted`, :meth:`follow`).
+    In a fleet all processes share one factor (:meth:`take_counted`, :meth:`follow`).
 
     Args:
-        objective: with a bound on mean dollars.
+        objective: an objective with a bound on mean dollars.
     """
 
     def __init__(self, objective: Objective) -> None:
@@ -49,19 +50,19 @@ class SpendControl:
 
     @property
     def factor(self) -> float:
-        """The corrected bound over the bound, in [1 / MOST, MOST]."""
+        """The corrected bound divided by the bound, in [1 / MOST, MOST]."""
         with self._lock:
             return self._factor
 
     def begin(self) -> Objective:
-        """Return the objective by which the next request is planned."""
+        """Return the objective to plan the next request with."""
         with self._lock:
             if not self._is_led and self._since >= EVERY and self._planned_usd > 0.0 and self._spent_usd > 0.0:
                 self._correct()
             return self._corrected
 
     def planned(self, usd: float) -> None:
-        """Count a request by its planned dollars."""
+        """Count a request with its planned dollars."""
         with self._lock:
             keep = 1.0 - 1.0 / MEMORY
             self._requests = self._requests * keep + 1.0
@@ -78,14 +79,14 @@ class SpendControl:
             self._counted[2] += usd
 
     def take_counted(self) -> tuple[float, float, float]:
-        """Return requests, planned dollars and spent dollars counted since this was last called."""
+        """Return the requests, planned dollars and spent dollars counted since the last call of this method."""
         with self._lock:
             requests, planned_usd, spent_usd = self._counted
             self._counted = [0.0, 0.0, 0.0]
             return requests, planned_usd, spent_usd
 
     def follow(self, factor: float | None) -> None:
-        """Use this factor, corrected elsewhere, until told otherwise; None: correct it here again."""
+        """Use this factor, computed elsewhere, until the next call; None: compute it here again."""
         with self._lock:
             self._is_led = factor is not None
             if factor is not None:

@@ -36,7 +36,7 @@ class SpendPermit:
         self._guard._settle(self, usage)
 
     def close(self) -> None:
-        """Count the call at its upper bound unless it was settled, since its price is unknown."""
+        """Book the call at its upper bound unless it was settled, because its price is unknown."""
         self._guard._settle(self, None)
 
     def __enter__(self) -> SpendPermit:
@@ -47,12 +47,12 @@ class SpendPermit:
 
 
 class SpendGuard:
-    """Authorizes calls while the money suffices; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe.
+    """Authorizes calls within a limit on dollars; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe.
 
-    A call is authorized only if everything spent, everything reserved for calls under way and its own upper bound stay within
-    the limit. So the limit is exceeded only if calls cost more than their upper bounds. Spending is what others spent before
-    (:meth:`add_inherited`) plus what was spent here: the settled calls, or the recorded ones (:meth:`note_recorded`) if those
-    are more, since a backend may report usage without asking a guard.
+    A call is authorized only if everything spent, everything reserved for calls in flight and its own upper bound
+    together stay within the limit. So the limit is exceeded only if calls cost more than their upper bounds. Spending
+    is what others spent before (:meth:`add_inherited`) plus what was spent here: the settled calls, or the recorded
+    calls (:meth:`note_recorded`) if these cost more, since a backend may report usage without asking a guard.
 
     Args:
         limit_usd: dollars, at least 0.
@@ -73,12 +73,12 @@ class SpendGuard:
 
     @property
     def spent_usd(self) -> float:
-        """Dollars spent, by others before and here, without reservations."""
+        """Dollars spent, here and earlier by others, excluding reservations."""
         return self._inherited_usd + max(self.settled_usd, self._recorded_usd)
 
     @property
     def left_usd(self) -> float:
-        """Dollars that no call has spent or reserved, at least 0."""
+        """Dollars that are neither spent nor reserved, at least 0."""
         with self._lock:
             return max(self.limit_usd - self.spent_usd - self.reserved_usd, 0.0)
 
@@ -91,8 +91,8 @@ class SpendGuard:
         """Reserve money for a call that costs at most ``upper_usd`` dollars; calls that are :data:`OWED` are never refused.
 
         Raises:
-            CallRefused: the limit does not allow the call; it must not be made. Or this process is a fork of the one that
-                counts: each such process would spend the limit once more.
+            CallRefused: the limit does not allow the call; it must not be made. Or this process is a fork of the
+                counting process: each fork would spend the whole limit again.
         """
         if os.getpid() != self._pid:  # before taking the lock, which another thread may have held during the fork
             raise CallRefused(IN_FORK)
@@ -113,12 +113,12 @@ class SpendGuard:
             return permit
 
     def add_inherited(self, usd: float) -> None:
-        """Count dollars that others spent on the same purpose before."""
+        """Count dollars that others spent earlier for the same purpose."""
         with self._lock:
             self._inherited_usd += usd
 
     def charge(self, usage: Usage) -> None:
-        """Count a call that a backend made without a permit."""
+        """Count the cost of a call that a backend made without a permit."""
         with self._lock:
             self._count(usage.cost_usd)
 
@@ -128,7 +128,7 @@ class SpendGuard:
             self._recorded_usd = max(self._recorded_usd, total_usd)
 
     def take_refusals(self) -> list[str]:
-        """Return why calls were refused since the last call of this method, one line each."""
+        """Return why calls were refused since the last call of this method, one line per refusal."""
         if not self._refusals:
             return []
         with self._lock:
@@ -151,18 +151,18 @@ class SpendGuard:
     # -- for budgets that can grow, and for their observers; called with the lock held ----------------------------
 
     def _raise_limit(self, needed_usd: float) -> bool:
-        """Raise ``limit_usd`` so that ``needed_usd`` fits, and return whether that was done."""
+        """Raise ``limit_usd`` so that ``needed_usd`` fits; return whether the limit was raised."""
         return False
 
     def _refusal(self, upper_usd: float, left_usd: float) -> str:
-        """Return the message of the refusal, one line."""
+        """Return a one-line message for the refusal."""
         return (
             f"the call may cost up to ${upper_usd:.6f}, and ${left_usd:.6f} is left of the request's ${self.limit_usd:g}: "
             "raise max_cost_usd, or lower the model's max_tokens"
         )
 
     def _settled(self, cost_usd: float) -> None:
-        """Called when a call was settled at that price."""
+        """Hook that is called when a call was settled at that price."""
 
     def _reservation_changed(self) -> None:
-        """Called when ``reserved_usd`` has changed."""
+        """Hook that is called when ``reserved_usd`` has changed."""

@@ -1,7 +1,7 @@
-"""Checks a server's token counts against the prompt: how few tokens are possible, and how long a cache keeps it.
+"""Checks a server's token counts against the prompt: the fewest possible tokens, and how long a cache keeps it.
 
-A bill is computed from counts that the server states. Counts that are impossible for the prompt are not used (the call is then
-booked at its upper bound), and what a server leaves open is taken from the prompt.
+Costs are computed from counts that the server states. If counts are impossible for the prompt, the call is booked at
+its upper bound. What a server does not state is taken from the prompt.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _MARKS = ("cache_control", "cachePoint", "cache_point")
 
 
 def is_too_few(tokens: int, *texts: str) -> bool:
-    """Return whether these texts cannot consist of so few tokens."""
+    """Return whether these texts cannot consist of this few tokens."""
     most = MOST_CHARS * tokens + SPARED_CHARS if tokens else 0
     return sum(map(len, texts)) > most and sum(len(_RUN.sub(r"\1", text)) for text in texts) > most
 
 
 def texts_of(messages: Iterable[Any]) -> list[str]:
-    """Return the texts of messages, without parts that are counted otherwise: images, files, tools, hidden reasoning."""
+    """Return the texts of messages, without parts that are counted differently: images, files, tools, hidden reasoning."""
     return [str(message.text) for message in messages]
 
 
 def asks_for_an_hour(asked: Any) -> bool:
     """Return whether a request asks to keep a part of its prompt in a cache for an hour.
 
-    ``asked``: The request in any provider's words, or messages: mappings, sequences and objects with ``content``.
+    ``asked``: The request in any provider's format, or messages: mappings, sequences and objects with ``content``.
     """
     if isinstance(asked, Mapping):
         marks = (asked.get(key) for key in _MARKS)

@@ -1,4 +1,4 @@
-"""Anthropic's batches of messages. They carry no metadata: our batches are recognized by the names of their calls.
+"""Anthropic's message batches. They carry no metadata, so we recognize our batches by the names of their calls.
 
 Wire format: https://platform.claude.com/docs/en/build-with-claude/batch-processing
 """
@@ -37,7 +37,7 @@ _OF_THE_SERVER = ("api_error", "overloaded_error", "timeout_error")
 
 
 class AnthropicBatches(SdkBatches["Anthropic"]):
-    """Batches over the SDK."""
+    """Anthropic's batches through its SDK."""
 
     halves_cache = True
     most_calls, most_bytes = 100_000, 240 << 20
@@ -46,7 +46,7 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         super().__init__(_client)
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Send the batch: one request."""
+        """Send the batch in one request."""
         bodies = {name: dict(body) for name, body in calls.items()}
         betas: dict[str, None] = {}
         for body in bodies.values():
@@ -58,7 +58,7 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         return messages.batches.create(requests=requests, extra_headers=headers, timeout=NO_LIMIT_S).id
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
-        """Look into each batch that may be ours. A batch shows its calls only once it has ended, so this waits for its end."""
+        """Check each batch that may be ours. A batch lists its calls only once it has ended, so this waits for its end."""
         batches, is_certain = self._clients.of(model).messages.batches, True
         for number, batch in enumerate(batches.list(limit=100)):
             if number >= LEAST_LISTED and batch.created_at.timestamp() < since_s - SKEW_S:
@@ -74,7 +74,7 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         return FoundBatch(None, is_certain)
 
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
-        """Read the results of a batch that has ended."""
+        """Return the results of a batch that has ended."""
         batches = self._clients.of(model).messages.batches
         batch = batches.retrieve(provider_id)
         if batch.processing_status != "ended":
@@ -84,7 +84,7 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         return with_missing(found, getattr(batch.request_counts, "succeeded", None))
 
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
-        """Parse a message as langchain-anthropic does."""
+        """Return Anthropic's message parsed as langchain-anthropic parses it."""
         from anthropic.types import Message
 
         result: ChatResult = self.chat_of(model)._format_output(Message.model_validate(dict(body)))  # type: ignore[attr-defined]
@@ -100,7 +100,7 @@ def _client(model: Model) -> Anthropic:
 
 
 def own_headers(key: str, base: str) -> dict[str, Any]:
-    """Return the headers that send a server this key, and no other credentials that the SDK finds in the environment."""
+    """Return headers that send a server this key, and no other credentials that the SDK finds in the environment."""
     from anthropic import Omit
 
     lines = "" if base.startswith(HOME) else os.environ.get(AMBIENT_HEADERS, "")
@@ -109,7 +109,7 @@ def own_headers(key: str, base: str) -> dict[str, Any]:
 
 
 def _results(lines: Iterator[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the calls of a file of results; an invalid line leaves only its own call without an answer."""
+    """Yield the calls in a results file. An invalid line leaves only its own call without an answer."""
     for line in lines:
         name = None
         try:

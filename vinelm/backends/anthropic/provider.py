@@ -22,8 +22,8 @@ LISTING_S = 15.0
 
 
 class AnthropicProvider(Provider):
-    """A catalog entry's ``options`` are settings of ``ChatAnthropic`` (``temperature``, ``thinking``, ``betas`` ...); what it
-    does not know is a parameter of the API, which rejects unknown ones.
+    """Creates ``ChatAnthropic`` models. A catalog entry's ``options`` are its settings (``temperature``, ``thinking``,
+    ``betas`` ...); other options are sent as parameters of the API, which rejects unknown ones.
     """
 
     marks = ControlMarks()
@@ -61,13 +61,13 @@ class AnthropicProvider(Provider):
         )
 
     def context_tokens(self, model: Model) -> int | None:
-        """Return the longest prompt in tokens, if the server says so."""
+        """Return the longest prompt in tokens; None if the server does not state it."""
         client: Any = self.make(model)._client  # type: ignore[attr-defined]
         tokens = getattr(client.models.retrieve(model.model_id, timeout=LISTING_S), "max_input_tokens", None)
         return tokens if isinstance(tokens, int) else None
 
     def batches(self) -> BatchApi:
-        """See :class:`Provider`."""
+        """Return the provider's batches; see :class:`Provider`."""
         return AnthropicBatches()
 
 
@@ -76,7 +76,7 @@ def _chat_class() -> type[BaseChatModel]:
     from langchain_anthropic import ChatAnthropic
 
     class CatalogAnthropic(ChatAnthropic):
-        """Sends the entry's key, and nothing that the SDK finds in the environment, to the entry's server."""
+        """A ``ChatAnthropic`` that sends only the entry's key, and no credentials that the SDK finds in the environment."""
 
         @property
         def _llm_type(self) -> str:

@@ -1,4 +1,4 @@
-"""Amazon Bedrock's Converse through langchain-aws."""
+"""Amazon Bedrock's Converse API through langchain-aws."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ CONNECTIONS = 256
 
 
 class BedrockProvider(Provider):
-    """Credentials come from boto3's usual chain, or from a Bedrock API key in ``AWS_BEARER_TOKEN_BEDROCK``.
+    """Creates ``ChatBedrockConverse`` models. Credentials come from boto3's usual chain, or from a Bedrock API key in
+    ``AWS_BEARER_TOKEN_BEDROCK``.
 
-    A catalog entry's option ``region`` sets the region (default: the environment's), ``api_base`` another endpoint; other
-    options are settings of ``ChatBedrockConverse``, or fields that only the model knows.
+    A catalog entry's option ``region`` sets the region (default: the environment's), ``api_base`` another endpoint.
+    Other options are settings of ``ChatBedrockConverse``, or fields that only the model knows.
     """
 
     marks = PointMarks()
@@ -68,7 +69,9 @@ class BedrockProvider(Provider):
 
 
 def region_of(model: Model) -> str:
-    """Return the model's region; :class:`ConfigError` if there is none, or boto3 does not read the entry's key variable."""
+    """Return the model's region; :class:`ConfigError` if no region is set, or if boto3 does not read the entry's key
+    variable.
+    """
     if model.api_key_env not in (None, BEARER):
         raise ConfigError(f"model {model.name!r}: api_key_env is {model.api_key_env}: Bedrock's API key is read from {BEARER}")
     if model.api_key_env is not None and not os.environ.get(BEARER, "").strip():

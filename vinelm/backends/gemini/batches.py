@@ -1,4 +1,4 @@
-"""Gemini's batches, with their requests inline. Ours have our key as their display name.
+"""Gemini's batches, with their requests inline. Our batches have our key as their display name.
 
 Wire format: https://ai.google.dev/gemini-api/docs/batch-api
 """
@@ -35,7 +35,7 @@ _REST = {
 
 
 class GeminiBatches(SdkBatches["Client"]):
-    """Batches over the SDK."""
+    """Gemini's batches through its SDK."""
 
     most_calls, most_bytes = 10_000, 18 << 20  # the API takes 20 MB inline
 
@@ -51,7 +51,7 @@ class GeminiBatches(SdkBatches["Client"]):
         return {"contents": [_plain(one) for one in made["contents"]], "config": config}
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Send the batch: one request."""
+        """Send the batch in one request."""
         requests: Any = [
             {"contents": body["contents"], "config": dict(body["config"]), "metadata": {NAME: name}}
             for name, body in calls.items()
@@ -60,7 +60,7 @@ class GeminiBatches(SdkBatches["Client"]):
         return str(batches.create(model=model.model_id, src=requests, config={"display_name": key}).name)
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
-        """Search by the display name."""
+        """Find our batch by its display name."""
         for number, job in enumerate(self._clients.of(model).batches.list(config={"page_size": 100})):
             if job.display_name == key and job.name:
                 return FoundBatch(job.name)
@@ -85,7 +85,7 @@ class GeminiBatches(SdkBatches["Client"]):
         return found
 
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
-        """Parse a response as langchain-google-genai does."""
+        """Return Gemini's response parsed as langchain-google-genai parses it."""
         from google.genai.types import GenerateContentResponse
         from langchain_google_genai.chat_models import _response_to_result
 
@@ -106,7 +106,7 @@ def _client(model: Model) -> Client:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """Return the SDK's object as JSON has it."""
+    """Return the SDK's object as plain JSON types."""
     found: dict[str, Any] = value.model_dump(mode="json", exclude_none=True) if hasattr(value, "model_dump") else dict(value)
     return found
 

@@ -23,8 +23,8 @@ PLACE = ("project", "location")
 
 
 class GeminiProvider(Provider):
-    """A catalog entry's ``options`` are settings of ``ChatGoogleGenerativeAI`` (``temperature``, ``thinking_budget``,
-    ``safety_settings`` ...), or the API's ``thinking_config``.
+    """Creates ``ChatGoogleGenerativeAI`` models. A catalog entry's ``options`` are its settings (``temperature``,
+    ``thinking_budget``, ``safety_settings`` ...), or the API's ``thinking_config``.
     """
 
     def check(self, model: Model) -> None:
@@ -35,7 +35,7 @@ class GeminiProvider(Provider):
         self._settings(model)
 
     def credentials(self, model: Model) -> dict[str, Any]:
-        """Return the settings for authentication, and for the Google service to use."""
+        """Return the settings for authentication and for the Google service."""
         return {"vertexai": False, "api_key": named_key(model, KEY_ENV)}
 
     def make(self, model: Model) -> BaseChatModel:
@@ -56,13 +56,13 @@ class GeminiProvider(Provider):
         )
 
     def context_tokens(self, model: Model) -> int | None:
-        """Return the model's input limit by the API."""
+        """Return the model's input limit as the API reports it."""
         chat: Any = self.make(model)  # kept alive, since its client closes with it
         found = chat.client.models.get(model=model.model_id).input_token_limit
         return found if isinstance(found, int) else None
 
     def batches(self) -> BatchApi | None:
-        """See :class:`Provider`."""
+        """Return the provider's batches; see :class:`Provider`."""
         return GeminiBatches()
 
     def _settings(self, model: Model) -> dict[str, Any]:
@@ -91,14 +91,14 @@ class VertexProvider(GeminiProvider):
     """
 
     def credentials(self, model: Model) -> dict[str, Any]:
-        """Return the key of Vertex's express mode if the entry names one, else project, location and Google's credentials."""
+        """Return the key of Vertex's express mode if the entry names a key, else project, location and Google's credentials."""
         if model.api_key_env is not None:
             return {"vertexai": True, "api_key": named_key(model, "GOOGLE_API_KEY")}
         project, location = where(model)
         return {"vertexai": True, "project": project, "location": location, "credentials": _found(model)}
 
     def batches(self) -> None:
-        """Return None: this service's batches are jobs over files in its own storage."""
+        """Return None: Vertex runs batches as jobs over files in its own storage, which are not supported."""
         return None
 
 
@@ -114,7 +114,7 @@ def _found(model: Model) -> Any:
 
 
 def where(model: Model) -> tuple[str | None, str | None]:
-    """Return project and location; :class:`ConfigError` if there is no project, or the entry has both them and a key."""
+    """Return project and location; :class:`ConfigError` without a project, or if the entry has both a project and a key."""
     given = [model.options.get(name) for name in PLACE]
     if model.api_key_env is not None:
         if any(given):

@@ -1,4 +1,4 @@
-"""Any LangChain chat model: objects that the application hands in, and ``provider:model`` of LangChain's integrations."""
+"""Any LangChain chat model: objects that the application passes in, and ``provider:model`` of LangChain's integrations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vinelm.foreign_code import explained
 
 
 class LangChainProvider(Provider):
-    """Objects stay as their owner made them, apart from their retries; other entries are made by ``init_chat_model``."""
+    """Uses the application's objects unchanged except for their retries; ``init_chat_model`` makes other entries' models."""
 
     streams = False  # an object is called as its owner calls it
 
@@ -31,7 +31,7 @@ class LangChainProvider(Provider):
             self.make(model)
 
     def inner(self, model: Model) -> InnerChat:
-        """Return the application's own chat model object if there is one, else the model of the entry."""
+        """Return the application's own chat model object, else the chat model made from the entry."""
         given = self._live.get(model.name)
         return InnerChat(given) if given is not None else super().inner(model)
 

@@ -1,4 +1,4 @@
-"""Admission of attempts whose prompts a cache may keep: waits for the call that writes the prefix, and sets marks."""
+"""Admits attempts whose prompts a cache may keep: waits for the call that writes the prefix, and sets cache marks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class PromptAdmission:
     """Rate limits of a model with cache points. Thread-safe.
 
     Args:
-        limiter: the rate limits of its engine.
-        points: what its prompt cache holds.
+        limiter: the rate limits of the model's engine.
+        points: the prefixes that the model's prompt cache holds.
     """
 
     def __init__(self, limiter: RateLimiter, points: CachePoints) -> None:
@@ -25,12 +25,14 @@ class PromptAdmission:
         self.admit, self.aadmit = limiter.admit, limiter.aadmit  # an attempt without a prompt only needs the limits
 
     def of(self, prompt: PromptCall) -> RateLimiter:
-        """Return the admission of the attempt that sends this prompt. Its cache points are set when it is admitted."""
+        """Return the admission of an attempt with this prompt. Its cache marks are chosen when it is admitted."""
         return _OnePrompt(self._limiter, self._points, prompt)
 
 
 class _OnePrompt:
-    """A :class:`~vinelm.requests.protocols.RateLimiter` for one attempt. It awaits a leader before the limits."""
+    """A :class:`~vinelm.requests.protocols.RateLimiter` for one attempt: waits for the cache's leading call, then for
+    the limits.
+    """
 
     def __init__(self, limiter: RateLimiter, points: CachePoints, prompt: PromptCall) -> None:
         self._limiter, self._points, self._prompt = limiter, points, prompt
@@ -55,7 +57,7 @@ class _OnePrompt:
     async def aadmit(
         self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[RatePermit]:
-        """As :meth:`admit`, for a coroutine."""
+        """Like :meth:`admit`, for a coroutine."""
         until_s = time.monotonic() + self._points.longest_wait_s
         while (leader := self._points.leader(self._prompt)) is not None and (rest_s := until_s - time.monotonic()) > 0:
             await asyncio.wait([asyncio.wrap_future(leader)], timeout=rest_s)
@@ -68,7 +70,7 @@ class _OnePrompt:
 
 
 class AdmitsPrompts(Protocol):
-    """A rate limiter of a model with cache points, in this process or reached through another."""
+    """A rate limiter of a model with cache points, in this process or in another process."""
 
     def of(self, prompt: PromptCall) -> RateLimiter:
         """See :meth:`PromptAdmission.of`."""
@@ -76,7 +78,7 @@ class AdmitsPrompts(Protocol):
 
 @runtime_checkable
 class KeepsPrompts(Backend, Protocol):
-    """A backend that places cache points."""
+    """A backend that marks prompts for a cache."""
 
     @property
     def prompt_admissions(self) -> Mapping[str, PromptAdmission]:

@@ -1,4 +1,5 @@
-"""Rate limits of an engine, shared by all threads and tasks of this process: sliding windows and a fair queue of slots.
+"""Rate limits of an engine, shared by all threads and tasks of this process, with sliding windows and a fair queue of
+slots.
 
 Maintained libraries do not fit: ``limits`` does not wait, ``aiolimiter`` is bound to one event loop, and ``pyrate-limiter``
 stores one entry per token, cannot return unused tokens, and has no concurrency limit.
@@ -32,9 +33,10 @@ class RateLimits(BaseModel):
     Args:
         requests_per_min: Calls that may start within a minute, >= 1.
         tokens_per_min: Tokens of calls that start within a minute, >= 1.
-        concurrency: Calls in flight at a time, >= 1.
-        names_slots: The engine takes the number of a slot with a call, as llama.cpp's server does (``id_slot``): a batch says
-            which of its slots, 0 to ``concurrency`` - 1, has the beginning of the prompt. No other client may use the engine.
+        concurrency: The most calls in flight at a time, >= 1.
+        names_slots: The engine accepts a slot number with each call, as llama.cpp's server does (``id_slot``), so that
+            calls reuse the slot, 0 to ``concurrency`` - 1, that holds the beginning of their prompt. No other client may
+            use the engine.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -46,7 +48,7 @@ class RateLimits(BaseModel):
 
 
 class _Waiting(NamedTuple):
-    """A waiting call. Numbers are unique, so that key and number decide the order."""
+    """A waiting call. Numbers are unique, so key and number determine the order."""
 
     key: float
     number: int
@@ -58,9 +60,9 @@ class _Waiting(NamedTuple):
 class EngineRateLimiter:
     """Enforces the limits of one engine in every half-open window of one minute.
 
-    Calls start in the order of their requests, those of a higher priority first: see
-    :func:`~vinelm.backends.limits.rate_share.turn_key`. A call with more tokens than a minute allows starts in an
-    empty window. Tokens are estimates of the caller until it settles them. Thread-safe, and safe across event loops.
+    Calls start in order of arrival, those of higher priority earlier: see
+    :func:`~vinelm.backends.limits.rate_share.turn_key`. A call with more tokens than a minute allows starts in an empty
+    window. Token numbers are the caller's estimates until it settles them. Thread-safe, and safe across event loops.
     """
 
     def __init__(self, limits: RateLimits, clock: Clock | None = None) -> None:
@@ -81,14 +83,14 @@ class EngineRateLimiter:
 
     @property
     def is_limited(self) -> bool:
-        """True if there is any limit."""
+        """Whether there is any limit."""
         return self._is_limited
 
     def share(self, on_short: Callable[[], None]) -> RateShare | None:
-        """From now on start calls only within a share of the limits, which several processes share.
+        """Limit future calls to this process's share of the limits, which several processes divide.
 
-        Returns the share, which begins as nothing; the same one if asked again; None if nothing is limited by the minute. Calls
-        that are waiting already keep their times. The limit on concurrency stays this process's own.
+        Returns the share, initially zero; the same object if called again; None if nothing is limited per minute. Calls
+        that are already waiting keep their start times. The concurrency limit still applies to this process alone.
         """
         amounts = RateAmounts(self._limits.requests_per_min or 0, self._limits.tokens_per_min or 0)
         with self._lock:
@@ -97,7 +99,7 @@ class EngineRateLimiter:
             return self._share
 
     def _line(self) -> RateShare | None:
-        """Return a line in which calls can overtake each other, if this process has the limits to itself."""
+        """Return a queue in which calls can overtake each other, if this process has the limits to itself."""
         amounts = RateAmounts(self._limits.requests_per_min or 0, self._limits.tokens_per_min or 0)
         with self._lock:
             if self._share is None and any(amounts):
@@ -106,7 +108,7 @@ class EngineRateLimiter:
             return self._share
 
     def reorder(self) -> None:
-        """Sort the waiting calls again after priorities have changed. Calls that were given a time keep it."""
+        """Sort the waiting calls again after priorities have changed. Calls that already have a start time keep it."""
         heirs = []
         with self._lock:
             self._sort()
@@ -126,11 +128,11 @@ class EngineRateLimiter:
             return self._permit(start_s, tokens), start_s - now_s
 
     def line_up(self, tokens: int, priority: SupportsFloat = 0.0) -> EngineTurn:
-        """Return a request to start on this engine, without waiting; ``tokens`` is the most that the call may use."""
+        """Queue a call on this engine without waiting, and return its turn; ``tokens`` is the most that the call may use."""
         return EngineTurn(self, None if self._share is None else self._share.line_up(tokens, priority), tokens)
 
     def _reserve_now(self, tokens: int) -> WindowPermit | None:
-        """Reserve a place in the windows if a call may start at once."""
+        """Reserve a place in the windows; None if no call may start now."""
         with self._lock:
             now_s = self._clock.now()
             return None if self._first_start(tokens, now_s) > now_s else self._permit(now_s, tokens)
@@ -152,7 +154,7 @@ class EngineRateLimiter:
         return permit
 
     def _room(self, allowed: int | None, wanted: int, weight: Callable[[WindowPermit], int]) -> float:
-        """Return the earliest time at which the window has room for ``wanted`` more; minus infinity without a limit."""
+        """Return the earliest time at which the window has room for ``wanted`` more units; minus infinity without a limit."""
         start_s = float("-inf")
         if allowed is None:
             return start_s
@@ -205,13 +207,13 @@ class EngineRateLimiter:
             self._give(slot)
 
     def _start(self, tokens: int, priority: SupportsFloat) -> RateTurn | _Appointment:
-        """Return a call's wait: in a line, or until a known time if no call may overtake it."""
+        """Return the object by which a call waits: in a queue, or until a known time if no call may overtake it."""
         # Without priorities no call overtakes another, so a call learns its time at once. The first priority makes a line.
         share = self._line() if self._share is None and priority else self._share
         return _Appointment(*self.reserve(tokens)) if share is None else share.line_up(tokens, priority)
 
     def _take(self, priority: SupportsFloat) -> Future[None] | None:
-        """Request a slot; return a future that is done when it is granted, or None without a concurrency limit."""
+        """Request a slot; return a future that completes when the slot is granted, or None without a concurrency limit."""
         if self._limits.concurrency is None:
             return None
         slot: Future[None] = Future()
@@ -227,7 +229,7 @@ class EngineRateLimiter:
         return slot
 
     def _note_granted(self, priority: SupportsFloat) -> None:
-        """Tell a call that it has its slot, and sort the waiting calls again before another slot is given."""
+        """Tell a call that it has its slot; the next grant sorts the waiting calls again first."""
         granted = getattr(priority, "granted", None)
         if granted is not None:
             granted()
@@ -238,7 +240,7 @@ class EngineRateLimiter:
         heapq.heapify(self._queue)
 
     def _heir(self) -> Future[None] | None:
-        """Grant a free slot to the first call in the queue; None if no call should have it now, so that it stays free."""
+        """Grant a free slot to the first call in the queue. None if no call should have it now: then it stays free."""
         while self._queue and self._queue[0].key < math.inf:
             first = heapq.heappop(self._queue)
             # A waiter that was cancelled meanwhile is passed over, and the slot goes to the next in line.
@@ -265,7 +267,7 @@ class EngineRateLimiter:
             self._give(slot)
 
     def _give(self, slot: Future[None] | None) -> None:
-        """Release a slot to the first in the queue; a cancelled waiter that was not granted one holds none."""
+        """Release a slot to the first call in the queue. A waiter that was cancelled before its grant holds no slot."""
         # cancel() succeeds only for a waiter that was never granted a slot; it stays in the heap and is skipped below.
         if slot is None or slot.cancel() or slot.cancelled():
             return
@@ -281,7 +283,7 @@ def _nobody() -> None:
 
 
 class EngineTurn:
-    """A call that may start on this engine or on another: it asks, but never waits here. For one thread at a time."""
+    """A call that starts on this engine or another. Its caller polls it, and never blocks here. For one thread at a time."""
 
     __slots__ = ("_limiter", "_tokens", "_turn")
 
@@ -289,10 +291,10 @@ class EngineTurn:
         self._limiter, self._turn, self._tokens = limiter, turn, tokens
 
     def start(self) -> WindowPermit | None:
-        """Occupy a slot and a place in the windows if both are free now, until :meth:`end`; None if not.
+        """Occupy a slot and a place in the windows until :meth:`end`; None if either is not free now.
 
         Raises:
-            CallError: a place will not become free, see :meth:`RateShare.cut_off`.
+            CallError: no place will become free, see :meth:`RateShare.cut_off`.
         """
         limiter, turn = self._limiter, self._turn
         if not limiter._take_now():
@@ -310,17 +312,17 @@ class EngineTurn:
         return permit
 
     def end(self) -> None:
-        """Release the slot of a call that was started."""
+        """Release the slot of a started call."""
         self._limiter._give_back()
 
     def close(self) -> None:
-        """Stop asking. Idempotent."""
+        """Leave the queue. Idempotent."""
         if self._turn is not None:
             self._turn.__exit__()
 
 
 class _Appointment:
-    """A call whose start is known: it waits once."""
+    """A call whose start time is known, so that it waits once."""
 
     __slots__ = ("_wait_s", "permit")
 
@@ -328,7 +330,7 @@ class _Appointment:
         self.permit, self._wait_s = permit, wait_s
 
     def pause_s(self) -> float:
-        """Return the seconds to wait, once."""
+        """Return the seconds to wait at the first call, then 0."""
         wait_s, self._wait_s = self._wait_s, 0.0
         return wait_s
 
@@ -336,7 +338,7 @@ class _Appointment:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Leave the block; a call that is cancelled while it waits keeps its reservation."""
+        """Leave the block. A call that is cancelled while waiting keeps its reservation."""
 
 
 @runtime_checkable

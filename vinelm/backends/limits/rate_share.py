@@ -1,7 +1,7 @@
 """This process's part of an engine's limits per minute, which several processes share.
 
-A share is a standing right: "at most this many in any minute". It may change at any time, so a waiting call has no known start
-time: it asks again, in the order of the line.
+A share means "at most this many in any minute". It may change at any time, so a waiting call has no known start time:
+it asks repeatedly, in the order of the queue.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ STEP_S = 10.0
 
 
 def turn_key(arrived_s: float, priority: SupportsFloat) -> float:
-    """Return the sort key of a line, least first. Since all waiting calls age equally, it changes with the priority only, and
-    no call starves.
+    """Return the sort key of a queue, least first. All waiting calls age equally, so it changes only with the priority,
+    and no call starves.
     """
     return arrived_s - STEP_S * float(priority)
 
 
 class RateAmounts(NamedTuple):
-    """Numbers of requests and of tokens; 0 if there is no limit."""
+    """Numbers of requests and of tokens; 0 means no limit."""
 
     requests: int
     tokens: int
 
 
 class RateDemand(NamedTuple):
-    """Amounts held, used in the last minute, missing for the first waiting call, and of that call itself.
+    """Amounts held, used in the last minute, missing for the first waiting call, and needed by that call.
 
-    ``lacks`` is zero if no call waits; ``call`` then is a call of average size. ``waited_s`` are the seconds since the first
-    call of the line has been first.
+    ``lacks`` is zero if no call waits; ``call`` then is a call of average size. ``waited_s`` is how long the first call
+    has been at the head of the queue.
     """
 
     held: RateAmounts
@@ -54,7 +54,7 @@ class RateDemand(NamedTuple):
 
 
 class WindowPermit:
-    """An admitted call. :meth:`settle` replaces its estimated tokens with the real ones."""
+    """An admitted call. :meth:`settle` replaces its estimated tokens with the real number."""
 
     __slots__ = ("start_s", "tokens")
 
@@ -71,11 +71,11 @@ class RateShare:
     """A share of an engine's limits, initially zero; :meth:`grow` and :meth:`give_back` change it. Thread-safe.
 
     Args:
-        limits: those of the engine, for all processes; 0 for none.
-        window_s: seconds that they are for.
-        clock: measures them.
+        limits: the engine's limits for all processes; 0 means no limit.
+        window_s: the length of the limits' window in seconds.
+        clock: measures the seconds.
         before: the calls that have started already.
-        on_short: called when the first call of the line does not fit, once for each call; must not block.
+        on_short: called once for each call at the head of the queue that does not fit; must not block.
     """
 
     def __init__(
@@ -101,17 +101,17 @@ class RateShare:
         self._lock = threading.Lock()
 
     def renew(self, on_short: Callable[[], None]) -> None:
-        """Start again with no share and no calls, in a forked process."""
+        """Start with no share and no calls, in a forked process."""
         with self._lock:
             self._on_short, self._held, self._ceiling = on_short, RateAmounts(0, 0), self.limits
             self._log.clear()
 
     def cut_off(self, why: str) -> None:
-        """Refuse calls for which the share is too small, because it will not grow. "" ends that."""
+        """Refuse calls for which the share is too small, with this reason, because it will not grow; "" stops refusing."""
         self._cut_off = why
 
     def line_up(self, tokens: int, priority: SupportsFloat = 0.0) -> RateTurn:
-        """Return the place of a call in the line: behind those of its priority; ``tokens`` is the most that it may use."""
+        """Queue a call behind those of its priority and return its turn; ``tokens`` is the most that it may use."""
         with self._lock:
             now_s = self.clock.now()
             turn = RateTurn(self, next(self._numbers), tokens, now_s, priority)
@@ -122,20 +122,20 @@ class RateShare:
         return turn
 
     def reorder(self) -> None:
-        """Sort the line again after priorities of waiting calls have changed."""
+        """Sort the queue again after priorities of waiting calls have changed."""
         with self._lock:
             self._order = [(turn_key(turn.arrived_s, turn.priority), turn.number) for turn in self._line.values()]
             heapq.heapify(self._order)
 
     def _first(self) -> RateTurn:
-        """Return the first call of the line, which is not empty."""
+        """Return the first call of the queue, which is not empty."""
         # Calls that gave up stay in the heap and are dropped here: removing each in place would cost a search.
         while self._order[0][1] not in self._line:
             heapq.heappop(self._order)
         return self._line[self._order[0][1]]
 
     def demand(self) -> RateDemand:
-        """Return what is held, used and missing now."""
+        """Return what is currently held, used and missing."""
         with self._lock:
             used, one = self._used(), min(self.limits.requests, 1)
             if not self._line:
@@ -146,20 +146,20 @@ class RateShare:
             return RateDemand(self._held, used, self._lacks, RateAmounts(one, tokens), waited_s)
 
     def grow(self, to: RateAmounts) -> None:
-        """Raise the share to this amount from now on; it never becomes smaller."""
+        """Raise the share to this amount; a smaller amount has no effect."""
         with self._lock:
             self._held = RateAmounts(*map(max, self._held, to))
 
     def cut(self, to: RateAmounts) -> None:
-        """Hold no more than this from now on: others hold the rest."""
+        """Lower the share to at most this amount, because other processes hold the rest."""
         with self._lock:
             self._held = RateAmounts(*map(min, self._held, to))
 
     def give_back(self, keep: RateAmounts) -> RateAmounts:
-        """Use no more than ``keep`` from now on, and return what is held then.
+        """Lower the share to ``keep`` for future calls, and return what is still held.
 
-        What calls of the last minute have used stays held until they leave the window. So what is not held any more was not
-        used for a minute, and another process may use it at once.
+        Amounts used by calls of the last minute stay held until these calls leave the window. So anything released was
+        unused for a minute, and another process may use it at once.
         """
         with self._lock:
             self._ceiling = keep
@@ -174,7 +174,7 @@ class RateShare:
         return RateAmounts(len(self._log), sum(permit.tokens for permit in self._log))
 
     def _ask(self, turn: RateTurn) -> float:
-        """Admit the turn, or return the seconds after which it should ask again."""
+        """Admit the call, or return the seconds after which it should ask again."""
         with self._lock:
             first = self._first()
             if turn is not first:
@@ -204,7 +204,7 @@ class RateShare:
         return HEAD_POLLS_S
 
     def _is_too_small(self, tokens: int) -> bool:
-        """True if a call with this many tokens would not fit even into an empty window."""
+        """Return whether a call with this many tokens would not fit even into an empty window."""
         call = RateAmounts(1, min(tokens, self.limits.tokens))
         return any(limit and need > held for need, held, limit in zip(call, self._held, self.limits, strict=True))
 
@@ -214,10 +214,10 @@ class RateShare:
 
 
 class RateTurn:
-    """A call's place in the line of a share.
+    """A call's place in the queue of a share.
 
     Attributes:
-        permit: the admission; None before.
+        permit: the permit; None until the call is admitted.
     """
 
     __slots__ = ("_share", "arrived_s", "number", "permit", "priority", "tokens")
@@ -231,7 +231,7 @@ class RateTurn:
         """Return 0 once the call is admitted, else the seconds after which to ask again.
 
         Raises:
-            CallError: it will not be admitted, see :meth:`RateShare.cut_off`.
+            CallError: the call will not be admitted, see :meth:`RateShare.cut_off`.
         """
         return 0.0 if self.permit is not None else self._share._ask(self)
 
@@ -239,5 +239,5 @@ class RateTurn:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Leave the line, if the call was not admitted: its caller waits no longer."""
+        """Leave the queue if the call was not admitted, because its caller no longer waits."""
         self._share._leave(self)

@@ -1,4 +1,4 @@
-"""The queue of a replica group: a call is assigned only when a replica has room, and goes to the first that has."""
+"""The queue of a replica group: a call is assigned to the first replica that has room."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Replica:
 
     Attributes:
         limiter: the limits of its engine.
-        in_flight: calls of this gate that it is serving.
-        failures: attempts that failed one after another.
+        in_flight: number of this gate's calls that the replica is serving.
+        failures: number of consecutive failed attempts.
         rests_until_s: when it may be preferred again, in seconds of the gate's clock.
-        sent: digests of the beginnings of the prompts that it was sent, the latest ones last.
+        sent: digests of the beginnings of prompts sent to it, the latest last.
     """
 
     engine: str
@@ -57,7 +57,7 @@ class Replica:
     sent: dict[int, None] = field(default_factory=dict)
 
     def note(self, points: Sequence[int]) -> None:
-        """Record the prompt of a call that it serves, and forget older ones."""
+        """Record the prompt of a call that the replica serves, and forget older prompts."""
         for point in points:
             self.sent.pop(point, None)
         self.sent.update(dict.fromkeys(points))
@@ -66,11 +66,11 @@ class Replica:
 
 
 class PromptPriority:
-    """The priority of a call, and the beginnings of its prompt by which a group's replica is chosen.
+    """The priority of a call, and the beginnings of its prompt, by which a replica is chosen.
 
     Attributes:
         points: digests of the beginnings, from short to long.
-        tokens: the number of tokens of each.
+        tokens: the number of tokens of each beginning.
     """
 
     __slots__ = ("_priority", "points", "tokens")
@@ -86,18 +86,18 @@ class PromptPriority:
 
     @property
     def engine(self) -> str | None:
-        """The replica that something else prefers, such as a pin of the fleet; None if none is preferred."""
+        """The replica that another component prefers, such as a pin of the fleet; None if none is preferred."""
         found: str | None = getattr(self._priority, "engine", None)
         return found
 
 
 class SupposedCalls:
-    """The estimated number of calls of the processes before this one since their last report.
+    """The estimated number of calls that lower-ranked processes have started since their last report.
 
-    A process learns of the others' calls once a round. In between, all processes see the same replica as the emptiest; if all
-    sent their calls there, they would do worse than without knowing. So each process assumes that the processes before it, in a
-    common order, have each sent as many calls as it sends itself in a round, always to the best replica, and takes the next
-    best.
+    Processes learn of each other's calls once per round. In between, all of them see the same replica as the emptiest;
+    if all sent their calls there, they would do worse than without knowing. So each process assumes that every process
+    before it, in a common order, has sent as many calls as it sends itself in a round, always to the best replica, and
+    takes the next best.
     """
 
     def __init__(self) -> None:
@@ -105,11 +105,11 @@ class SupposedCalls:
         self._started, self._per_round = 0, 0.0
 
     def by_now(self, heard: Mapping[str, int], rank: int) -> int:
-        """Return the number of calls, rounded at random.
+        """Return the estimated number of calls, rounded at random.
 
         Args:
-            heard: the others' calls; another mapping after each round.
-            rank: number of processes before this one; with none, nothing is assumed.
+            heard: the others' reported calls; a new mapping after each round.
+            rank: number of processes before this one; if 0, nothing is assumed.
         """
         if heard is not self._heard:
             self._heard = heard
@@ -119,7 +119,7 @@ class SupposedCalls:
         return int(expected + random.random()) if expected else 0
 
     def started(self) -> None:
-        """Count a call of this process."""
+        """Count a call started by this process."""
         self._started += 1
 
 
@@ -127,8 +127,8 @@ class ReplicaPermit:
     """An admitted attempt, and the replica that serves it.
 
     Attributes:
-        replica: its place in the group.
-        engine: its engine.
+        replica: the replica's index in the group.
+        engine: the replica's engine.
     """
 
     __slots__ = ("_gate", "_permit", "_turn", "engine", "replica")
@@ -142,7 +142,7 @@ class ReplicaPermit:
         self._permit.settle(tokens)
 
     def ended(self, *, failed: bool) -> None:
-        """Report whether the attempt failed because of the replica, which is then avoided for a while."""
+        """Record whether the attempt failed because of the replica, which is then avoided for a while."""
         self._gate._note_end(self.replica, failed)
 
     def free(self) -> None:
@@ -152,7 +152,7 @@ class ReplicaPermit:
 
 @dataclass(slots=True, order=True)
 class _Waiting:
-    """A call in the line. ``key`` orders it: its arrival, earlier by its priority."""
+    """A call in the queue, ordered by ``key``: its arrival time, moved earlier by its priority."""
 
     key: float
     number: int
@@ -164,33 +164,33 @@ class _Waiting:
     admitted: Future[ReplicaPermit] = field(compare=False, default_factory=Future)
 
     def withdraw(self) -> None:
-        """Leave every engine's line."""
+        """Leave the queues of all engines."""
         for turn in self.turns:
             turn.close()
         self.turns = []
 
 
 class ReplicaGate:
-    """The rate limits of a replica group; a :class:`~vinelm.requests.protocols.RateLimiter`. Thread-safe, and safe across
-    event loops.
+    """The rate limits of a replica group; a :class:`~vinelm.requests.protocols.RateLimiter`. Thread-safe, and safe
+    across event loops.
 
-    Calls leave in the order of their line. The first call takes the replica that it prefers (the attribute ``engine`` of its
-    priority), or the replica that was sent most of its prompt before (:class:`PromptPriority`) unless that is far busier than
-    the others, or else the replica with room that has the fewest calls in flight, divided by its weight. So its replica may
-    change until it is sent, and never after. A replica that failed lately is taken if no other has room. Waiting is in real
-    time.
+    Calls leave in queue order. The first call takes the replica that it prefers (the attribute ``engine`` of its
+    priority), or the replica that was sent most of its prompt before (:class:`PromptPriority`) unless that is far
+    busier than the others, or else the replica with room that has the fewest calls in flight, divided by its weight. So
+    a call's replica may change until it is sent, but not afterwards. A replica that failed lately is taken only if no
+    other has room. Waiting is in real time.
 
     Args:
         limiters: the limits by engine, in the order of the group's replicas.
-        clock: measures arrivals and rests.
+        clock: measures arrivals, and how long failed replicas rest.
 
     Attributes:
-        weights: returns weights by engine, >= 0; 1 for engines that it leaves out. A replica of weight 0 is not used, unless
-            all are 0. Must not block.
-        others: returns what other processes have in flight by engine, which counts like this process's own calls; a new mapping
-            after each report. Must not block.
+        weights: returns weights by engine, >= 0; missing engines have weight 1. A replica of weight 0 is not used,
+            unless all are 0. Must not block.
+        others: returns the calls in flight of other processes by engine, which count like this process's own; a new
+            mapping after each report. Must not block.
         rank: returns how many of the other processes are before this one, in an order that all know. Must not block.
-        first: the place of the replica that is taken among equals; differs between processes.
+        first: the index of the replica that is taken among equals; differs between processes.
     """
 
     def __init__(self, limiters: Mapping[str, EngineRateLimiter], clock: Clock | None = None) -> None:
@@ -208,7 +208,7 @@ class ReplicaGate:
 
     @property
     def limits(self) -> RateLimits:
-        """The limits of all replicas together; none if one of them has none. Slots have numbers in one replica only."""
+        """The summed limits of all replicas; no limit if a replica has none. Slot numbers exist only within one replica."""
         return RateLimits(
             requests_per_min=self._sum("requests_per_min"), tokens_per_min=self._sum("tokens_per_min"),
             concurrency=self._sum("concurrency"),
@@ -216,11 +216,11 @@ class ReplicaGate:
 
     @property
     def is_limited(self) -> bool:
-        """True if any replica has a limit."""
+        """Whether any replica has a limit."""
         return any(replica.limiter.is_limited for replica in self._replicas)
 
     def in_flight(self) -> dict[str, int]:
-        """Return the calls that each replica is serving for this gate, by engine."""
+        """Return how many of this gate's calls each replica is serving, by engine."""
         with self._lock:
             return {replica.engine: replica.in_flight for replica in self._replicas}
 
@@ -234,7 +234,7 @@ class ReplicaGate:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[ReplicaPermit]:
-        """Wait for a replica with room, and occupy the place during the block. ``sleep`` is not used."""
+        """Wait for a replica with room, and occupy a place there during the block. ``sleep`` is not used."""
         waiting = self._enter(tokens, priority)
         try:
             # Windows empty as time passes, without any event, so each waiting call looks again by itself.
@@ -277,7 +277,7 @@ class ReplicaGate:
         return waiting
 
     def _leave(self, waiting: _Waiting) -> None:
-        """Record that the call has ended, or that its caller waits no longer."""
+        """Record that the call has ended, or that its caller no longer waits."""
         with self._lock:
             # It may be anywhere in the heap; it is dropped when it reaches the front.
             waiting.has_left = True
@@ -293,7 +293,7 @@ class ReplicaGate:
         return HEAD_ASKS_S if line and line[0] is waiting else OTHERS_ASK_S
 
     def _advance(self) -> None:
-        """Admit as many calls as there is room for, in order."""
+        """Admit calls in order until no replica has room."""
         with self._lock:
             while self._line:
                 first = self._line[0]
@@ -302,7 +302,7 @@ class ReplicaGate:
                 heapq.heappop(self._line)
 
     def _starts(self, waiting: _Waiting) -> bool:
-        """Start the first call of the line if a replica has room."""
+        """Start the first call of the queue if a replica has room."""
         if self._asking is not waiting:
             if self._asking is not None:  # it was overtaken, or has left
                 self._asking.withdraw()
@@ -349,7 +349,7 @@ class ReplicaGate:
         return sorted(usable, key=lambda place: (cost(place)[0], not pinned[place], -warm[place], cost(place)))
 
     def _warm(self, waiting: _Waiting, usable: Sequence[int], calls: Sequence[int]) -> list[int]:
-        """By replica, how many tokens of the call's prompt it was sent; 0 if that is a small part, or the replica is busy."""
+        """Return how many tokens of the call's prompt each replica was sent; 0 if few, or if the replica is busy."""
         found, prompt = [0] * len(calls), waiting.priority
         if isinstance(prompt, PromptPriority) and prompt.tokens:
             most = WARM_CALLS + WARM_SPREAD * sum(calls[place] for place in usable) / len(usable)
@@ -367,14 +367,14 @@ class ReplicaGate:
 
 
 def _seen(admitted: asyncio.Future[ReplicaPermit]) -> None:
-    """Retrieve a refusal that the caller gets from the other future, because asyncio warns of unretrieved errors."""
+    """Retrieve the error of a future whose error the caller already gets elsewhere: asyncio warns of unretrieved errors."""
     if not admitted.cancelled():
         admitted.exception()
 
 
 @runtime_checkable
 class LimitsGroups(Protocol):
-    """A backend that chooses the replica of a group's call."""
+    """A backend that chooses the replica for a group's call."""
 
     @property
     def replica_gates(self) -> Mapping[str, ReplicaGate]:

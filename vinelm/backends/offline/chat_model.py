@@ -1,4 +1,4 @@
-"""The chat model of the offline backends: simulated and recorded."""
+"""The chat model of the offline backends, which simulate or replay answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AnswerSource(Protocol):
 
 
 def request_of(call: CallContext, provider: str) -> Request:
-    """Return the call's request; :class:`ConfigError` if it has none."""
+    """Return the call's request; :class:`ConfigError` if the call has no request."""
     if call.request is None:
         raise ConfigError(f"stage {call.stage!r}: the {provider} backend answers from the request's row: pass request=")
     return call.request
@@ -39,7 +39,7 @@ def request_of(call: CallContext, provider: str) -> Request:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """The model and call of one chat model. Excluded from every repr: a trace must not show a request's labels."""
+    """The model and call of one chat model. Excluded from every repr, since a trace must not show a request's labels."""
 
     source: AnswerSource
     model: Model
@@ -49,7 +49,7 @@ class _Binding:
 class OfflineChatModel(BoundChatModel):
     """A LangChain chat model that answers from an :class:`AnswerSource` and waits on the request's clock.
 
-    Of the prompt, only the length is used. Reports exactly one :class:`Usage` per call, also if the call fails
+    Only the length of the prompt matters. Reports exactly one :class:`Usage` per call, also if the call fails
     (:class:`CallError`) or its stream is abandoned.
     """
 
@@ -74,7 +74,7 @@ class OfflineChatModel(BoundChatModel):
         return _result(*call.said, call.usage)
 
     def said(self, messages: Sequence[BaseMessage]) -> str:
-        """Return the text of an answer, like ``invoke`` but without LangChain's messages, callbacks and tracing around it."""
+        """Return the text of an answer, like ``invoke`` but without LangChain's messages, callbacks and tracing."""
         with _OfflineCall(self, messages, {}) as call:
             self.binding.call.clock.sleep(call.usage.latency_s)
         return call.said[0]
@@ -117,14 +117,14 @@ class OfflineChatModel(BoundChatModel):
                     yield chunk
 
     def _answer(self, messages: Sequence[BaseMessage]) -> tuple[str, Usage, CallPermit | None]:
-        """Return the text, its usage and the call's permit. The price is known in advance, and so the upper bound itself."""
+        """Return the text, its usage and the call's permit. The price is known in advance, so it is reserved exactly."""
         bound: _Binding = self.binding
         text, usage = bound.source.answer(bound.model, bound.call, sum(map(_chars, messages)))
         guard = bound.call.guard
         return text, usage, None if guard is None else guard.authorize(usage.cost_usd)
 
     def _said(self, text: str, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, list[ToolCall]]:
-        """Return the text and the tool calls; with tools bound, an answer may be a script of calls."""
+        """Return the text and the tool calls; with tools bound, an answer may be a script of tool calls."""
         return next_step(text, messages) if options.get("tools") else (text, [])
 
     async def _pass_time(self, seconds: float) -> None:
@@ -136,7 +136,7 @@ class OfflineChatModel(BoundChatModel):
 
 
 class _OfflineCall:
-    """One call: its usage is reported and its permit settled exactly once, however it ends.
+    """One call, which reports its usage and settles its permit exactly once, however it ends.
 
     Leaving the block raises :class:`CallError` if the answer is a failure.
     """
@@ -157,7 +157,7 @@ class _OfflineCall:
             raise
 
     def chunks(self) -> Iterator[tuple[float, ChatGenerationChunk | None]]:
-        """(seconds to wait, chunk) of the streamed answer; a failure streams nothing."""
+        """Yield (seconds to wait, chunk) of the streamed answer; a failed call yields nothing."""
         return iter([(self.usage.latency_s, None)]) if self.usage.failure else _chunks(*self.said, self.usage)
 
     def __enter__(self) -> _OfflineCall:
@@ -201,7 +201,9 @@ def _result(text: str, calls: list[ToolCall], usage: Usage) -> ChatResult:
 
 
 def _chunks(text: str, calls: list[ToolCall], usage: Usage) -> Iterator[tuple[float, ChatGenerationChunk | None]]:
-    """Yield (seconds to wait, chunk) for each word: the first after ``ttft_s``, the others evenly until ``latency_s``."""
+    """Yield (seconds to wait, chunk) for each word: the first after ``ttft_s``, the others evenly spaced until
+    ``latency_s``.
+    """
     words = [word + " " for word in text.split(" ")]
     words[-1] = words[-1][:-1]
     first_s = usage.latency_s if usage.ttft_s is None else min(usage.ttft_s, usage.latency_s)
@@ -226,7 +228,7 @@ def _chunks(text: str, calls: list[ToolCall], usage: Usage) -> Iterator[tuple[fl
 
 
 def next_step(text: str, messages: Sequence[BaseMessage]) -> tuple[str, list[ToolCall]]:
-    """Return the text and the tool calls of the next message. A text that is not a script is returned unchanged."""
+    """Return the text and the tool calls of the next message. Text that is not a script is returned unchanged."""
     script = _script(text)
     if script is None:
         return text, []
@@ -238,7 +240,7 @@ def next_step(text: str, messages: Sequence[BaseMessage]) -> tuple[str, list[Too
 
 
 def said_chars(text: str) -> int:
-    """Return the characters that are billed of a text: of a script, the share of one of its steps."""
+    """Return the billed characters of a text; for a script, the average share of one of its steps."""
     script = _script(text)
     return len(text) if script is None else len(text) // (len(script["calls"]) + 1)
 
@@ -255,7 +257,7 @@ def _script(text: str) -> dict[str, Any] | None:
 
 
 def calls_since_human(messages: Sequence[BaseMessage]) -> list[ToolCall]:
-    """Return the tool calls of the current turn, in order."""
+    """Return the tool calls since the last human message, in order."""
     made: list[ToolCall] = []
     for message in messages:
         if isinstance(message, HumanMessage):

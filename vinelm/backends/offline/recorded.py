@@ -19,7 +19,7 @@ from vinelm.rows.observation import Usage
 
 
 class _Columns(NamedTuple):
-    """The columns of a table; see :class:`RecordedBackend`."""
+    """The names of a table's columns; see :class:`RecordedBackend`."""
 
     id: str
     model: str
@@ -46,14 +46,14 @@ class _Answer(NamedTuple):
 
 
 class RecordedBackend:
-    """Answers with the text recorded for (request id, model id), whatever the stage and the models asked before.
+    """Answers with the text recorded for (request id, model id), whatever the stage and the earlier models.
 
-    A model that is called again repeats its answer, or gives its next answer if the table has rounds; after the last one it
-    repeats the last. The answers are real, so ``is_simulated`` is False. Token counts that the table does not have are
-    estimated from the length of the text, and marked as estimates.
+    A model that is called again repeats its answer, or gives its next answer if the table has rounds; after the last
+    round it repeats its last answer. The answers are real, so ``is_simulated`` is False. Token counts that the table
+    does not have are estimated from the length of the text, and marked as estimates.
 
     A table of outcomes need not hold the texts: any column that distinguishes a request's answers will do, with
-    ``chars_column`` for their length, and ``prompt_tokens`` if the prompts are not those that were sent.
+    ``chars_column`` for their length, and ``prompt_tokens`` if the recorded calls had other prompts.
 
     Args:
         table: CSV with a header or JSON lines (plain or gzip), or Parquet. One row per pair; other columns are ignored.
@@ -109,7 +109,9 @@ class RecordedBackend:
             raise DatasetError(f"{self._table}: the table is empty: it needs one row per request and model")
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
-        """Return a chat model for one invocation; :class:`ConfigError` if the table lacks the model, or the call a request."""
+        """Return a chat model for one invocation; :class:`ConfigError` if the table lacks the model or the call has no
+        request.
+        """
         self.check(model)
         request_of(call, "recorded")
         return OfflineChatModel.bound(self, model, call)
@@ -139,7 +141,7 @@ class RecordedBackend:
         )
 
     def _recorded(self, model: Model, request_id: str, number: int) -> _Answer:
-        """Return the answer of that number, from 1, or the last one before it."""
+        """Return the answer with that number, from 1, or the last answer if there are fewer."""
         for earlier in range(number, 0, -1):
             found = self._answers.get((model.model_id, request_id, earlier))
             if found is not None:
@@ -171,7 +173,7 @@ class RecordedBackend:
 
 
 def _count(row: Row, column: str | None, where: str) -> int | None:
-    """Return a recorded count of tokens; None if there is none."""
+    """Return a recorded token count; None if the table has no count."""
     return None if column is None or row[column] is None else as_count(row[column], column, where)
 
 
@@ -182,7 +184,7 @@ _OPTIONAL = ("cost_column", "latency_column", "round_column", "tokens_in_column"
 def create(settings: ProviderSettings) -> RecordedBackend:
     """Create the backend of the catalog's recorded models.
 
-    Settings: ``table`` (required), and those of :class:`RecordedBackend` under their names.
+    Settings: ``table`` (required), and the arguments of :class:`RecordedBackend` by name.
 
     Raises:
         ConfigError: A setting is invalid, or the table lacks a model.

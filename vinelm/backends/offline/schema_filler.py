@@ -31,7 +31,7 @@ _DEEPEST = 6
 def fill(schema: Mapping[str, Any], text: str = "text") -> Any:
     """Return data that fits the schema, the same each time; free strings are ``text``.
 
-    Constraints that JSON schema cannot state, such as a validator's code, are not known here.
+    Ignores constraints that JSON schema cannot state, such as a validator's code.
     """
     return _Filler(schema, text).value(schema, 0)
 
@@ -66,7 +66,7 @@ class _Filler:
         return {"boolean": True, "null": None}.get(kind, self._text)
 
     def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the schema behind its reference, with the parts of ``allOf`` merged."""
+        """Return the schema that a reference points to, with the parts of ``allOf`` merged."""
         for _ in range(_DEEPEST):
             reference = schema.get("$ref")
             if not isinstance(reference, str):
@@ -103,7 +103,7 @@ class _Filler:
         return filled
 
     def _property(self, name: str, schema: Any, depth: int) -> Any:
-        """Return the value of a property. A whole number called an index or id gets the value 0: lists have one item here."""
+        """Return the value of a property. An integer called an index or id gets 0, because generated lists have one item."""
         is_index = name.casefold().endswith(("id", "idx", "index"))
         return (
             0
@@ -150,7 +150,7 @@ def _kind(schema: Mapping[str, Any]) -> str:
 
 
 def _number(schema: Mapping[str, Any], *, is_whole: bool) -> float | int:
-    """Return the least number that is allowed if there is a bound; 1 if 1 is allowed."""
+    """Return the least allowed number if the schema has a bound; 1 if 1 is allowed."""
     step = schema.get("multipleOf", 1 if is_whole else None)
     low, high = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
     above, below = schema.get("exclusiveMinimum", -math.inf), schema.get("exclusiveMaximum", math.inf)
@@ -170,7 +170,7 @@ def _number(schema: Mapping[str, Any], *, is_whole: bool) -> float | int:
 
 
 def _matching(pattern: str, least: int) -> str:
-    """Return a text that the pattern matches, if the pattern is a simple one."""
+    """Return a text that the pattern matches, if the pattern is simple enough."""
     try:
         text = "".join(_pieces(re._parser.parse(pattern)))  # type: ignore[attr-defined]
     except (re.error, KeyError, ValueError, IndexError, StopIteration, RuntimeError):
@@ -181,7 +181,7 @@ def _matching(pattern: str, least: int) -> str:
 
 
 def _pieces(parsed: Any) -> Iterator[str]:
-    """Yield one text for each piece of a parsed pattern: a set's first character, a repeat's least number."""
+    """Yield one text for each piece of a parsed pattern: the first character of a set, a repeat's least number of copies."""
     for kind, value in parsed:
         name = str(kind)
         if name == "LITERAL":

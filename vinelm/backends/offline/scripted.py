@@ -1,4 +1,4 @@
-"""A scripted model: calls each tool once and fills every schema, so that an application runs to its end."""
+"""A scripted model that calls each tool once and fills every schema, so that an application runs to its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinelm.backends.offline.schema_filler import fill
 
 
 class ScriptedChatModel(OfflineChatModel):
-    """An offline model whose text fits the call: tool calls, or JSON for the requested schema."""
+    """An offline chat model whose answer fits the call: tool calls, or JSON for the requested schema."""
 
     def _said(self, text: str, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, list[ToolCall]]:
         said, calls = super()._said(text, messages, options)
@@ -33,7 +33,7 @@ class ScriptedChatModel(OfflineChatModel):
 def _next_call(
     options: Mapping[str, Any], messages: Sequence[BaseMessage], text: str, untried: Collection[str]
 ) -> ToolCall | None:
-    """Return the first tool not called since the last human message. A forced choice is met even if all were called."""
+    """Return the first tool not called since the last human message. A forced tool is called even if all were called."""
     tools = dict(_functions(options.get("tools") or ()))
     choice = options.get("tool_choice")
     if not tools or choice == "none":

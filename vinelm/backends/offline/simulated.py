@@ -1,4 +1,4 @@
-"""Simulated models: they write right or wrong answers as models of known behaviour would. No key, no network, no money."""
+"""Simulated models, which write right or wrong answers by a known behaviour. No key, no network, no money."""
 
 from __future__ import annotations
 
@@ -54,23 +54,23 @@ _SEPARATOR = "\x1f"
 
 
 def digest(*names: object) -> bytes:
-    """Return a 32-byte hash of the names in their order."""
+    """Return a 32-byte hash of the names in order."""
     return hashlib.sha256(_SEPARATOR.join(map(str, names)).encode("utf-8", "surrogatepass")).digest()
 
 
 def normal(*names: object) -> float:
-    """Draw from an approximately standard normal distribution: the standardised sum of 16 uniform words (at most 6.93)."""
+    """Draw from an approximately normal distribution: the standardised sum of 16 uniform random words (at most 6.93)."""
     total: int = sum(_WORDS.unpack(digest(*names)))
     return (total - _SUM_MEAN) / _SUM_SD
 
 
 def uniform(*names: object) -> float:
-    """Draw uniformly from [0, 1)."""
+    """Draw a number uniformly from [0, 1)."""
     return (int.from_bytes(digest(*names)[:8], "big") >> 11) / 2**53
 
 
 def exp(x: float) -> float:
-    """Return the exponential within 1e-4 of its value for x in [-4, 4], by multiplications only."""
+    """Return e^x within 1e-4 for x in [-4, 4], using multiplications only."""
     h = x / 64.0
     power = 1.0 + h * (1.0 + h * (0.5 + h / 6.0))
     for _ in range(6):
@@ -103,8 +103,9 @@ class _Task:
 class SimulatedBackend:
     """Answers as a function of (seed, request, prefix): the same on every machine and in any order.
 
-    Of the prompt, only the length is used, for token counts and latency. The workflow runs and scores the text that ``writer``
-    wrote. If the invocation before made a visible error, the next one is slightly more likely to be right.
+    Only the length of the prompt matters, for token counts and latency. The workflow runs and scores the text that
+    ``writer`` writes. If the previous invocation made a visible error, the next one is slightly more likely to be
+    right.
 
     With a :class:`~vinelm.requests.workflow.StagedWriter` each stage has a separate task: a model that is weak at one may be
     strong at another, but a hard request is hard for all of them.
@@ -116,7 +117,8 @@ class SimulatedBackend:
         writer: Writes right and wrong answers for a request.
         seed: Decides all answers, latencies and failures.
         real_time: Whether calls really take their time, on a wall clock.
-        catalog: Models of the prefixes (default: the paper preset); a model that is not simulated gives no feedback.
+        catalog: The models that prefixes name (default: the paper preset); a model that is not simulated gives no
+            feedback.
         failure_rate: Fraction of calls that fail with :class:`~vinelm.errors.CallError`, in [0, 1]; a model's own option
             ``failure_rate`` overrides it.
     """
@@ -182,14 +184,14 @@ class SimulatedBackend:
         return task.writer.right(task.request, rng) if kind is None else task.writer.wrong(task.request, kind, rng)
 
     def _error(self, task: _Task, behaviour: Behaviour, model_id: str, prefix: Sequence[str]) -> str | None:
-        """Return the kind of error that the invocation makes; None if its answer is right."""
+        """Return the type of error that the invocation makes; None if its answer is right."""
         margin = self._margin(task, behaviour, model_id) + behaviour.fresh_sd * normal(self._seed, task.name, *prefix, "fresh")
         if margin > 0.0 or (margin > -FEEDBACK_GAIN and self._saw_error(task, prefix[:-1])):
             return None
         return self._kind(task, behaviour, model_id, prefix)
 
     def _margin(self, task: _Task, behaviour: Behaviour, model_id: str) -> float:
-        """Return the model's margin on this question, without the effect that is drawn per invocation."""
+        """Return the model's margin on this question, excluding the effect that is drawn per invocation."""
         seed, asked = self._seed, task.name
         mean = math.fsum(behaviour.weakness.values()) / len(behaviour.weakness)
         skills = task.writer.skills(task.request)
@@ -206,7 +208,7 @@ class SimulatedBackend:
     def _saw_error(self, task: _Task, before: Sequence[str]) -> bool:
         """Return whether the previous invocation made an error that is visible when its answer is executed.
 
-        With stages that write different things, the previous one had another task: nothing is learned from its error.
+        False if stages write different things, because nothing is learned from an error at another task.
         """
         model = self._catalog.get(before[-1]) if before else None
         if model is None or model.provider != "simulated" or self._stages is not None:
@@ -278,7 +280,7 @@ def _checked_rate(rate: object, what: str) -> float:
 
 
 class TextWriter:
-    """Writes the label as the right answer, or a different text as a wrong one. Long rows are harder."""
+    """Writes the label as the right answer, and a different text as a wrong answer. Long rows are harder."""
 
     kinds: Sequence[str] = ("near_miss", "off_topic")
 
@@ -291,7 +293,7 @@ class TextWriter:
         return {"length": min(1.0, chars / 1000.0)}
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return the label as text; :class:`DatasetError` if the row has none."""
+        """Return the label as text; :class:`DatasetError` if the row has no label."""
         if self._key not in request.data:
             raise DatasetError(f"request {request.id!r}: the row has no {self._key!r}: name its label in answer_key")
         return str(request.data[self._key])

@@ -1,4 +1,4 @@
-"""OpenAI's batches: a file of requests, and files of answers and errors.
+"""OpenAI's batches: a file of requests, and result files of answers and errors.
 
 Wire format: https://platform.openai.com/docs/guides/batch and .../api-reference/batch
 """
@@ -39,7 +39,7 @@ _FOR_THE_SDK = ("stream", "stream_options", "extra_headers", "extra_query", "tim
 
 
 class SdkBatches(BatchApi, Generic[C]):
-    """Batches over a provider's SDK, with a client for each server and key."""
+    """Batches through a provider's SDK, with one client for each server and key."""
 
     def __init__(self, client: Callable[[Model], C]) -> None:
         self._clients: Clients[C] = Clients(client, lambda model: (model.api_base, model.api_key_env))
@@ -52,12 +52,12 @@ class SdkBatches(BatchApi, Generic[C]):
         return {**{key: one for key, one in payload.items() if key not in _FOR_THE_SDK}, **more}
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the SDK clients' connections."""
         self._clients.close()
 
 
 class OpenAIBatches(SdkBatches["OpenAI"]):
-    """Batches over the SDK, for OpenAI and servers with its API."""
+    """Batches through the SDK, for OpenAI and servers with its API."""
 
     most_calls, most_bytes = 50_000, 190 << 20
 
@@ -65,7 +65,7 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         super().__init__(_client)
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Upload the requests and begin the batch. An uploaded file alone costs nothing."""
+        """Upload the requests and begin the batch. An upload without a batch costs nothing."""
         client = self._clients.of(model)
         lines = (_line(name, body) for name, body in calls.items())
         content = "\n".join(lines).encode("utf-8", "replace") + b"\n"
@@ -76,7 +76,7 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         return batch.id
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
-        """Search by the metadata."""
+        """Find our batch by its metadata."""
         for number, batch in enumerate(self._clients.of(model).batches.list(limit=100)):
             if (batch.metadata or {}).get(KEY) == key:
                 return FoundBatch(batch.id)
@@ -85,7 +85,7 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         return FoundBatch(None)
 
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
-        """Read both files of a batch that has ended."""
+        """Read the answer and error files of a batch that has ended."""
         client = self._clients.of(model)
         batch = client.batches.retrieve(provider_id)
         if batch.status not in _ENDED:
@@ -111,7 +111,7 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         return with_missing(found, getattr(batch.request_counts, "completed", None))
 
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
-        """Parse a completion as langchain-openai does."""
+        """Return OpenAI's completion parsed as langchain-openai parses it."""
         result: ChatResult = self.chat_of(model)._create_chat_result(dict(body))  # type: ignore[attr-defined]
         return result
 
@@ -130,7 +130,7 @@ def _line(name: str, body: Mapping[str, Any]) -> str:
 
 
 def _results(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the calls of a file of answers, or of errors; an invalid line leaves its call without an answer."""
+    """Yield the calls in a file of answers or errors. An invalid line leaves only its own call without an answer."""
     for line in content.decode("utf-8", "replace").splitlines():
         name = None
         try:
@@ -153,7 +153,7 @@ def _turned_down(status: int, body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class Refusal(Exception):
-    """An error of the API in a results file, with the attributes of the SDK's errors."""
+    """An API error in a results file, with the attributes of the SDK's errors."""
 
     def __init__(self, status: int, body: Mapping[str, Any]) -> None:
         super().__init__()

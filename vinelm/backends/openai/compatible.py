@@ -1,9 +1,8 @@
 """A chat model of langchain-openai for servers that speak OpenAI's protocol and are not OpenAI.
 
-langchain-openai reads only what OpenAI's own answers have. Other servers send their reasoning next to the content, or in parts
-of it, and want it back with tool results (DeepSeek, Kimi); they may answer a streamed call with a whole answer, or with an
-error instead. A provider with its own package (``provider = "langchain"``, ``model = "deepseek:..."``) is better used through
-that.
+langchain-openai reads only what OpenAI's own answers have. Other servers send their reasoning next to the content or
+inside it, and expect it back with tool results (DeepSeek, Kimi). They may answer a streamed call with a whole answer or
+an error. If a provider has its own package, prefer that (``provider = "langchain"``, ``model = "deepseek:..."``).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MISSING_THOUGHT = "(not recorded)"
 
 
 class CompatibleChat(BaseChatOpenAI):
-    """Reads and returns the reasoning of a server's models, and accepts any form of answer."""
+    """A chat model that reads and sends back a server's reasoning, and accepts answers in any format."""
 
     limit_parameter: str = "max_tokens"
     """The server's name for the limit of an answer; only OpenAI has the newer name."""
@@ -38,11 +37,11 @@ class CompatibleChat(BaseChatOpenAI):
 
     @property
     def http_clients(self) -> tuple[type[Any], type[Any]]:
-        """The classes of its synchronous and its asynchronous HTTP clients."""
+        """The model's synchronous and asynchronous HTTP client classes."""
         return event_clients()
 
     def with_structured_output(self, schema: Any = None, *, method: Any = "json_schema", **kwargs: Any) -> Any:
-        """Ask for a schema as JSON by default, which engines and gateways support, instead of by a forced tool."""
+        """Ask for a schema as JSON by default, which engines and gateways support, instead of forcing a tool call."""
         return super().with_structured_output(schema, method=method, **kwargs)
 
     def _get_request_payload(
@@ -104,7 +103,7 @@ class CompatibleChat(BaseChatOpenAI):
 
 
 def _give_back(messages: Sequence[BaseMessage], sent: list[dict[str, Any]]) -> None:
-    """Return the thoughts that belong to tool calls: a server that sends thoughts expects them back with the results."""
+    """Return the reasoning that belongs to tool calls, since a server that sends reasoning expects it back with the results."""
     wanted = any(isinstance(one, AIMessage) and one.additional_kwargs.get("reasoning_content") for one in messages)
     for message, body in zip(messages, sent, strict=True):
         if wanted and isinstance(message, AIMessage) and body.get("tool_calls"):
@@ -112,7 +111,7 @@ def _give_back(messages: Sequence[BaseMessage], sent: list[dict[str, Any]]) -> N
 
 
 def _taken_apart(said: Any) -> str:
-    """Remove the thoughts from a server's answer if they are among the parts of its content; return them."""
+    """Remove reasoning from the content parts of a server's answer, and return it."""
     if not isinstance(said, dict):
         return ""
     thoughts = next((said[key] for key in _THOUGHTS if isinstance(said.get(key), str)), "")
@@ -129,7 +128,7 @@ def _taken_apart(said: Any) -> str:
 
 
 def _count_writes(usage: Any) -> None:
-    """Copy prompt cache writes, under the name of LiteLLM's proxy, to the name that langchain-openai reads."""
+    """Copy the count of prompt cache writes from LiteLLM's field name to the name that langchain-openai reads."""
     details = usage.get("prompt_tokens_details") if isinstance(usage, dict) else None
     if isinstance(details, dict) and details.get("cache_write_tokens") is None:
         written = details.get("cache_creation_tokens") or usage.get("cache_creation_input_tokens")
@@ -150,9 +149,9 @@ def _keep(message: BaseMessage, thoughts: str, choices: Sequence[Any]) -> None:
 
 @cache
 def event_clients() -> tuple[type[Any], type[Any]]:
-    """Return classes of HTTP clients, synchronous and not, that read a whole answer to a streamed call as its only event.
+    """Return sync and async HTTP client classes that present a whole answer to a streamed call as a single event.
 
-    Otherwise the SDK finds no event in it, and neither the answer nor the error is ever seen.
+    Otherwise the SDK finds no event in it, and drops both answers and errors.
     """
 
     class EventClient(openai.DefaultHttpxClient):

@@ -1,4 +1,4 @@
-"""The HTTP library that the installed openai SDK is built on: httpx, or its successor httpx2."""
+"""The HTTP library that the installed openai SDK uses: httpx, or its successor httpx2."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vinelm.backends.remote.answer_size import library_of
 
 
 def http_library() -> Any:
-    """Return the module."""
+    """Return the HTTP library's module."""
     from openai import DefaultHttpxClient
 
     return library_of(DefaultHttpxClient)

@@ -41,11 +41,11 @@ _RESOURCE = 'say where the resource is: "https://NAME.openai.azure.com"'
 
 
 class OpenAIProvider(Provider):
-    """OpenAI through langchain-openai's class; other servers through a subclass that keeps what OpenAI's answers lack.
+    """OpenAI through langchain-openai's class; other servers through a subclass that also handles fields OpenAI lacks.
 
-    A catalog entry's ``options`` are settings of the class (``temperature``, ``reasoning_effort``, ``service_tier`` ...); other
-    options are added to the request's body unchanged, so that parameters of a server (``top_k``, ``chat_template_kwargs``)
-    work. The server rejects unknown ones.
+    A catalog entry's ``options`` are settings of the class (``temperature``, ``reasoning_effort``, ``service_tier``
+    ...). Other options are added to the request's body unchanged, so that a server's own parameters (``top_k``,
+    ``chat_template_kwargs``) work. The server rejects unknown ones.
     """
 
     def check(self, model: Model) -> None:
@@ -75,11 +75,11 @@ class OpenAIProvider(Provider):
         return chat
 
     def base(self, model: Model) -> str | None:
-        """Return the URL of the API; None for OpenAI's own."""
+        """Return the URL of the API; None for OpenAI's own servers."""
         return model.api_base
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
-        """See :class:`Provider`."""
+        """Return the entry's address for direct calls; see :class:`Provider`."""
         base = self.base(model) or f"{HOME}v1"
         limit = (
             "max_completion_tokens" if base.startswith(HOME) else str(model.options.get("max_tokens_parameter", "max_tokens"))
@@ -90,7 +90,7 @@ class OpenAIProvider(Provider):
         return None if body is None else ChatAddress(url, {"authorization": f"Bearer {key}"}, body, limit)
 
     def context_tokens(self, model: Model) -> int | None:
-        """Return the context length in tokens, if the server's list of models has it, as those of vLLM and SGLang."""
+        """Return the context length in tokens if the server's list of models states it, as vLLM and SGLang do."""
         if model.api_base is None:
             return None
         client: Any = self.make(model).root_client  # type: ignore[attr-defined]
@@ -100,16 +100,16 @@ class OpenAIProvider(Provider):
         return None
 
     def batches(self) -> BatchApi | None:
-        """See :class:`Provider`."""
+        """Return the provider's batches; see :class:`Provider`."""
         return OpenAIBatches()
 
     def keeps_by_key(self, model: Model) -> bool:
-        """True for OpenAI's own servers; others may not know the parameter."""
+        """Return whether the server is OpenAI's own; others may not know the parameter."""
         return model.api_base is None
 
 
 class AzureProvider(OpenAIProvider):
-    """Azure's deployments: ``model`` is the deployment, ``api_base`` the resource, the option ``api_version`` the version."""
+    """Azure's deployments: ``model`` names the deployment, ``api_base`` the resource, and ``api_version`` the API version."""
 
     def check(self, model: Model) -> None:
         """Raise :class:`ConfigError` if the entry's key or the package is missing."""
@@ -137,7 +137,7 @@ class AzureProvider(OpenAIProvider):
         return chat
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
-        """See :class:`Provider`. Deployments only answer chat completions."""
+        """Return the deployment's address for chat completions, its only form; see :class:`Provider`."""
         body = _body_of(model, form)
         if body is None or form != CHAT:
             return None
@@ -147,20 +147,22 @@ class AzureProvider(OpenAIProvider):
         return ChatAddress(f"{url}?api-version={version}", headers, body, "max_completion_tokens")
 
     def context_tokens(self, model: Model) -> int | None:
-        """None: Azure does not report the context length."""
+        """Return None: Azure does not report the context length."""
         return None
 
     def batches(self) -> None:
-        """None: Azure's batches need separate deployments."""
+        """Return None: Azure's batches need separate deployments."""
         return None
 
     def keeps_by_key(self, model: Model) -> bool:
-        """Return True: Azure's cache takes a key."""
+        """Return True: Azure's prompt cache takes a key."""
         return True
 
 
 def _body_of(model: Model, form: str) -> dict[str, Any] | None:
-    """Return the parameters that an entry's options add to a body of this form; None if an option belongs only to the class."""
+    """Return the parameters that an entry's options add to a body of this form; None if an option works only through
+    the class.
+    """
     if not model.options:  # almost always the case, and checked for each call
         return {}
     from langchain_openai import ChatOpenAI

@@ -1,4 +1,4 @@
-"""The size of an answer: an HTTP client reads or unpacks at most :data:`MOST_BYTES`, compressed or not."""
+"""Bounds the size of an answer: an HTTP client reads or unpacks at most :data:`MOST_BYTES`, compressed or not."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ second's work, for an event of 20 MiB or one of 20,000 lines."""
 
 @cache
 def library_of(kind: type) -> Any:
-    """Return the HTTP library that a class of clients or answers belongs to or is derived from: httpx, or its successor."""
+    """Return the HTTP library that a client or answer class, or its base class, belongs to: httpx, or its successor."""
     homes = [base.__module__.partition(".")[0] for base in kind.__mro__]
     return importlib.import_module(next(home for home in homes if home.startswith("httpx")))
 
 
 def bound_answers(client: Any, *, is_async: bool) -> None:
-    """Make an HTTP client (httpx's or its successor's) end a larger answer as one that cannot be decoded.
+    """Make an HTTP client (httpx's or its successor's) treat a larger answer as one that cannot be decoded.
 
-    A compressed answer of some kilobytes can unfold to gigabytes, and the SDKs hold an answer in memory whole.
+    A compressed answer of some kilobytes can unpack to gigabytes, and the SDKs hold a whole answer in memory.
     """
 
     async def bound(response: Any) -> None:
@@ -42,7 +42,7 @@ def _bound(response: Any) -> None:
 
 
 class _Bounded:
-    """A decoder that limits what it makes of a response's bytes: all at once with httpx, in pieces with its successor."""
+    """A decoder that limits the decoded size of a response: all at once with httpx, in pieces with its successor."""
 
     def __init__(self, inner: Any, response: Any) -> None:
         self._inner, self._response = inner, response
@@ -83,9 +83,9 @@ class _Bounded:
 
 
 class BoundedSession:
-    """An HTTP session of botocore whose answers are bounded by :data:`MOST_BYTES` and the deadline; short answers are errors.
+    """A botocore HTTP session that limits answers by :data:`MOST_BYTES` and the deadline; truncated answers are errors.
 
-    Without it, botocore accepts a body that is shorter than its stated length as the whole answer. It decompresses nothing.
+    Without it, botocore accepts a body shorter than its stated length as a whole answer. It decompresses nothing.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -106,7 +106,7 @@ class BoundedSession:
 
 
 class _BoundedBody:
-    """The body of one of urllib3's answers."""
+    """The size-limited body of a urllib3 answer."""
 
     def __init__(self, raw: Any) -> None:
         self._raw, self._read = raw, 0

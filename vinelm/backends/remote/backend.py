@@ -1,4 +1,4 @@
-"""The base class of remote backends: rate limits, retries and early validation."""
+"""The base class of remote backends, with rate limits, retries and early validation."""
 
 from __future__ import annotations
 
@@ -48,11 +48,10 @@ class RemoteBackend:
     """Chat models of one provider, through its LangChain package. Thread-safe.
 
     Settings in ``[backend.NAME]``: ``limits`` (per engine: ``requests_per_min``, ``tokens_per_min``, ``concurrency``),
-    ``stream`` (true also streams calls that ask for a whole answer, to measure the time to first token; the default, but
-    not for objects that the application hands in),
-    ``send_priority`` (where servers take one), ``batches`` (default false: ``api_base`` has the provider's batches),
-    ``max_retries``, ``backoff_s`` and ``max_wait_s``. The packages' own retries are switched off: retried calls would be paid
-    twice and booked once.
+    ``stream`` (true also streams calls that ask for a whole answer, to measure the time to first token; the default,
+    except for objects that the application passes in), ``send_priority`` (if servers accept one), ``batches`` (whether
+    ``api_base`` offers the provider's batches; default false), ``max_retries``, ``backoff_s`` and ``max_wait_s``. The
+    packages' own retries are switched off, because a retried call would be paid twice but recorded once.
     """
 
     is_simulated = False
@@ -145,18 +144,18 @@ class RemoteBackend:
             return found
 
     def has_batches(self, model: Model) -> bool:
-        """Return whether calls of a model can go in batches: at the provider itself, or where ``batches`` says so."""
+        """Return whether calls of a model can go in batches: at the provider itself, or if ``batches`` is set."""
         is_its_own = model.api_base is None or self._has_batches
         return self.batch_api is not None and is_its_own and not isinstance(model, ReplicaGroup)
 
     def through(self, gate: BatchGate) -> Self:
-        """Return the same backend, with calls of batched units waiting at ``gate``."""
+        """Return the same backend, whose calls of batched units wait at ``gate``."""
         twin = copy.copy(self)
         twin._gate = gate
         return twin
 
     def _batched(self, binding: CallBinding, gate: BatchGate, unit: BatchedUnit) -> CallBinding:
-        """Return the call as one in a batch: at half price, tried once, and however long it takes."""
+        """Return the call made for a batch: at half price, tried once, without a time limit."""
         assert self.batch_api is not None
         model, batch_api = binding.model, self.batch_api
         price = model.price.in_batches(halves_cache=batch_api.halves_cache)
@@ -195,7 +194,7 @@ class RemoteBackend:
         return self._prompts
 
     def preload(self) -> None:
-        """See :class:`vinelm.requests.protocols.Preloads`."""
+        """Check and create the models' clients in advance; see :class:`vinelm.requests.protocols.Preloads`."""
         for model in self._models:
             with suppress(ConfigError):  # a model that no stage uses may lack its key: the first call reports it
                 self.provider.check(model)
@@ -226,7 +225,7 @@ def _priority_sign(settings: ProviderSettings) -> int:
 
 
 def rate_limiters(settings: ProviderSettings) -> Mapping[str, EngineRateLimiter]:
-    """Create a rate limiter per engine of the provider's models, from ``limits = { ENGINE = { ... } }`` in its table.
+    """Create one rate limiter per engine of the provider's models, from ``limits = { ENGINE = { ... } }`` in its table.
 
     Raises:
         ConfigError: An engine has no model, a key is unknown, or a value is out of range.

@@ -1,7 +1,8 @@
-"""Buys calls of many units in the providers' batches at half the price, and never twice.
+"""Makes the calls of many units in the providers' batches at half price, and never pays for a call twice.
 
-A unit that calls its model waits here. When all units wait, their calls are submitted, one batch for each model; the batches
-are polled, and their answers are passed to the units. The states of a batch in the records (:class:`KeepsBatches`)::
+A unit (one run of a request) that calls its model waits here. When all units wait, their calls are submitted, one batch
+for each model; the batches are polled, and their answers are passed to the units. The states of a batch in the records
+(:class:`KeepsBatches`)::
 
     recorded    our key and the digests of its calls are on disk; nothing is sent
        |        submit: the key goes along, in the batch's metadata and in the name of each call
@@ -10,11 +11,12 @@ are polled, and their answers are passed to the units. The states of a batch in 
     closed      its answers are on disk, in one transaction; only now the units get them
                 the calls of a cell are dropped in the transaction that writes the cell's row
 
-A process may die between any two of these. The next process makes the same calls again, with the same digests: a call in a
-closed batch is answered from the disk, and a call in a submitted batch waits for that batch. A batch that is only recorded may
-have been sent or not: the provider's list of batches is searched for our key. If it is not there :attr:`BatchTimes.settle_s`
-after the request for it ended, or after a later process found its record, it was not sent, and its calls are collected again.
-Anthropic's list has no keys: there a running batch with as many calls may be ours, so we wait for its end.
+A process may die between any two of these. The next process makes the same calls again, with the same digests: a call
+in a closed batch is answered from the disk, and a call in a submitted batch waits for that batch. A batch that is only
+recorded may have been sent or not, so we search the provider's list of batches for our key. If the key is not listed
+:attr:`BatchTimes.settle_s` after the submit request ended, or after a later process found the record, the batch was not
+sent, and its calls are collected again. Anthropic's list has no keys: there a running batch with the same number of
+calls may be ours, so we wait for its end.
 """
 
 from __future__ import annotations
@@ -59,19 +61,19 @@ _SIGNED = ("thinking", "thought_signature")
 
 
 class BatchesLeft(BaseException):
-    """The run no longer waits for its batches. Not an ``Exception``, so that applications do not take it for a failed call."""
+    """The run no longer waits for its batches. Not an ``Exception``, so that applications do not treat it as a failed call."""
 
 
 @dataclass(frozen=True)
 class BatchTimes:
-    """Seconds that batches take.
+    """Time limits and intervals of batches, in seconds.
 
     Attributes:
-        wait_s: how long a run waits for one batch.
-        collect_s: the longest that a call waits for others to come.
-        quiet_s: if every unit waits, how long no call must arrive before the collected calls are sent.
-        poll_s: between two looks at a batch; the first ones come sooner.
-        settle_s: how long it takes at most until a sent batch is in the provider's list.
+        wait_s: how long a run waits for one batch to end.
+        collect_s: the longest that a call waits for other calls to join its batch.
+        quiet_s: if every unit waits, send the collected calls once no call has arrived for this long.
+        poll_s: time between two polls of a batch; the first polls come sooner.
+        settle_s: the longest that a sent batch takes to appear in the provider's list.
     """
 
     wait_s: float = DAY_S
@@ -85,33 +87,33 @@ class KeepsBatches(Protocol):
     """Durable records of batches; :class:`vinelm.traces.store.batches.BatchRecords` in a store."""
 
     def record(self, key: str, model: str, calls: Sequence[tuple[str, Cell, float]]) -> OpenBatch:
-        """Record a batch before it is submitted: each call's digest, cell and maximum dollars."""
+        """Record a batch before it is submitted: each call's digest, cell and maximum cost in dollars."""
 
     def submitted(self, batch_id: int, provider_id: str) -> None:
-        """Record the provider's id."""
+        """Record the provider's batch id."""
 
     def forget(self, batch_id: int) -> None:
         """Delete a batch that was not submitted."""
 
     def close(self, batch_id: int, answers: Mapping[str, str]) -> None:
-        """Store answers by digest, and that the batch has ended."""
+        """Store the answers by digest, and record that the batch has ended."""
 
     def open(self) -> Sequence[OpenBatch]:
-        """Batches without answers."""
+        """Batches that have no answers yet."""
 
     def provider_ids(self) -> frozenset[str]:
-        """Return ids of all batches that are known to be submitted."""
+        """Return the ids of all batches that are known to be submitted."""
 
     def calls_of(self, batch_id: int) -> Sequence[str]:
-        """Return digests of a batch's calls."""
+        """Return the digests of a batch's calls."""
 
     def find(self, digest: str) -> tuple[int, str | None] | None:
-        """Batch and answer of a call; None if no batch has it."""
+        """Return batch and answer of a call; None if no batch contains the call."""
 
 
 @dataclass(eq=False)
 class BatchedUnit:
-    """A unit whose calls go in batches. ``asked`` has the digests of its calls so far, ``futures`` the answers to come."""
+    """A unit whose calls go in batches. ``asked`` has the digests of its calls so far, ``futures`` the pending answers."""
 
     cell: Cell
     asked: set[str] = field(default_factory=set)
@@ -120,7 +122,7 @@ class BatchedUnit:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def digest(self, model: Model, body: Mapping[str, Any]) -> str:
-        """Return the digest of the next call: the same one when the unit is executed again after the death of a process."""
+        """Return the digest of the next call; it is the same if the unit runs again after its process died."""
         content = self._content(model, body)
         with self._lock:
             self._times[content] += 1
@@ -129,7 +131,7 @@ class BatchedUnit:
         return digest
 
     def is_bought(self, gate: BatchGate, digest: str) -> bool:
-        """Return whether a call of the unit is in a batch already, of this process or an earlier one."""
+        """Return whether a batch of this or an earlier process already contains this call of the unit."""
         return digest in self.futures or gate.find(digest)[0]
 
     def answer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -169,7 +171,7 @@ class _Call:
 class _Polled:
     """An open batch, when to poll it next, and the interval until the poll after that.
 
-    ``since_s``: when this process began to wait; ``misses``: how often in a row the provider did not know it.
+    ``since_s``: when this process began to wait; ``misses``: how often in a row the provider did not list the batch.
     """
 
     batch: OpenBatch
@@ -181,11 +183,11 @@ class _Polled:
 
 
 class BatchGate:
-    """Where the calls of units wait for their batches. Thread-safe; a separate thread submits and polls.
+    """The queue in which units' calls wait for their batches. Thread-safe; a separate thread submits and polls.
 
     Args:
-        models: those whose calls go in batches, by name, with the provider's batch API.
-        times: how long it waits for what.
+        models: the models whose calls go in batches, by name, each with its provider's batch API.
+        times: the time limits and intervals.
     """
 
     def __init__(self, models: Mapping[str, tuple[Model, BatchApi]], times: BatchTimes) -> None:
@@ -203,7 +205,7 @@ class BatchGate:
         self._working: Future[None] | None = None
 
     def start(self, records: KeepsBatches) -> None:
-        """Begin to work, with the batches of earlier processes that are open. The caller holds the store of the records."""
+        """Start working, including on open batches of earlier processes. The caller holds the store of the records."""
         self._records = records
         self._open = [_Polled(batch, batch.provider_id) for batch in records.open() if batch.model in self._models]
         self._working = beside(self._work, name="vinelm batches")
@@ -215,7 +217,7 @@ class BatchGate:
 
     @property
     def problem(self) -> str | None:
-        """Why batches are no longer waited for; None as long as they are."""
+        """Why the gate has stopped waiting for batches; None while it waits."""
         return self._problem
 
     # -- units ---------------------------------------------------------------------------------------------------
@@ -224,8 +226,8 @@ class BatchGate:
     def unit(self, cell: Cell, *, is_batched: bool, again: BatchedUnit | None = None) -> Iterator[BatchedUnit]:
         """Run a unit of a cell inside the block.
 
-        ``is_batched`` is False for calls that are made directly and so have a latency; ``again``: the unit's outcome in an
-        earlier run.
+        ``is_batched`` is False if calls are made directly, so that their latency is measured; ``again`` is the same
+        unit from an earlier run.
         """
         unit = again or BatchedUnit(cell)
         token = UNIT.set(unit if is_batched else None)
@@ -238,7 +240,7 @@ class BatchGate:
 
     @contextmanager
     def idle(self, unit: BatchedUnit) -> Iterator[None]:
-        """Mark the unit as idle inside the block: it makes no call before other units have ended."""
+        """Mark the unit as idle inside the block: it makes no call until other units have ended."""
         with self._changed:
             self._idle[unit] += 1
             self._changed.notify_all()
@@ -252,7 +254,7 @@ class BatchGate:
     def ask(
         self, model: Model, body: Mapping[str, Any], unit: BatchedUnit, upper_usd: float, digest: str
     ) -> Future[Mapping[str, Any]]:
-        """Queue a call for the next batch, or find it in an earlier one; the future gets the provider's answer."""
+        """Queue a call for the next batch, or find it in an earlier batch; the future gets the provider's answer."""
         if (asked := unit.futures.get(digest)) is not None:
             return asked
         call = _Call(digest, unit, model, body, upper_usd, time.monotonic())
@@ -272,7 +274,7 @@ class BatchGate:
         return call.answer
 
     def find(self, digest: str) -> tuple[bool, Mapping[str, Any] | None]:
-        """Return whether an earlier process has bought a call, and its answer; None while there is none."""
+        """Return whether an earlier process put the call in a batch, and its answer; None while there is no answer."""
         found = self._records.find(digest)
         return found is not None, json.loads(found[1]) if found is not None and found[1] is not None else None
 
@@ -289,7 +291,7 @@ class BatchGate:
             _settle(call, BatchesLeft(self._problem))
 
     def end(self) -> None:
-        """Close, and wait briefly for the thread, whose request may take long."""
+        """Close, and wait briefly for the thread, whose current request may take long."""
         self.close()
         if self._working is not None:
             wait([self._working], _LAST_S)
@@ -328,7 +330,7 @@ class BatchGate:
         return max(min(due, default=1.0), 0.005)
 
     def _due(self) -> list[list[_Call]]:
-        """Take the calls to submit now, grouped by model and in parts that the provider accepts."""
+        """Remove and return the calls to submit now, grouped by model and in parts that the provider accepts."""
         times = self._times
         with self._changed:
             now_s = time.monotonic()
@@ -370,7 +372,7 @@ class BatchGate:
             self.close(f"{model.name}: its batches cannot be submitted: {failed.detail}: repair it and run the same line again")
 
     def _refused(self, calls: list[_Call], failed: AttemptFailed) -> None:
-        """Handle a batch that was refused: try again later if that may help, else fail each of its calls."""
+        """Handle a refused batch: retry later if that may help, else fail each of its calls."""
         name = calls[0].model.name
         self._refusals[name] += 1
         if failed.kind in ("rate_limit", "server") and not failed.is_final and self._refusals[name] <= _RESUBMITS:
@@ -390,7 +392,7 @@ class BatchGate:
             self._retry_s = max(self._retry_s, retry_s)  # another model's back-off still counts
 
     def _look_at(self, polled: _Polled) -> None:
-        """Ask the provider for a batch's status."""
+        """Poll the provider for a batch's status."""
         times, batch = self._times, polled.batch
         polled.step_s = min(max(polled.step_s * 1.5, times.poll_s / 20), times.poll_s)
         model, api = self._models[batch.model]
@@ -419,7 +421,7 @@ class BatchGate:
         polled.due_s = time.monotonic() + polled.step_s
 
     def _search(self, polled: _Polled, model: Model, api: BatchApi) -> None:
-        """Find out whether a batch that is only recorded was submitted."""
+        """Find out whether a batch that has only a record was submitted."""
         batch = polled.batch
         # Before the search: everything sent earlier must then be in the list.
         is_settled = time.monotonic() - polled.since_s >= self._times.settle_s
@@ -457,7 +459,7 @@ class BatchGate:
             _settle(call, json.loads(texts[call.digest]))
 
     def _dearest(self, name: str, said: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the most expensive of a provider's results for one call: an answer before a failure."""
+        """Return the most expensive of a provider's results for one call; an answer ranks above a failure."""
         if len(said) == 1:
             return said[0]
         bodies = [answer["body"] for answer in said if "body" in answer]
@@ -473,7 +475,7 @@ class BatchGate:
 
 
 class BatchedSender:
-    """A :class:`~vinelm.backends.remote.provider.Sends` for one call of a unit that goes in a batch, under its digest."""
+    """A :class:`~vinelm.backends.remote.provider.Sends` for one call of a unit in a batch, identified by its digest."""
 
     def __init__(self, inner: InnerChat, gate: BatchGate, unit: BatchedUnit, api: BatchApi, digest: str = "") -> None:
         self._inner, self._gate, self._unit, self._api, self._digest = inner, gate, unit, api, digest
@@ -483,15 +485,15 @@ class BatchedSender:
         return self._inner
 
     def around(self, inner: InnerChat) -> BatchedSender:
-        """See :class:`~vinelm.backends.remote.provider.Sends`."""
+        """Return a sender with other settings; see :class:`~vinelm.backends.remote.provider.Sends`."""
         return BatchedSender(inner, self._gate, self._unit, self._api, self._digest)
 
     def body(self, request: ModelRequest) -> Mapping[str, Any]:
-        """Return the body of the request, which no batch streams."""
+        """Return the body of the request; batches never stream."""
         return self._api.body(self._inner.sync(), request)
 
     def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
-        """Wait for the batch that has the call."""
+        """Wait for the batch that contains the call."""
         with self._gate.idle(self._unit):
             answer = self._unit.answer(self._asked(entry, request))
         yield self._parsed(entry, answer)
@@ -517,20 +519,20 @@ class BatchedSender:
 
 
 def failure(kind: str, detail: str, *, may_be_billed: bool = False) -> dict[str, Any]:
-    """Return the record of a call that failed in its batch. Providers do not bill for such calls unless the answer was lost."""
+    """Return the record of a call that failed in its batch. Providers do not bill it unless its answer was lost."""
     return {"failure": kind, "detail": detail, "may_be_billed": may_be_billed}
 
 
 def unread(name: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield an entry, by name, for a line whose result cannot be read, since the call may be billed."""
+    """Yield a named placeholder for a line whose result cannot be read, since the call may be billed."""
     if isinstance(name, str):
         yield name, failure("malformed", "its line in the batch's results cannot be read", may_be_billed=True)
 
 
 def with_missing(found: Sequence[tuple[str, Mapping[str, Any]]], succeeded: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return a batch's results for its calls, given how many it counts as answered.
+    """Return a batch's results by call, given how many calls it reports as answered.
 
-    If some of the answered calls are missing, it is unknown which of the other calls are billed.
+    If fewer answers are found than reported, the calls without an answer are marked as possibly billed.
     """
     answered = {name for name, answer in found if "body" in answer}
     if not isinstance(succeeded, int) or succeeded <= len(answered):
@@ -539,7 +541,7 @@ def with_missing(found: Sequence[tuple[str, Mapping[str, Any]]], succeeded: Any)
 
 
 def _read(api: BatchApi, model: Model, body: Mapping[str, Any]) -> float | None:
-    """Return an answer's cost, infinite if not stated; None if it is not an answer."""
+    """Return an answer's cost, infinite if it states none; None if it is not an answer."""
     try:
         message: Any = api.parsed(model, body).generations[0].message
         counts = counts_of(message.usage_metadata)
@@ -574,7 +576,7 @@ def _parts(calls: Sequence[_Call], api: BatchApi) -> Iterator[list[_Call]]:
 
 
 def _unsigned(value: Any) -> Any:
-    """Return the content of a request, without the signatures of earlier thoughts."""
+    """Return the content of a request without the signatures of earlier reasoning."""
     if isinstance(value, Mapping):
         return {key: _unsigned(inner) for key, inner in value.items() if key not in _SIGNED}
     if isinstance(value, list | tuple):

@@ -25,16 +25,16 @@ MOST_OUT = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class AttemptBound:
-    """The most tokens of one attempt. Every token of the prompt stands for at least one of its bytes.
+    """The most tokens of one attempt. Each token of the prompt covers at least one byte.
 
     Args:
-        tokens_in: tokens of the prompt, with those that the server may add.
+        tokens_in: tokens of the prompt, including tokens that the server may add.
         tokens_out: the longest answer, hidden reasoning included.
         writes_cache: whether the prompt asks to be written to a prompt cache, which may cost more than reading it.
         asks_for_an_hour: whether it asks to be kept for an hour.
-        hears: whether a part of the prompt is sound.
-        speaks: whether a part of the answer may be.
-        is_limited: whether the server gets the answer's limit; else ``tokens_out`` is an assumption.
+        hears: whether the prompt contains audio.
+        speaks: whether the answer may contain audio.
+        is_limited: whether the request states the answer's limit; else ``tokens_out`` is an assumption.
     """
 
     tokens_in: int
@@ -47,28 +47,28 @@ class AttemptBound:
 
     @classmethod
     def of(cls, prompt: str, *, max_tokens: int, links: int = 0, **asked: bool) -> AttemptBound:
-        """Return the bound for a prompt with ``links`` to attachments; ``asked``: the other fields."""
+        """Return the bound for a prompt with ``links`` to attachments; ``asked`` gives the other fields."""
         tokens_in = len(prompt.encode("utf-8", "surrogatepass")) + TEMPLATE_TOKENS + ATTACHMENT_TOKENS * links
         return cls(tokens_in, max_tokens, **asked)
 
     def usd(self, price: Price) -> float:
-        """Return the most dollars of the attempt."""
+        """Return the most that the attempt can cost, in dollars."""
         asks = {"writes_cache": self.writes_cache, "asks_for_an_hour": self.asks_for_an_hour}
         return price.most_usd(self.tokens_in, self.tokens_out, **asks, hears=self.hears, speaks=self.speaks)
 
     def believes(self, counts: Counts) -> bool:
-        """Return whether a server's counts are possible at all."""
+        """Return whether a server's token counts are possible at all."""
         most_out = max(MOST_TIMES_OUT * self.tokens_out, 0 if self.is_limited else MOST_OUT)
         return 0 < counts.tokens_in <= MOST_TIMES_IN * self.tokens_in and counts.tokens_out <= most_out
 
 
 def links_in(messages: Sequence[BaseMessage]) -> int:
-    """Count the parts of a prompt that are stored elsewhere (links, ids of files); what is sent along counts by its bytes."""
+    """Count a prompt's parts that are stored elsewhere (links, file ids). Parts sent inline count by their bytes."""
     return sum(_is_link(part) for message in messages if isinstance(message.content, list) for part in message.content)
 
 
 def has_sound(messages: Sequence[BaseMessage]) -> bool:
-    """Return whether a part of a prompt is audio, or video, which may contain some."""
+    """Return whether a prompt contains audio, or video, which may include audio."""
     parts = [part for message in messages if isinstance(message.content, list) for part in message.content]
     return any(isinstance(part, dict) and _SOUND.search(_kind_of(part)) is not None for part in parts)
 

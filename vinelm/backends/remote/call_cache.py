@@ -1,4 +1,4 @@
-"""Answers of served calls, kept for equal calls later: ``vine.stage(cache=...)``, by the rules of equal calls in a batch."""
+"""Caches answers of served calls, for ``vine.stage(cache=...)``. Calls are equal by the same rules as in a batch."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ Rates = Mapping[tuple[str, str], float]
 
 
 class CallCache:
-    """Keeps the answers to the calls of stages, and answers equal calls with them. Thread-safe.
+    """Keeps answers to stages' calls, and reuses them for equal calls. Thread-safe.
 
     A repeatable call (temperature 0, or a ``deterministic`` stage) is looked up by its model, messages, tools and settings. A
     hit costs $0. If the cache fails, the call is made. Lookups run in the call's thread or event loop, so give the client of a
     remote cache a timeout.
 
     Args:
-        place: where answers are kept: any of LangChain's caches, such as one that several processes share. None: the latest
-            10,000 in this process.
+        place: where answers are kept: any of LangChain's caches, such as a cache that several processes share. None: the
+            latest 10,000 in this process.
         age_s: seconds, > 0; older answers are not used.
-        across_tenants: a call may get the answer to another tenant's call. By default each tenant has its own answers.
+        across_tenants: a call may get the answer to another tenant's call. By default tenants share no answers.
 
     Raises:
         ConfigError: ``place`` is not one of LangChain's caches, or ``age_s`` is not above 0.
@@ -73,13 +73,13 @@ class CallCache:
 
     @classmethod
     def of(cls, cache: CallCache | BaseCache) -> CallCache:
-        """Return the cache itself, or one over LangChain's; :class:`ConfigError` for anything else."""
+        """Return the cache itself, or a cache over LangChain's; :class:`ConfigError` for anything else."""
         return cache if isinstance(cache, CallCache) else cls(cache)
 
     # -- what is kept: vinelm.backends.remote.equal_calls.KeepsCalls --------------------------------------------------
 
     def find(self, digest: str) -> str | None:
-        """Return the answer to a call; None if none is kept, it is too old, or the cache fails."""
+        """Return the cached answer to a call; None if it is missing or too old, or the cache fails."""
         if time.monotonic() < self._alone_until_s:
             return None
         said: str | None = None
@@ -91,7 +91,7 @@ class CallCache:
         return said
 
     def keep(self, digest: str, said: str) -> None:
-        """Keep the answer to a call; a cache that fails keeps nothing."""
+        """Keep the answer to a call; if the cache fails, nothing is kept."""
         if time.monotonic() < self._alone_until_s:
             return
         with self._surviving(), self._writes:
@@ -99,7 +99,7 @@ class CallCache:
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
-        """Leave the cache alone for a while if the block fails: the owner's cache, or a text in it, may raise anything."""
+        """Pause use of the cache for a while if the block fails, since the owner's cache and its texts may raise anything."""
         try:
             yield
         except Exception as error:
@@ -114,7 +114,7 @@ class CallCache:
     # -- what the cache saves ----------------------------------------------------------------------------------------
 
     def count(self, where: tuple[str, str], *, asked: int = 0, hits: int = 0) -> None:
-        """Count calls of a stage and model."""
+        """Count a stage's calls to a model, and those answered from the cache."""
         with self._lock:
             counts = self._counts.setdefault(where, [0.0, 0.0])
             counts[0] += asked
@@ -124,17 +124,17 @@ class CallCache:
 
     @property
     def rates(self) -> Rates:
-        """The share of calls answered from this cache, by stage and model, for those with at least 50 calls."""
+        """Return the share of calls answered from this cache, by stage and model, for those with at least 50 calls."""
         with self._lock:
             return {where: min(hits / asked, 0.99) for where, (asked, hits) in self._counts.items() if asked >= LEAST_ASKED}
 
 
 class CachedCalls:
-    """Equal calls of one invocation: like :class:`EqualCalls`, restricted to answers of the invocation's tenant.
+    """Finds equal calls for one invocation: like :class:`EqualCalls`, but only among its tenant's answers.
 
     Args:
-        equal: over a :class:`CallCache`.
-        tenant: the request's tenant; empty without one.
+        equal: equal calls over a :class:`CallCache`.
+        tenant: the request's tenant; empty without a tenant.
     """
 
     __slots__ = ("_cache", "_equal", "_tenant", "_where")
@@ -146,7 +146,7 @@ class CachedCalls:
         self._where = ("", "")
 
     def digest(self, stage: str, model: Model, inner: InnerChat, request: ModelRequest) -> str | None:
-        """Return the digest of a call of this tenant; None if it is not repeatable."""
+        """Return the digest of this tenant's call; None if the call is not repeatable."""
         found = self._equal.digest(stage, model, inner, request)
         if found is None:
             return None

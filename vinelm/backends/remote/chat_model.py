@@ -1,4 +1,4 @@
-"""A metering chat model around another chat model: everything passes through unchanged."""
+"""A chat model that meters another chat model and passes everything through unchanged."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ November 2026. For other models this is learnt from their first refusal."""
 
 
 class OwnSettings(Protocol):
-    """An application's own chat model, with the settings that it has given it."""
+    """An application's own chat model and the settings that the application gave it."""
 
     inner: InnerChat
     entry: str
@@ -86,13 +86,12 @@ class OwnSettings(Protocol):
 
 
 class RemoteChatModel(BoundChatModel):
-    """A LangChain chat model around one of LangChain's packages. Spends money.
+    """Wraps a chat model of a LangChain package. Spends money.
 
-    Messages, chunks, tools, schemas and options go to the chat model inside, and its answers to the caller, as they are.
-    Reports exactly one :class:`~vinelm.rows.observation.Usage` per call, also when it fails
-    (:class:`~vinelm.errors.CallError`) or
-    when its stream is abandoned. A failed attempt is repeated as :mod:`~vinelm.backends.remote.retry` says; a stream
-    only as long as the caller has seen nothing of it.
+    Messages, chunks, tools, schemas and options go to the inner chat model unchanged, and its answers go to the caller
+    unchanged. Reports exactly one :class:`~vinelm.rows.observation.Usage` per call, also when it fails
+    (:class:`~vinelm.errors.CallError`) or its stream is abandoned. A failed attempt is repeated as
+    :mod:`~vinelm.backends.remote.retry` says; a stream only if the caller has not seen any of it.
     """
 
     @property
@@ -110,7 +109,7 @@ class RemoteChatModel(BoundChatModel):
     def bind_tools(
         self, tools: Any, *, strict: bool | None = None, parallel_tool_calls: bool | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Bind tools as the inner chat model does, without arguments that its own method does not know."""
+        """Bind tools as the inner chat model does, dropping arguments that its method does not know."""
         bound: CallBinding = self.binding
         known = signature(bound.inner.given.bind_tools).parameters
         more = {"strict": strict, "parallel_tool_calls": parallel_tool_calls}
@@ -128,7 +127,7 @@ class RemoteChatModel(BoundChatModel):
         return found
 
     def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[LanguageModelInput, Any]:
-        """Ask for a schema as the chat model inside does."""
+        """Ask for a schema as the inner chat model does."""
         bound: CallBinding = self.binding
         found: Runnable[LanguageModelInput, Any] = self._around(
             bound.inner.given.with_structured_output(schema, **kwargs), "with_structured_output"
@@ -136,9 +135,10 @@ class RemoteChatModel(BoundChatModel):
         return found
 
     def as_owned(self, own: OwnSettings) -> RemoteChatModel:
-        """Return this model with the application's settings: the application's object itself, if this is its entry.
+        """Return this model with the application's settings; if this entry is the application's object, the object
+        itself.
 
-        Another model gets those of its settings that it has, too; its own limit of an answer stays a limit.
+        Other models take over the settings that they also have; their own limit of an answer stays in force.
         """
         bound: CallBinding = self.binding
         if bound.model.name == own.entry:
@@ -154,7 +154,7 @@ class RemoteChatModel(BoundChatModel):
         return bound_instance(RemoteChatModel, replace(less, model=model), less.inner.kept)
 
     def _around(self, made: Any, method: str) -> Any:
-        """Wrap an object that the inner chat model has derived from itself, so that its calls are still metered."""
+        """Wrap an object that the inner chat model derived from itself, so that its calls are still metered."""
         met: list[BaseChatModel] = []
 
         def metered(one: Any) -> Any:
@@ -237,10 +237,10 @@ class RemoteChatModel(BoundChatModel):
                 yield piece
 
     def raw(self, request: ModelRequest, sender: Sends) -> AsyncGenerator[RawPiece]:
-        """Make one attempt by ``sender``, and yield the pieces that it gives; metered, limited and reported as any other call.
+        """Make one attempt by ``sender`` and yield its pieces; it is metered, limited and reported like any other call.
 
         Args:
-            request: what the sender asks.
+            request: the request that the sender makes.
             sender: makes the attempt; its pieces are :class:`~vinelm.backends.remote.meter.RawPiece`.
         """
         bound: CallBinding = self.binding
@@ -252,7 +252,7 @@ class RemoteChatModel(BoundChatModel):
     def _account(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], *, is_handed_out: bool
     ) -> _Account:
-        """Return one call. ``is_handed_out``: the caller asks for a stream, and gets every piece."""
+        """Return one call. ``is_handed_out``: the caller asks for a stream and gets every piece."""
         bound: CallBinding = self.binding
         options = dict(kwargs)
         if bound.call.on_prompt is not None:
@@ -286,9 +286,9 @@ def request_of(
     is_streamed: bool,
     own_limit: int | None = None,
 ) -> ModelRequest:
-    """Return the actual request to the model: with its limit, and without settings it is known to refuse.
+    """Return the request as sent to the model: with its limit, without settings that the model is known to refuse.
 
-    ``own_limit`` belongs to the application's own object, which keeps its settings.
+    ``own_limit`` is the limit of the application's own object, which keeps its settings.
 
     Raises:
         ConfigError: the call asks for more tokens than the entry allows, for another model, or for a more expensive service.
@@ -343,7 +343,7 @@ def _only_less(model: Model) -> str:
 
 
 def _refuse_dearer(model: Model, inner: InnerChat, options: Mapping[str, Any]) -> None:
-    """Refuse a call that would be billed at other rates than the entry's."""
+    """Raise an error for a call that would be billed at other rates than the entry's."""
     own = (setting_of(inner.given, name) for name in ("model", "model_name", "model_id", "azure_deployment"))
     if (other := other_model_in(options, model.model_id, model.model_id.partition(":")[2], *own)) is not None:
         raise ConfigError(
@@ -364,10 +364,10 @@ for _asked in (RemoteChatModel._generate, RemoteChatModel._agenerate):
 
 
 class _Account:
-    """One call: authorized before it starts, its usage reported and its permit settled exactly once, however it ends.
+    """One call: authorizes it first, then reports its usage and settles its permit exactly once, however it ends.
 
-    The SDK's exceptions hold the request: headers, prompt and answer. So they are translated where they are caught, and
-    :class:`~vinelm.errors.CallError` is raised outside of any handler, without cause or context.
+    The SDK's exceptions hold the request: headers, prompt and answer. So they are translated as soon as they are
+    caught, and :class:`~vinelm.errors.CallError` is raised outside of any handler, without cause or context.
     """
 
     def __init__(self, bound: CallBinding, request: ModelRequest, *, is_handed_out: bool) -> None:
@@ -397,12 +397,12 @@ class _Account:
         self._keeps = not is_handed_out or bound.call.on_exchange is not None or self._digest is not None
 
     def answer(self) -> ChatResult:
-        """Return the whole answer, as the inner chat model gave it."""
+        """Return the whole answer as the inner chat model gave it."""
         assert self._answer is not None  # it would have failed
         return self._answer
 
     def pieces(self) -> Generator[ChatGenerationChunk]:
-        """Make the call; yields the chunks if they are handed out, else nothing."""
+        """Make the call, and yield its chunks if the caller streams, else nothing."""
         bound, metered = self._bound, self._metered
         sleep = bound.call.clock.sleep
         with self:
@@ -456,12 +456,12 @@ class _Account:
         self._raise_call()
 
     def _hold(self, piece: Piece) -> None:
-        """Keep a piece before checking its time: an answer that is complete, though late, is used."""
+        """Keep a piece before checking the time, so that a complete answer is used even if it is late."""
         if self._keeps:
             self._held.append(piece)
 
     def _handed(self, piece: Piece, *, is_token: bool) -> ChatGenerationChunk:
-        """Return a piece for the caller of a stream; from the first output on, the call cannot be repeated."""
+        """Return a piece for the caller of a stream. After the first output the call cannot be repeated."""
         if is_token:
             self._metered.hand_out()
         return chunk_of(piece) if isinstance(piece, ChatResult) else piece
@@ -470,14 +470,16 @@ class _Account:
 
     @cached_property
     def _priority(self) -> SupportsFloat:
-        """The call's priority; with several replicas it includes the prompt, since a replica may have its beginning cached."""
+        """Return the call's priority. With several replicas it includes the prompt, since a replica may have cached its
+        beginning.
+        """
         bound = self._bound
         if not isinstance(bound.rate_limiter, ReplicaGate) or not (parts := prompt_parts(self._request)):
             return bound.call.priority
         return PromptPriority(bound.call.priority, *points_of(shape_of(parts, b"")))
 
     def _admission(self) -> tuple[RateLimiter, PromptCall]:
-        """Return the admission of an attempt, and its prompt if a cache should keep it."""
+        """Return the admission of an attempt, and its prompt if a cache should keep the prompt."""
         bound = self._bound
         if bound.call.on_gate is not None:
             bound.call.on_gate(True)
@@ -488,7 +490,7 @@ class _Account:
         return bound.rate_limiter, _NO_CACHE
 
     def _placed(self, prompt: PromptCall) -> ModelRequest:
-        """Return what is sent: the request with marks for a cache, and the slot that it should take."""
+        """Return the request as sent, with cache marks, and the server slot that it should take."""
         request, slot = self._marked(prompt), self._bound.call.slot
         number = None if slot is None else slot()
         if number is None:
@@ -508,12 +510,12 @@ class _Account:
         return request
 
     def _tokens(self) -> int:
-        """Return tokens that a rate limit is charged until the real counts are known."""
+        """Return the tokens charged to rate limits until the real counts are known."""
         return estimate_tokens(self._prompt_chars) + self._bound.model.max_tokens
 
     @contextmanager
     def _attempt(self, ticket: RatePermit) -> Iterator[Model]:
-        """Run one attempt on the entry that serves it: keeps its failure, and settles its tokens with the rate limits."""
+        """Run one attempt on the entry that serves it; record its failure, and settle its tokens with the rate limits."""
         bound, metered = self._bound, self._metered
         self._last = None
         self._held.clear()
@@ -553,7 +555,7 @@ class _Account:
         return None
 
     def _complete(self) -> None:
-        """Check the answer, and join its pieces if it is kept; :class:`AttemptFailed` if it is incomplete or missing."""
+        """Check the answer, and join its pieces if they were kept; :class:`AttemptFailed` if it is incomplete or missing."""
         self._metered.check()
         self._answer = self._joined()
         if self._held and self._answer is None:
@@ -565,7 +567,7 @@ class _Account:
         return None
 
     def _may_repeat(self, found: AttemptFailed) -> bool:
-        """Return whether to try again: also after a setting that the model refuses, which is left out from now on."""
+        """Return whether to try again; also if the model refuses a setting, which is left out from then on."""
         if isinstance(found, SettingRefused) and not self._metered.has_handed_out:
             request = self._request
             if found.setting in request.dropped or len(request.dropped) >= MOST_SETTINGS:
@@ -619,7 +621,7 @@ class _Account:
     # -- equal calls: see vinelm.backends.remote.equal_calls ---------------------------------------------------------
 
     def _waited(self, *, leads: bool) -> str | None:
-        """Return the stored answer of an equal call, once none is in flight; None if this one must be made."""
+        """Return the stored answer of an equal call once no such call is in flight; None if this call must be made."""
         try:
             with self._joined_to(leads=leads) as future:
                 # The event loop of this thread may be needed by the call that would be waited for.
@@ -638,7 +640,7 @@ class _Account:
 
     @contextmanager
     def _joined_to(self, *, leads: bool) -> Iterator[Future[str | None] | None]:
-        """Wait for an equal call; an abandoned wait is forgotten."""
+        """Wait for an equal call; if this wait is abandoned, withdraw it."""
         if self._equal is None or self._digest is None:
             yield None
             return
@@ -660,7 +662,7 @@ class _Account:
             raise
 
     def _take(self, said: str | None) -> None:
-        """Use the answer of an equal call, if there is one, for this call."""
+        """Answer this call with the answer of an equal call, if there is one."""
         if said is not None:
             self._answer, usage = answer_in(said)
             waited_s = max(self._bound.call.clock.now() - self._metered.asked_s, 0.0)
@@ -672,7 +674,7 @@ class _Account:
 
     @contextmanager
     def _owed(self) -> Iterator[None]:
-        """Tell the guard whether an earlier run has bought the call: its answer is fetched, whatever the ledger says."""
+        """Tell the guard inside the block if an earlier run already paid for this call, so that it is never refused."""
         token = OWED.set(self._bound.is_owed)
         try:
             yield
@@ -742,7 +744,7 @@ def _served_by(model: Model, ticket: RatePermit) -> Model:
 
 
 def _sleeper(call: CallContext) -> Callable[[float], Awaitable[None]]:
-    """Return the request's clock, without blocking the event loop where it is real."""
+    """Return a sleep function on the request's clock that does not block the event loop if the clock is real."""
     if isinstance(call.clock, WallClock):
         return asyncio.sleep
 

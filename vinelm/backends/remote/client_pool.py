@@ -1,4 +1,4 @@
-"""Keeps one client for synchronous calls and one for each event loop, since connections belong to their loop."""
+"""Keeps one client for synchronous calls and one for each event loop, because connections belong to their loop."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _PARENTS: list[object] = []
 
 
 class EventLoopClients(Generic[S, A]):
-    """The clients of one server and one key: one synchronous, one per event loop. Thread-safe.
+    """The clients of one server and key: one for synchronous calls, and one per event loop. Thread-safe.
 
-    The synchronous client closes with the process, an asynchronous one with its event loop. ``make`` and ``amake`` return a
-    client and the object that closes it.
+    The synchronous client closes with the process, an asynchronous client with its event loop. ``make`` and ``amake``
+    return a client and the object that closes it.
     """
 
     def __init__(
@@ -35,7 +35,9 @@ class EventLoopClients(Generic[S, A]):
         _LIVE.add(self)
 
     def _start(self) -> None:
-        """Start without clients; also in a forked child, where locks may be held and the connections are the parent's."""
+        """Start without clients. Also called in a forked child, because locks may be held and connections belong to the
+        parent.
+        """
         self._lock = threading.Lock()
         self._sync: tuple[S, Callable[[], None]] | None = None
         self._async: dict[asyncio.AbstractEventLoop, tuple[A, AsyncGenerator[None]]] = {}
@@ -68,7 +70,7 @@ class EventLoopClients(Generic[S, A]):
         return client
 
     def close(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """Close the connections of the synchronous client, and of the one of an event loop that runs in another thread."""
+        """Close the connections of the synchronous client, and of the client of an event loop running in another thread."""
         with self._lock:
             if self._sync is not None:
                 self._sync[1]()
@@ -79,13 +81,15 @@ class EventLoopClients(Generic[S, A]):
 
     @property
     def loops(self) -> int:
-        """Number of event loops that have a client now."""
+        """Number of event loops that currently have a client."""
         return len(self._async)
 
     async def _closed_with(
         self, loop: asyncio.AbstractEventLoop, aclose: Callable[[], Awaitable[None]]
     ) -> AsyncGenerator[None]:
-        """Wait until the loop shuts down its async generators, as ``asyncio.run`` does at its end; then close the client."""
+        """Async generator: waits until the loop shuts down its async generators, as ``asyncio.run`` does, then closes
+        the client.
+        """
         try:
             yield
         finally:

@@ -12,7 +12,7 @@ C = TypeVar("C")
 
 
 class Clients(Generic[C]):
-    """One client per place: made by ``make(model)``, and shared by models with equal ``place(model)``. Thread-safe."""
+    """One client per server and key: made by ``make(model)``, shared by models with equal ``place(model)``. Thread-safe."""
 
     def __init__(self, make: Callable[[Model], C], place: Callable[[Model], Hashable]) -> None:
         self._make, self._place = make, place
@@ -20,7 +20,7 @@ class Clients(Generic[C]):
         self._lock = threading.Lock()
 
     def of(self, model: Model) -> C:
-        """Return the client for the model's place; makes it on first use."""
+        """Return the model's client; make it on first use."""
         place = self._place(model)
         with self._lock:
             if place not in self._made:

@@ -1,8 +1,8 @@
-"""Selects what of a conversation may go to another provider: text, tool calls and results, but not a model's thoughts.
+"""Selects what parts of a conversation may go to another provider: text, tool calls and results, but not reasoning.
 
-A provider wants its own reasoning back, signed and complete, and refuses another's. So the provider's own answers stay
-unchanged, and other answers are reduced to their text and tool calls. LangChain's packages mark answers with their provider;
-unmarked answers are recognized by the kinds of their blocks.
+A provider expects its own reasoning back, signed and complete, and refuses another provider's. So the provider's own
+answers stay unchanged, and other answers are reduced to their text and tool calls. LangChain's packages mark answers
+with their provider; unmarked answers are recognized by the types of their content blocks.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _STRICT_IDS = frozenset({"anthropic", "bedrock", "openai", RESPONSES})
 
 
 def carried_to(chat: BaseChatModel, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the conversation as this chat model's provider accepts it; unchanged if nothing in it is foreign."""
+    """Return the conversation in a form that this chat model's provider accepts; unchanged if nothing in it is foreign."""
     if not any(isinstance(one, AIMessage | ToolMessage) for one in messages):
         return list(messages)  # there is no answer yet
     target = _target(chat)
@@ -69,10 +69,10 @@ def carried_to(chat: BaseChatModel, messages: Sequence[BaseMessage]) -> list[Bas
 
 
 def must_not_think(chat: BaseChatModel, messages: Sequence[BaseMessage], options: Mapping[str, Any], limit: int) -> bool:
-    """Return whether Anthropic's API would refuse this call with the thinking that the chat model asks for.
+    """Return whether Anthropic's API would refuse this call because the chat model asks for thinking.
 
-    It refuses thinking with a forced tool, with too small a limit, and in a turn whose tool calls lack its own thoughts,
-    because another model made them or they were made without thinking.
+    The API refuses thinking with a forced tool, with too small a limit, and in a turn whose tool calls lack Claude's
+    own thinking, because another model made them or thinking was off.
     """
     thinking = setting_of(chat, "thinking")
     if not isinstance(thinking, Mapping) or thinking.get("type") in (None, "disabled") or _target(chat) != "anthropic":
@@ -136,7 +136,7 @@ def _is_foreign(message: AIMessage, target: str, model: str) -> bool:
 
 
 def _plain(message: AIMessage) -> AIMessage:
-    """Return the message's text and tool calls in the form that every package takes, without ids and signatures."""
+    """Return the message's text and tool calls in a form that every package accepts, without ids and signatures."""
     return AIMessage(
         content=str(message.text),
         name=message.name,
@@ -148,7 +148,9 @@ def _plain(message: AIMessage) -> AIMessage:
 
 
 def _with_ids(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages with tool-call ids that these providers accept: others write longer ones, with other characters."""
+    """Return the messages with tool-call ids that these providers accept: other providers' ids are longer or use other
+    characters.
+    """
     return [_with_short_ids(message) for message in messages]
 
 

@@ -1,8 +1,8 @@
 """Ends every socket wait of a synchronous call, in the caller's own thread, at the attempt's deadline.
 
-An SDK's limits bound each read separately, so that a server which sends a byte now and then is never timed out. Here each read
-and write of a socket may take only the time left until the deadline of its thread's attempt: no other thread watches, and an
-interruption of the wait (Ctrl-C) leaves at once. The HTTP library closes the connection of a read that failed.
+An SDK's limits bound each read separately, so a server that sends a byte now and then never times out. Here each read
+and write of a socket may take only the time left until the deadline of its thread's attempt. No other thread is needed,
+and Ctrl-C interrupts the wait at once. The HTTP library closes the connection after a failed read.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ END_S = 0.1
 
 
 class Deadline:
-    """The end of one attempt, as a context manager around each of its steps, in whichever thread the step is made.
+    """The deadline of one attempt: a context manager around each of its steps, in whichever thread the step runs.
 
     Attributes:
-        has_struck: whether a wait has been ended by it.
+        has_struck: whether it has ended a wait.
     """
 
     __slots__ = ("_outer", "ends_at", "has_struck")
@@ -52,7 +52,7 @@ class Deadline:
 
 
 class _Here(threading.local):
-    """The deadline of this thread's current step."""
+    """The deadline of the current step in this thread."""
 
     deadline: Deadline | None = None
 
@@ -63,7 +63,7 @@ _TASK_ENDS_AT: ContextVar[float] = ContextVar("the end of the attempt that a cor
 
 @contextmanager
 def task_deadline(ends_at: float) -> Iterator[None]:
-    """Set the end of a coroutine's attempt, in monotonic seconds, for :func:`check_time`."""
+    """Set the deadline of a coroutine's attempt, in monotonic seconds, for :func:`check_time`."""
     before = _TASK_ENDS_AT.set(ends_at)
     try:
         yield
@@ -72,7 +72,7 @@ def task_deadline(ends_at: float) -> Iterator[None]:
 
 
 def check_time(late: type[Exception]) -> None:
-    """Raise ``late`` if the attempt's time is over: for work between two waits, which nothing else would end."""
+    """Raise ``late`` if the attempt's time is over. For work between two waits, which has no other time limit."""
     deadline = _HERE.deadline
     if time.monotonic() > (_TASK_ENDS_AT.get() if deadline is None else deadline.ends_at):
         _strike()
@@ -80,10 +80,10 @@ def check_time(late: type[Exception]) -> None:
 
 
 def bound_waits(client: Any) -> bool:
-    """Let :class:`Deadline` end the waits of an HTTP client (httpx's, or its successor's) on every path.
+    """Make :class:`Deadline` end the waits of an HTTP client (httpx's, or its successor's) on every path.
 
-    Returns whether that holds; if not, the client is unchanged. It does not hold for a proxy reached by TLS: there the library
-    wraps the server's TLS in another layer, which reads by itself.
+    Returns whether that worked; if not, the client is unchanged. It does not work for a proxy reached by TLS: the
+    library wraps the server's TLS in another layer, which reads by itself.
     """
     ways = [way for way in (client._transport, *client._mounts.values()) if way is not None]
     for pool in [getattr(way, "_pool", None) for way in ways]:
@@ -100,9 +100,10 @@ def bound_waits(client: Any) -> bool:
 
 
 class _Pool:
-    """A connection pool that reads streams to their end if only the end marker is missing.
+    """A connection pool that reads a stream to its end if only the end marker is left.
 
-    openai's synchronous streams stop reading at ``[DONE]``, and the library closes a connection that is not read to its end.
+    openai's synchronous streams stop reading at ``[DONE]``, and the library closes connections that are not read to
+    their end.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -142,14 +143,14 @@ class _Answer:
 
 
 class _Network:
-    """A network backend of httpcore, or of its successor."""
+    """A network backend of httpcore or its successor, whose connections obey the deadline."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
         self._errors = importlib.import_module(type(inner).__module__.partition(".")[0])
 
     def connect_tcp(self, host: str, port: int, timeout: float | None = None, **how: Any) -> _Stream:
-        """Open a connection. Names are resolved in a thread, since the operating system's resolver has no time limit."""
+        """Open a connection. Names are resolved in a thread, because the operating system's resolver has no time limit."""
         return self._stream(lambda left: self._inner.connect_tcp(host, port, left, **how), timeout, waits=not _is_address(host))
 
     def connect_unix_socket(self, path: str, timeout: float | None = None, **how: Any) -> _Stream:
@@ -172,7 +173,7 @@ class _Network:
 
 
 class _Stream:
-    """A connection like the library's own, with the remaining time as its limit."""
+    """A connection like the library's own, whose time limit is the time left."""
 
     def __init__(self, inner: Any, errors: ModuleType) -> None:
         self._inner, self._errors = inner, errors
@@ -194,7 +195,7 @@ class _Stream:
         return received
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send buffered data once it is large or an answer is awaited, so that a request's head and body go together."""
+        """Buffer data, and send it once it is large or an answer is awaited, so that a request's head and body go together."""
         self._unsent = self._unsent + buffer if self._unsent else buffer
         if len(self._unsent) > SENT_AT_ONCE:
             self._send(timeout)
@@ -231,7 +232,7 @@ class _Stream:
 
 
 def _left(timeout: float | None, late: type[Exception]) -> float | None:
-    """Return the seconds that a step may wait; raises ``late`` if none are left, even if there is data."""
+    """Return the seconds that a step may wait; raise ``late`` if none are left, even if data has arrived."""
     deadline = _HERE.deadline
     if deadline is None or deadline.ends_at == float("inf"):
         return timeout
@@ -243,7 +244,7 @@ def _left(timeout: float | None, late: type[Exception]) -> float | None:
 
 
 def _strike() -> None:
-    """Record that a wait was ended, by the deadline or by a shorter limit of the SDK."""
+    """Record that the deadline, or a shorter limit of the SDK, has ended a wait."""
     deadline = _HERE.deadline
     if deadline is not None and time.monotonic() >= deadline.ends_at:
         deadline.has_struck = True
@@ -258,7 +259,7 @@ def _is_address(host: str) -> bool:
 
 
 def _beside(connect: Callable[[], Any], timeout_s: float) -> Any:
-    """Return a connection opened in a thread; raises ``TimeoutError`` after a time, and closes a late connection."""
+    """Return a connection opened in a thread; raise ``TimeoutError`` after a time, and close a connection that comes later."""
     made = beside(connect, name="vinelm connection")
     try:
         return made.result(timeout_s)

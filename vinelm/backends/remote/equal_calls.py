@@ -1,13 +1,13 @@
-"""Equal calls are answered once: stored answers are found by digest, and calls in flight are joined.
+"""Answers equal calls only once: finds stored answers by digest, and joins calls in flight.
 
-The way of a repeatable call::
+The states of a repeatable call::
 
-    asked       known: answered, for $0       under way: wait, then known, or go on
+    asked       known: answered, for $0       in flight: wait, then answered, or authorize
        |
-    authorized  only a call that has its money leads: those who wait for it may hold what it would wait for
+    authorized  only an authorized call leads, because its followers may hold the money that it would wait for
        |
-    leads       no other leads: the call is made, its answer kept, and whoever waits is told
-                another leads: wait, then known, or lead in its place
+    leads       no other leads: the call is made, its answer kept, and passed to all who wait
+                another leads: wait, then answered, or lead instead
 """
 
 from __future__ import annotations
@@ -39,51 +39,51 @@ class KeepsCalls(Protocol):
     """Stores answers of calls; :class:`vinelm.traces.served.kept_calls.KeptCalls` in a store."""
 
     def find(self, digest: str) -> str | None:
-        """Return the stored answer of a call; None if there is none, or it is too old."""
+        """Return the stored answer of a call; None if it is missing or too old."""
 
     def keep(self, digest: str, said: str) -> None:
-        """Store a call's answer, durably."""
+        """Store a call's answer durably."""
 
 
 class RecordedCalls(Protocol):
-    """A trace's calls, looked up by equal calls.
+    """A trace's calls, found by equal calls.
 
     Attributes:
-        hits: How many calls were found among them.
+        hits: How many calls were found in the trace.
     """
 
     hits: int
 
     @property
     def line(self) -> str:
-        """Summary of the recorded calls, in one line."""
+        """The recorded calls summarized in one line."""
 
     def answers(self, catalog: Catalog) -> Iterable[tuple[str, str]]:
-        """Yield the :func:`recorded_digest` of each call, once for each model it was made on, and its :func:`recorded_text`."""
+        """Yield each call's :func:`recorded_digest`, once per model that it was made on, and its :func:`recorded_text`."""
 
 
 class NothingKept:
-    """Keeps no answers: the :class:`KeepsCalls` of a process that asks another process for them."""
+    """Stores nothing: the :class:`KeepsCalls` of a process that asks another process for answers."""
 
     def find(self, digest: str) -> str | None:
-        """Return None."""
+        """Return None: nothing is stored."""
 
     def keep(self, digest: str, said: str) -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
 
 class EqualCalls:
-    """Answers of repeatable calls, kept and under way. Thread-safe, and safe across event loops.
+    """Answers of repeatable calls, stored and in flight. Thread-safe, and safe across event loops.
 
     Attributes:
-        kept, has_recorded: As below.
-        recorded_hits: How many calls were found among the recorded ones.
+        kept, has_recorded: See the arguments.
+        recorded_hits: How many calls were found among the recorded calls.
 
     Args:
-        kept: What is kept.
+        kept: The stored answers.
         deterministic: Stages whose calls are repeatable at any temperature; may grow.
-        has_recorded: The kept answers include those of a trace, under :func:`recorded_digest`. They answer equal prompts at any
-            temperature.
+        has_recorded: Whether answers of a trace are stored, too, under :func:`recorded_digest`. They answer equal
+            prompts at any temperature.
     """
 
     def __init__(self, kept: KeepsCalls, deterministic: Collection[str] = (), *, has_recorded: bool = False) -> None:
@@ -103,17 +103,17 @@ class EqualCalls:
         return digest_of(model, inner, request)
 
     def is_recorded(self, digest: str) -> bool:
-        """Return whether a call is among the recorded ones, and count it."""
+        """Return whether a call is among the recorded calls, and count it."""
         is_there = self.kept.find(digest) is not None
         with self._lock:
             self.recorded_hits += is_there
         return is_there
 
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
-        """Return the kept answer to a call, once it is known.
+        """Return a future of the stored answer to a call.
 
-        The result is None if there is none and no equal call in flight was answered. With ``leads`` the caller must then make
-        the call and :meth:`end` it.
+        The future's result is None if there is no answer and no equal call in flight was answered. With ``leads`` the
+        caller must then make the call and :meth:`end` it.
         """
         future: Future[str | None] = Future()
         with self._lock:
@@ -135,7 +135,7 @@ class EqualCalls:
         return future
 
     def end(self, digest: str, said: str | None) -> None:
-        """End a leading call: keep its answer and pass it to all who wait; None: the first of these leads now."""
+        """End a leading call: store its answer and pass it to all who wait. With None, the first who waits leads."""
         try:
             if said is not None:
                 with suppress(StoreError):  # the call's price cannot be written either, and that is reported
@@ -162,7 +162,7 @@ class EqualCalls:
 
 
 def digest_of(model: Model, inner: InnerChat, request: ModelRequest) -> str:
-    """Return the digest of everything that decides a call's answer: the model, its settings and the request."""
+    """Return the digest of everything that determines a call's answer: the model, its settings and the request."""
     body = request.options.get("extra_body")
     if isinstance(body, Mapping) and "priority" in body:  # the priority decides when a call is answered, not what
         body = {key: one for key, one in body.items() if key != "priority"}
@@ -180,7 +180,7 @@ def digest_of(model: Model, inner: InnerChat, request: ModelRequest) -> str:
 def recorded_digest(model: str, messages: Sequence[BaseMessage]) -> str:
     """Return the digest of a recorded call by model and prompt, since a trace may lack some settings.
 
-    Ids of tool calls, and the division of an answer into blocks, do not count.
+    Tool-call ids and the division of an answer into blocks are ignored.
     """
     told = [model, [_turn(message) for message in messages]]
     plain = json.dumps(told, default=repr, sort_keys=True)
@@ -201,8 +201,8 @@ def recorded_text(message: AIMessage, model: str, usd: float, seconds: float | N
     Args:
         message: The answer.
         model: The model's name in the catalog.
-        usd: What the call cost.
-        seconds: What it took; None: not known.
+        usd: Dollars of the call.
+        seconds: Seconds of the call; None: not known.
         **tokens: Fields of :class:`~vinelm.rows.observation.Usage`.
     """
     known = {name: count for name, count in tokens.items() if count is not None}
@@ -219,8 +219,8 @@ def _class_of(inner: InnerChat) -> str:
 def _is_told(inner: InnerChat) -> bool:
     """Return whether the settings as text determine which model answers.
 
-    LangChain's packages and the catalog do. An owner's class may hold a function or a loaded model, which has no text form:
-    then two objects differ although their settings look equal.
+    True for LangChain's packages and the catalog's models. An owner's class may hold a function or a loaded model,
+    which has no text form, so that two different objects may seem to have equal settings.
     """
     home = _class_of(inner).partition(".")[0]
     if home == "vinelm" or (home.startswith("langchain_") and home != "langchain_core"):
@@ -229,7 +229,7 @@ def _is_told(inner: InnerChat) -> bool:
 
 
 def _set(inner: InnerChat) -> dict[str, Any]:
-    """Return the settings of the inner chat model that have a text form, without its clients and keys."""
+    """Return the inner chat model's settings that have a text form, without clients and keys."""
     return {name: one for name, value in vars(inner.given).items() if name not in KEPT and (one := _plain(value)) is not None}
 
 
@@ -241,7 +241,7 @@ def _plain(value: Any) -> Any:
 
 
 def _is_cold(inner: InnerChat, request: ModelRequest) -> bool:
-    """Return whether a call has temperature 0, wherever that is set."""
+    """Return whether a call has temperature 0, whichever setting says so."""
     if "temperature" in request.dropped:
         return False
     places = [request.options, *(request.options.get(name) for name in _PLACES)]
@@ -255,7 +255,7 @@ def _is_cold(inner: InnerChat, request: ModelRequest) -> bool:
 
 
 def kept_text(result: ChatResult | None, usage: Usage) -> str | None:
-    """Return an answer with its usage as text to keep; None for an answer that has no text form."""
+    """Return an answer with its usage as text to store; None if the answer has no text form."""
     if result is None or len(result.generations) != 1:
         return None
     generation = result.generations[0]
@@ -268,7 +268,7 @@ def kept_text(result: ChatResult | None, usage: Usage) -> str | None:
 
 
 def answer_in(said: str) -> tuple[ChatResult, Usage]:
-    """Return a kept answer as a new message without an id, and its usage: $0, with the first call's dollars and seconds."""
+    """Return a stored answer as a new message without an id, and its usage: $0, with the first call's dollars and seconds."""
     told = json.loads(said)
     (message,) = messages_from_dict([told["message"]])
     message.id = None  # LangGraph treats two messages with one id as the same

@@ -1,8 +1,8 @@
-"""What a chat model raised, and how an answer ended: the failure's kind, whether it may be billed, whether to try again.
+"""What a chat model raised or how an answer ended: the kind of failure, whether it may be billed, whether to retry.
 
-SDKs wrap each other's exceptions, so each is read by what the chain of its causes states (an HTTP status, a body, a
-code, headers), not by its type. Of a server's message only a code of plain lower-case letters is repeated; its words are
-looked at, and dropped.
+SDKs wrap each other's exceptions. So each is classified not by its type but by what the chain of its causes states
+(HTTP status, body, code, headers). Of a server's message only a code of plain lower-case letters is repeated; the rest
+is inspected and dropped.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ _MOST_LINKS = 32
 
 
 class SettingRefused(AttemptFailed):
-    """A model refuses one of :data:`DROPPED`, before any work, so that nothing is billed."""
+    """A model's refusal of a setting in :data:`DROPPED`, before any work, so that nothing is billed."""
 
     def __init__(self, setting: str, detail: str) -> None:
         super().__init__("malformed", detail, is_final=True, may_be_billed=False)
@@ -145,7 +145,7 @@ class SettingRefused(AttemptFailed):
 def end_failure(reason: str) -> FailureKind | None:
     """Return the failure that a finish reason states; None for a normal end.
 
-    An unknown reason is a failure of the server: half an answer never counts as one.
+    An unknown reason counts as a failure of the server, because half an answer must not count as a whole.
     """
     if reason in NORMAL_ENDS:
         return None
@@ -153,11 +153,11 @@ def end_failure(reason: str) -> FailureKind | None:
 
 
 def failed(error: Exception, *, has_begun: bool) -> AttemptFailed:
-    """Translate what a chat model raised.
+    """Return the failure that a chat model's exception stands for.
 
     Args:
         error: the exception; not one of this project's own.
-        has_begun: whether a part of the answer had arrived. A server may bill an unfinished answer.
+        has_begun: whether part of the answer had arrived, since a server may bill an unfinished answer.
     """
     chain = list(_chain(error))
     own = next((link for link in chain if isinstance(link, AttemptFailed)), None)
@@ -172,7 +172,7 @@ def failed(error: Exception, *, has_begun: bool) -> AttemptFailed:
 def _refused(
     chain: list[Any], status: int | None, body: Mapping[str, Any], *, is_inside: bool, has_begun: bool
 ) -> AttemptFailed:
-    """Return a server's refusal: an HTTP status, or an error instead of an answer (``is_inside``)."""
+    """Return the failure of a server's refusal: an HTTP status, or an error in place of an answer (``is_inside``)."""
     codes = [
         code for value in (body.get("code"), body.get("type"), body.get("status"), body.get("Code")) if (code := _code(value))
     ]
@@ -218,7 +218,7 @@ def _refused(
 
 
 def _counts_tokens(chain: list[Any]) -> bool:
-    """Return whether an error states how many tokens it took: a server that counts tokens bills them, whatever the status."""
+    """Return whether an error states token counts, because a server that counts tokens bills them, whatever the status."""
     for link in chain:
         whole = getattr(link, "body", None)
         response: Any = getattr(link, "response", None)
@@ -234,7 +234,7 @@ def _may_be_too_long(status: int | None) -> bool:
 
 
 def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptFailed:
-    """Classify an error without a status: the connection failed, or the answer cannot be read."""
+    """Classify an error without a status: the connection failed, or the answer cannot be parsed."""
     names = " ".join(base.__name__ for link in chain for base in type(link).__mro__)
     sent = was_sent(error) or has_begun
     if re.search(r"\b(NewConnectionError|EndpointConnectionError|ConnectionRefusedError|gaierror)\b", names):
@@ -271,7 +271,7 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
 
 
 def _stated(chain: list[Any]) -> tuple[int | None, Mapping[str, Any], bool]:
-    """Return the HTTP status, the error's body, and whether the error came instead of an answer."""
+    """Return the HTTP status, the error's body, and whether the error came in place of an answer."""
     body = next((found for link in chain if (found := _body(link))), {})
     for link in chain:
         given = getattr(link, "response", None)
@@ -318,7 +318,7 @@ def _code(value: Any) -> str:
 
 
 def _setting(body: Mapping[str, Any], text: str) -> str | None:
-    """Return the one of :data:`DROPPED` that a refusal names; None if it names none."""
+    """Return the setting in :data:`DROPPED` that a refusal names; None if it names none."""
     given = body.get("param")
     if isinstance(given, str) and given.partition(".")[0] in DROPPED:
         return given.partition(".")[0]
@@ -336,7 +336,7 @@ def _setting(body: Mapping[str, Any], text: str) -> str | None:
 
 
 def _wait_s(chain: list[Any], body: Mapping[str, Any]) -> float | None:
-    """Return the seconds that the server asks to wait, by its headers, or by Google's ``RetryInfo`` in the body."""
+    """Return the seconds that the server asks to wait, from its headers or Google's ``RetryInfo`` in the body."""
     for link in chain:
         response = getattr(link, "response", None)
         headers = (

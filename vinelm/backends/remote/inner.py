@@ -1,9 +1,9 @@
-"""The inner chat model: as its owner made it, but with one attempt per call, and with connections for each event loop.
+"""The inner chat model: as its owner made it, but with one attempt per call and separate connections per event loop.
 
-Hidden attempts would be paid twice and booked once, so the packages' retries are switched off, on a copy; everything else
-stays. The packages keep one asynchronous HTTP client for the whole process, whose connections belong to the first event loop
-that used them ("Event loop is closed" after the first ``asyncio.run``): each loop gets a separate client, unless the owner
-passed one.
+Hidden retries would be paid twice but recorded once, so the packages' retries are switched off, on a copy; everything
+else stays. The packages keep one asynchronous HTTP client for the whole process, whose connections belong to the first
+event loop that used them ("Event loop is closed" after the first ``asyncio.run``). So each loop gets a separate client,
+unless the owner passed a client.
 """
 
 from __future__ import annotations
@@ -44,25 +44,26 @@ class InnerChat:
     Args:
         chat: as its owner made it, or as the catalog says.
         remake: makes another chat model with the same settings, for another event loop; None if only its owner can.
-        like: the model that it is a copy of: what is learnt about one holds for both.
+        like: the model that it copies: both share what is learnt about either.
 
     Attributes:
         given: the original chat model.
-        kept: LangChain's own settings of it.
-        is_asynchronous: whether synchronous calls are made on an event loop, because :meth:`in_time` is None for them. False if
-            the owner has set only a synchronous client.
-        has_asynchronous: whether it has an asynchronous client at all; other calls are made in threads.
-        wants_stream: its owner wants whole answers, too, to be streamed to it.
+        kept: its settings that LangChain itself defines.
+        is_asynchronous: whether synchronous calls run on an event loop, because :meth:`in_time` is None for them. False
+            if the owner has set only a synchronous client.
+        has_asynchronous: whether it has an asynchronous client at all; otherwise calls run in threads.
+        wants_stream: whether its owner has set that whole answers are streamed, too.
         states_reasons: for which answers a finish reason is always given, so that a missing one means a cut-off answer:
             streamed ones (True), whole ones (False), or both.
-        refused: settings that it has refused to take, in this process.
+        refused: settings that it has refused in this process.
         answers: how many answers each of its calls asks for.
-        speaks: whether they may be sound.
+        speaks: whether its answers may be audio.
         stored: how many parts of each prompt are stored at the provider.
-        own: the settings that are sent with each call, or decide its cost.
-        body_limit: the limit of an answer that its owner states in the request's body, over any field; None without one.
-        rate: the observed cost of its calls in multiples of its price, at which the next calls are reserved.
-        entry_max_tokens: the limit of its entry in the catalog; None if it is asked for by a call.
+        own: its settings that are sent with each call or decide its cost.
+        body_limit: the answer limit that its owner sets in the request's body, which overrides any field; None without a
+            limit.
+        rate: the observed cost of its calls as a multiple of its price, at which further calls are reserved.
+        entry_max_tokens: the limit of its entry in the catalog; None if a call asks for the limit.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class InnerChat:
 
     @property
     def rate(self) -> float:
-        """The factor by which its calls were seen to cost more than their price."""
+        """The observed cost of its calls as a multiple of their price."""
         return self._rates[0]
 
     def saw_rate(self, rate: float) -> None:
@@ -101,7 +102,7 @@ class InnerChat:
         self._rates[0] = max(self._rates[0], rate)
 
     def streams(self, tools: Any) -> bool:
-        """Return whether it streams answers with these tools bound."""
+        """Return whether the chat model streams answers with these tools bound."""
         kind, off = type(self.given), self.given.disable_streaming
         is_native = kind._stream is not BaseChatModel._stream or (
             self.is_asynchronous and kind._astream is not BaseChatModel._astream
@@ -118,11 +119,11 @@ class InnerChat:
         return chat if is_bound else None
 
     async def here(self) -> BaseChatModel:
-        """Return the chat model for a call on the running event loop."""
+        """Return the chat model for a call on the current event loop."""
         return await self._loops.asynchronous()
 
     def close(self) -> None:
-        """Close the connections of synchronous calls; the next call opens new ones."""
+        """Close the connections of synchronous calls; the next call opens new connections."""
         self._loops.close(shared_loop())
 
 
@@ -139,7 +140,9 @@ def _for_this_loop(
 def _for_threads(
     chat: BaseChatModel, remake: Callable[[], BaseChatModel] | None
 ) -> tuple[tuple[BaseChatModel, bool], Callable[[], None]]:
-    """Return the chat model for synchronous calls, whether a deadline ends each wait, and how its connections are closed."""
+    """Return the chat model for synchronous calls, whether a deadline ends each wait, and a function that closes its
+    connections.
+    """
     one = one_attempt(chat)
     is_packages = type(chat)._generate.__module__.startswith(("langchain_", "vinelm."))  # an owner's class may wait elsewhere
     if not is_packages or any(getattr(chat, name, None) is not None for name in ("http_client", "http_async_client")):
@@ -158,7 +161,7 @@ def _let_go(loops: _Clients) -> None:
 
 
 def package_of(chat: BaseChatModel) -> str:
-    """Return the LangChain package that a chat model's class comes from or is derived from, else its own module's."""
+    """Return the LangChain package that defines a chat model's class or a base class, else the class's own module."""
     return _package_of(type(chat))
 
 
@@ -169,7 +172,7 @@ def _package_of(kind: type[BaseChatModel]) -> str:
 
 
 def setting_of(chat: BaseChatModel, name: str) -> Any:
-    """Return an attribute of a chat model; None if it lacks it, which pydantic takes long to find out."""
+    """Return an attribute of a chat model; None if it lacks it. Avoids pydantic's slow lookup of missing attributes."""
     return getattr(chat, name, None) if _may_have(type(chat), name) else None
 
 
@@ -179,18 +182,20 @@ def _may_have(kind: type[BaseChatModel], name: str) -> bool:
 
 
 def limit_field(chat: BaseChatModel) -> str | None:
-    """Return the name of the chat model's own field that limits an answer; None if it has none."""
+    """Return the name of the chat model's own field that limits an answer; None if it has no such field."""
     return next((name for name in LIMITS if name in type(chat).model_fields), None)
 
 
 def limit_of(chat: BaseChatModel) -> int | None:
-    """Return the most tokens of an answer that the chat model asks for; None if it sets no limit."""
+    """Return the most tokens of an answer that the chat model's settings allow; None if they set no limit."""
     found = (setting_of(chat, name) for name in LIMITS)
     return next((one for one in found if type(one) is int and one > 0), None)
 
 
 def one_attempt(chat: BaseChatModel) -> BaseChatModel:
-    """Return a copy that makes one attempt per call and reports the usage of streams; it shares the owner's connections."""
+    """Return a copy that makes one attempt per call and reports the usage of streams; the copy shares the owner's
+    connections.
+    """
     update: dict[str, Any] = {}
     if "stream_usage" in type(chat).model_fields and getattr(chat, "stream_usage", None) is not True:
         update["stream_usage"] = True
@@ -218,7 +223,7 @@ def one_attempt(chat: BaseChatModel) -> BaseChatModel:
 def with_own_connections(
     chat: BaseChatModel, *, is_async: bool, follow_redirects: bool = True
 ) -> tuple[BaseChatModel, Any | None]:
-    """Return a copy with its own HTTP client if the package would share one; and that client, or None."""
+    """Return a copy with a separate HTTP client, if the package would share its client; and that client, or None."""
     if getattr(chat, "root_async_client", None) is not None:
         root_name, leaf, given = ("root_async_client", "async_client", "http_async_client") if is_async else _SYNC_NAMES
         root = getattr(chat, root_name, None)
@@ -261,14 +266,14 @@ def with_own_connections(
 
 
 def _prepare(http: Any, *, is_async: bool) -> None:
-    """Limit the size of our HTTP client's answers, and make its many connections cheap."""
+    """Limit the answer size of our HTTP client, and make its many connections cheap to check."""
     bound_answers(http, is_async=is_async)
     if is_async:
         probe_cheaply(http)
 
 
 def _closer(chat: Any) -> Callable[[], Awaitable[None]]:
-    """Return a function that closes the connections of a chat model that is used here only."""
+    """Return a function that closes the connections of a chat model that only this process uses."""
     if package_of(chat) == "langchain_google_genai" and (client := getattr(chat, "client", None)) is not None:
         close: Callable[[], Awaitable[None]] = client.aio.aclose
         return close
@@ -276,7 +281,9 @@ def _closer(chat: Any) -> Callable[[], Awaitable[None]]:
 
 
 def _like(client: Any, **options: Any) -> Any:
-    """Return the OpenAI client with other options, for the same account: a copy would read one from the environment."""
+    """Return the OpenAI client with other options, for the same account: a plain copy would read an account from the
+    environment.
+    """
     made = client.with_options(**options)
     made.organization, made.project = client.organization, client.project
     return made
@@ -285,7 +292,7 @@ def _like(client: Any, **options: Any) -> Any:
 def _without_retries(held: Any) -> Any:
     """Return an SDK client, or one of its resources, without its retries; None for anything else.
 
-    Packages that make their clients with the chat model (Groq's, others like it) do not look at ``max_retries`` again.
+    Packages that create their clients with the chat model (such as Groq's) do not read ``max_retries`` again.
     """
     if isinstance(held, type):
         return None
@@ -301,10 +308,11 @@ def _limits(library: Any) -> Any:
 
 
 def _bedrock_client(chat: Any) -> dict[str, Any]:
-    """The owner's client without retries: a shallow copy whose endpoint has a copy of the events, without botocore's handler.
+    """Return the owner's client without retries: a shallow copy whose endpoint has copied events without botocore's
+    retry handler.
 
-    Its connections are the owner's, and its answers are limited. A new client would need the owner's credentials, and would not
-    refresh them as the owner's does.
+    It uses the owner's connections, and limits answers. A new client would need the owner's credentials, and would not
+    refresh them as the owner's client does.
     """
     client: Any = getattr(chat, "client", None)
     if not hasattr(client, "_endpoint"):

@@ -1,7 +1,8 @@
-"""Runs synchronous calls that our deadlines cannot reach: on one event loop of this process, or in separate threads.
+"""Runs synchronous calls that our deadlines cannot end: on one event loop of this process, or in separate threads.
 
-These are calls of packages whose HTTP client takes no hook, and of owners' own clients (see
-:mod:`~vinelm.backends.remote.deadlines` for the others). A task can be cancelled wherever it waits; a thread can only be left.
+These are calls of packages whose HTTP client cannot be hooked, and of owners' own clients (see
+:mod:`~vinelm.backends.remote.deadlines` for other calls). A task can be cancelled wherever it waits; a thread can only
+be abandoned.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _LOOP: asyncio.AbstractEventLoop | None = None
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """Return the loop, started with the first call, so that a process that only imports or forks has no thread of ours."""
+    """Return the loop, which the first call starts, so that a process that only imports or forks has no extra thread."""
     global _LOOP  # noqa: PLW0603 - one for the process
     with _LOCK:
         if _LOOP is None:
@@ -36,12 +37,12 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def shared_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the loop of synchronous calls; None before the first of them."""
+    """Return the loop of synchronous calls; None before the first call."""
     return _LOOP
 
 
 def _forget() -> None:
-    """In a forked child the thread is gone, so its loop never runs again."""
+    """Forget the loop in a forked child, because its thread is gone."""
     global _LOOP, _LOCK
     _LOOP, _LOCK = None, threading.Lock()
 
@@ -51,9 +52,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def iterated(pieces: AsyncGenerator[T]) -> Generator[T]:
-    """Yield what an asynchronous generator yields on the loop; closing this one cancels it.
+    """Run an asynchronous generator on the loop and yield its items; closing this generator cancels it.
 
-    The pieces go through a queue: one waiting thread is woken for several pieces that come together.
+    The items go through a queue, so that the waiting thread wakes once for several items that come together.
     """
     arrived: queue.SimpleQueue[tuple[T | None, BaseException | None, bool]] = queue.SimpleQueue()
 
@@ -86,8 +87,8 @@ def threaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Generator[
     """Run a synchronous generator in a separate thread and yield its items; :class:`AttemptFailed` (timeout) after
     ``timeout_s``.
 
-    For chat models without an asynchronous client. A thread cannot be ended: after its caller has left, its result is dropped,
-    and it ends with the next piece or the socket's own limit.
+    For chat models without an asynchronous client. A thread cannot be stopped: after its caller has left, its result is
+    dropped, and it ends with the next piece or at the socket's own time limit.
     """
     arrived: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
     wanted, leave = _in_a_thread(pieces, arrived.put)
@@ -109,7 +110,7 @@ def threaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Generator[
 
 
 async def athreaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> AsyncGenerator[T]:
-    """Like :func:`threaded`, for a coroutine. It avoids the loop's own thread pool, for which closing the loop waits."""
+    """Like :func:`threaded`, for a coroutine. Avoids the loop's own thread pool, because closing the loop waits for it."""
     loop = asyncio.get_running_loop()
     arrived: asyncio.Queue[tuple[T | None, BaseException | None]] = asyncio.Queue()
 
@@ -137,7 +138,7 @@ async def athreaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Asy
 
 
 def late(timeout_s: float, *, may_be_billed: bool = True) -> AttemptFailed:
-    """Return the failure of an attempt that has taken too long."""
+    """Return the failure of an attempt that took too long."""
     return AttemptFailed("timeout", f"no end after {timeout_s:g} s", may_be_billed=may_be_billed)
 
 
@@ -146,8 +147,8 @@ def _in_a_thread(
 ) -> tuple[Callable[[], None], Callable[[], None]]:
     """Run a generator in a thread, in the caller's context: one piece per request, never ahead of its reader.
 
-    Returns a function that requests the next piece, and one that makes the thread leave. ``StopIteration`` is the generator's
-    end.
+    Returns a function that requests the next piece, and a function that makes the thread stop. ``StopIteration`` is the
+    generator's end.
     """
     wanted, is_left = threading.Semaphore(0), threading.Event()
 

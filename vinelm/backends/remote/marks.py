@@ -21,7 +21,7 @@ _OWN_MARKS = ("cache_control", "cachePoint")
 def prompt_parts(request: ModelRequest) -> list[str]:
     """Return the text of each tool and of each message, in the order in which a cache reads them: tools, system, conversation.
 
-    Empty if the application has placed marks: then its prompt stays unchanged.
+    Empty if the application has placed marks itself, so that its prompt stays unchanged.
     """
     prompt = request.prompt
     if any(mark in prompt for mark in _OWN_MARKS):
@@ -36,10 +36,10 @@ def _in_order(messages: Sequence[BaseMessage]) -> Iterator[tuple[int, BaseMessag
 
 
 class Marks(ABC):
-    """How one provider's prompts are marked."""
+    """How prompts are marked for one provider."""
 
     def placed(self, request: ModelRequest, marks: Collection[int]) -> tuple[list[BaseMessage], Mapping[str, Any]]:
-        """Return messages and options with marks at the end of these :func:`prompt_parts`, as far as marks are possible."""
+        """Return messages and options with marks at the end of these :func:`prompt_parts`, if a mark is possible there."""
         tools, messages = list(request.options.get("tools") or ()), list(request.messages)
         places = [place for place, _ in _in_order(messages)]
         for mark in sorted(marks, reverse=True):  # from the end, since a mark may be a separate element
@@ -55,11 +55,11 @@ class Marks(ABC):
 
     @abstractmethod
     def after_tool(self, tools: list[Any], place: int) -> list[Any]:
-        """Return the tools with a mark on the one at this place."""
+        """Return the tools with a mark on the tool at this index."""
 
     @abstractmethod
     def after_block(self, blocks: list[Any]) -> list[Any]:
-        """Return the blocks of a message with a mark on the last one."""
+        """Return the blocks of a message with a mark on the last block."""
 
     def _after(self, message: BaseMessage) -> BaseMessage:
         content = message.content
@@ -73,24 +73,24 @@ class Marks(ABC):
 
 
 class ControlMarks(Marks):
-    """Anthropic's: a field of the marked block."""
+    """Anthropic's marks: a field of the marked block."""
 
     def after_tool(self, tools: list[Any], place: int) -> list[Any]:
-        """See :class:`Marks`."""
+        """Return the tools with a mark on the tool at this index."""
         return [{**tool, "cache_control": {"type": "ephemeral"}} if at == place else tool for at, tool in enumerate(tools)]
 
     def after_block(self, blocks: list[Any]) -> list[Any]:
-        """See :class:`Marks`."""
+        """Return the blocks of a message with a mark on the last block."""
         return [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]
 
 
 class PointMarks(Marks):
-    """Bedrock's: a block after the marked one."""
+    """Bedrock's marks: a block after the marked block."""
 
     def after_tool(self, tools: list[Any], place: int) -> list[Any]:
-        """See :class:`Marks`."""
+        """Return the tools with a mark after the tool at this index."""
         return [*tools[: place + 1], {"cachePoint": {"type": "default"}}, *tools[place + 1 :]]
 
     def after_block(self, blocks: list[Any]) -> list[Any]:
-        """See :class:`Marks`."""
+        """Return the blocks of a message with a mark after the last block."""
         return [*blocks, {"cachePoint": {"type": "default"}}]

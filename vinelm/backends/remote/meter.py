@@ -1,12 +1,12 @@
-"""One call on a remote model: the request, what is seen of the answer, and what each attempt costs.
+"""One call on a remote model: its request, the observed answer, and the cost of each attempt.
 
-The states of a call's money::
+The states of a call's cost::
 
     asked       bound: the most that its attempts can cost
        |        the guard reserves it, or refuses the call: nothing was sent
     reserved    an attempt waits for the rate limits, and is sent
-       |        a failure that may not be billed costs nothing; one that may costs the attempt's bound;
-       |        an answer with its end costs what it states, where that is possible, else the attempt's bound
+       |        a failure that cannot be billed costs nothing; any other failure costs the attempt's bound;
+       |        a complete answer costs what it states, if that is possible, else the attempt's bound
     booked      another attempt follows, at most two of which may be billed, and none once the caller has seen a piece
        |
     settled     once, however the call ends: answered, failed, cancelled, abandoned in its stream
@@ -56,10 +56,10 @@ _LABEL = re.compile(r"[!-~]{1,200}")
 class ModelRequest:
     """The request of one call to the inner chat model: the owner's messages and options, unchanged.
 
-    ``limit``: the most tokens of each of its ``answers``; ``is_limit_asked``: the call says so, not only the entry, which may
-    be an owner's object that sets no limit, and stays so. ``is_limited``: the server is told a limit at all. ``speaks``: a
-    part of the answer may be sound. ``stored``: parts of the prompt that are stored at the provider. ``owned``: what the chat
-    model adds itself. ``dropped``: settings that the model refuses, which are left out.
+    ``limit``: the most tokens of each of its ``answers``. ``is_limit_asked``: the call itself sets the limit; else an
+    owner's object without a limit is sent none. ``is_limited``: the request states a limit at all. ``speaks``: the
+    answer may contain audio. ``stored``: number of prompt parts stored at the provider. ``owned``: what the chat model
+    itself adds to the request. ``dropped``: settings that the model refuses, which are left out.
     """
 
     messages: Sequence[BaseMessage]
@@ -77,7 +77,7 @@ class ModelRequest:
 
     @property
     def prompt(self) -> str:
-        """The whole prompt as text, for bounds: a token stands for at least one of its bytes."""
+        """The whole prompt as text, for upper bounds: each token covers at least one byte."""
         asked = {key: one for key, one in self.options.items() if key not in ("stream", "priority")}
         turns = [
             (message.content, message.tool_calls if isinstance(message, AIMessage) else None, message.additional_kwargs)
@@ -96,7 +96,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, default=_schema_of)
 
 
 def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
-    """Return the most tokens that one attempt can cost, wherever its cache points will be."""
+    """Return the most tokens that one attempt can cost, wherever its cache marks are placed."""
     prompt = request.prompt
     writes = (
         model.cache_points != "off"
@@ -119,7 +119,7 @@ def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
 
 @dataclass(slots=True)
 class SeenAnswer:
-    """What the meter needs to know of one attempt's answer. The answer is not changed."""
+    """What the meter needs to know about one attempt's answer. The answer is not changed."""
 
     has_begun: bool = False
     has_content: bool = False
@@ -141,10 +141,10 @@ class SeenAnswer:
     _tools: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
     def look(self, generation: ChatGeneration, more: Mapping[str, Any], *, is_whole: bool) -> str:
-        """Look at a piece of the answer, or at a whole one; return its text.
+        """Record a piece of the answer, or a whole answer; return its text.
 
         Raises:
-            AttemptFailed: it is no answer of a chat model.
+            AttemptFailed: it is not the answer of a chat model.
         """
         self.has_begun = True
         try:
@@ -178,7 +178,7 @@ class SeenAnswer:
         return text
 
     def state(self, told: Mapping[str, Any]) -> None:
-        """Note what an answer states about itself: how it ended, its id, the model that served it, and at which tier."""
+        """Record what an answer states about itself: finish reason, id, and the model and tier that served it."""
         reason = _reason(told)
         if reason is not None:
             self.reason = _label(reason) or self.reason
@@ -187,7 +187,9 @@ class SeenAnswer:
         self.service_tier = told.get("service_tier") or self.service_tier
 
     def _join(self, message: Any, usage: Any, info: Any) -> None:
-        """Join a chunk with earlier ones, without its text; raises what LangChain would raise at the end of the stream."""
+        """Join a chunk with earlier ones, without its text; raises the errors that LangChain would raise at the end of
+        the stream.
+        """
         if usage:
             self._stated = add_usage(self._stated, usage)
             AIMessageChunk(content="", usage_metadata={**_NO_USAGE, **self._stated})
@@ -216,13 +218,13 @@ class SeenAnswer:
 
 
 class RawPiece(ABC):
-    """A piece of an answer that is passed on as raw bytes, for callers that speak the provider's own form."""
+    """Part of an answer passed on as raw bytes, for callers that use the provider's own format."""
 
     __slots__ = ()
 
     @abstractmethod
     def show(self, seen: SeenAnswer) -> bool:
-        """Note what the piece holds in ``seen``; return whether that is output of the model.
+        """Record in ``seen`` what the piece contains; return whether that is model output.
 
         Raises:
             AttemptFailed: it cannot be a piece of an answer.
@@ -234,7 +236,7 @@ def _has_refusal(content: Any) -> bool:
 
 
 def _chars(message: Any, text: str) -> int:
-    """Return characters of everything that the model wrote, its thoughts and the arguments of its calls included."""
+    """Return the number of characters that the model wrote, including reasoning and tool-call arguments."""
     seen = len(text)
     is_piece = isinstance(message, AIMessageChunk)
     if isinstance(message.content, list):
@@ -252,7 +254,9 @@ def _chars(message: Any, text: str) -> int:
 
 
 def _reason(told: Mapping[str, Any]) -> str | None:
-    """Return the finish reason; None if there is none. OpenAI's Responses API has a status, and why it is incomplete."""
+    """Return the finish reason; None without a reason. OpenAI's Responses API states a status instead, and why an
+    answer is incomplete.
+    """
     incomplete = told.get("incomplete_details")
     if isinstance(incomplete, Mapping) and incomplete.get("reason"):
         return str(incomplete["reason"])
@@ -269,16 +273,17 @@ def _price_of(price_id: str) -> Price | None:
 
 
 def _label(value: object) -> str | None:
-    """Return an id or a finish reason, without secrets; None unless it is a short text of visible characters."""
+    """Return an id or a finish reason with secrets removed; None unless it is a short text of visible characters."""
     return redacted(value) if isinstance(value, str) and _LABEL.fullmatch(value) else None
 
 
 @dataclass(slots=True)
 class MeteredCall:
-    """Times and prices the attempts of one call and makes its usage record; its module says what an attempt costs.
+    """Times and prices the attempts of one call, and creates its usage record. See the module's docstring for what an
+    attempt costs.
 
-    ``bound`` computes the upper bound of one attempt; ``states_reasons``: the model gives a finish reason with every whole
-    answer; ``list_price``: the ordinary price of a call that goes in a batch.
+    ``bound`` computes the upper bound of one attempt; ``states_reasons``: the model gives a finish reason with every
+    whole answer; ``list_price``: the ordinary price, for a call that goes in a batch.
     """
 
     model: Model
@@ -318,7 +323,7 @@ class MeteredCall:
             self._hear = self.context.on_text()
 
     def see(self, piece: ChatGenerationChunk | ChatResult | RawPiece) -> bool:
-        """Look at a piece of the answer, or at the whole; return whether it holds output of the model.
+        """Record a piece of the answer, or a whole answer; return whether it contains model output.
 
         Raises:
             AttemptFailed: the attempt has taken longer than the model's ``timeout_s``, or the answer is invalid.
@@ -373,11 +378,11 @@ class MeteredCall:
             raise AttemptFailed("empty", "the answer has neither text nor a tool call")
 
     def survives(self, failed: AttemptFailed) -> bool:
-        """Return whether the answer was complete before the connection failed: it is used then, not bought again."""
+        """Return whether the answer was complete before the connection failed: then it is used, not requested again."""
         return failed.kind in ("timeout", "server") and self.seen.reason is not None
 
     def end(self, failed: AttemptFailed | None) -> None:
-        """End the attempt: stop its clock and add its price."""
+        """End the attempt: stop its clock and add its cost."""
         self._ended_s = self.context.clock.now()
         seen, self._counts, self._is_estimated = self.seen, None, False
         # Counts that came too early or are impossible do not count: the attempt then costs its upper bound.
@@ -404,10 +409,11 @@ class MeteredCall:
         self._add(lambda price: self.rate * self.bound().usd(price))
 
     def _dearer_by(self, counts: Counts, asks: Mapping[str, bool]) -> float:
-        """Return how many times its price a call costs if another model than the requested one has served it; at least 1.
+        """Return the factor by which a call costs more because another model than the requested one served it; at least
+        1.
 
-        A router or a gateway's fallback may do this. The price list is only read if the name is not the requested one, apart
-        from a date.
+        A router or a gateway's fallback may do this. The price list is only read if the served name differs from the
+        requested name by more than a date.
         """
         model, served = self.model, self.seen.response_model
         if model.price_id is None or served is None or re.fullmatch(re.escape(model.model_id) + r"([-@:]\d[\d-]*)?", served):
@@ -422,7 +428,7 @@ class MeteredCall:
             self._list_usd += usd(self.list_price)
 
     def _believes(self, counts: Counts) -> bool:
-        """True if counts are possible; ``bound`` is only computed if they are unusual."""
+        """Return whether the counts are possible; ``bound`` is only computed if they are unusual."""
         if not self.model.trusted_counts and (
             self._has_too_few_out(counts.tokens_out) or self._has_too_few_in(counts.tokens_in)
         ):
@@ -432,16 +438,18 @@ class MeteredCall:
         return self.bound().believes(counts)
 
     def _has_too_few_out(self, tokens: int) -> bool:
-        """True if the arrived text must have more tokens than the provider counted, so that no cap would hold."""
+        """Return whether the arrived text must have more tokens than the provider counted, which would defeat any cap."""
         chars = self.seen.chars
         return bool(chars) and (tokens == 0 or chars > MOST_CHARS * tokens + SPARED_CHARS)
 
     def _has_too_few_in(self, tokens: int) -> bool:
-        """True if the prompt's count is impossible: the server leaves out tokens read from or written to its cache."""
+        """Return whether the prompt's count is impossible, as from servers that omit tokens read from or written to
+        their cache.
+        """
         return self.prompt_chars > MOST_CHARS * tokens and is_too_few(tokens, *texts_of(self.request.messages))
 
     def may_repeat(self, failed: AttemptFailed) -> bool:
-        """Return whether another attempt follows."""
+        """Return whether to make another attempt."""
         return not self._has_handed_out and self.policy.may_repeat(failed, self.attempts, self.billed)
 
     @property
@@ -451,19 +459,19 @@ class MeteredCall:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the last attempt, in both directions; 0 if the server refused it."""
+        """Tokens of the last attempt, prompt and answer together; 0 if the server refused it."""
         return self._counts.tokens_in + self._counts.tokens_out if self._counts is not None else 0
 
     @property
     def cached_part(self) -> float | None:
-        """The part of the last attempt's prompt that was cached, in [0, 1]; None if the server did not say."""
+        """The fraction of the last attempt's prompt that was cached, in [0, 1]; None if the server did not say."""
         counts = self._counts
         if counts is None or counts.cached is None or not counts.tokens_in or self._is_estimated:
             return None
         return counts.cached / counts.tokens_in
 
     def usage(self, failure: FailureKind | None) -> Usage:
-        """Return the record of the call; times are those of the last attempt."""
+        """Return the record of the call; its times are those of the last attempt."""
         counts, ended_s = self._counts, self._ended_s
         now_s = self.context.clock.now() if ended_s is None else ended_s
         latency_s = max(now_s - self._started_s, 0.0) if self.attempts else 0.0
@@ -490,13 +498,13 @@ class MeteredCall:
         )
 
     def error(self, failed: AttemptFailed) -> CallError:
-        """Return the error for the caller: model and kind, without anything written by a server or user."""
+        """Return the error for the caller: model and kind, without any text from a server or user."""
         tries = f" after {self.attempts} attempts" if self.attempts > 1 else ""
         return CallError(f"{self.model.name}: {failed.kind}{tries}: {failed.detail}", kind=failed.kind, cost_usd=self._cost_usd)
 
 
 def answer_of(pieces: Sequence[ChatGenerationChunk | ChatResult]) -> ChatResult | None:
-    """Return the whole answer from the pieces of an attempt, as LangChain joins them; None without any."""
+    """Return the whole answer joined from an attempt's pieces, as LangChain joins them; None without pieces."""
     from langchain_core.language_models.chat_models import generate_from_stream
 
     if not pieces:
@@ -513,7 +521,7 @@ def answer_of(pieces: Sequence[ChatGenerationChunk | ChatResult]) -> ChatResult 
 
 
 def chunk_of(result: ChatResult) -> ChatGenerationChunk:
-    """Return the answer of a model that does not stream as a single chunk."""
+    """Return the answer of a model that does not stream as one chunk."""
     generation = result.generations[0]
     message: Any = generation.message
     chunk = AIMessageChunk(
@@ -530,7 +538,7 @@ def chunk_of(result: ChatResult) -> ChatGenerationChunk:
 
 
 def message_of(result: ChatResult | None) -> AIMessage | None:
-    """Return the message of an answer, for observers; None if there is none."""
+    """Return the message of an answer, for observers; None without a message."""
     if result is None or not result.generations:
         return None
     generation = result.generations[0]

@@ -1,4 +1,4 @@
-"""Units that do not wait for their batches: a unit ends at a call without an answer, and runs again once it has one."""
+"""Runs that do not block on their batches: a run ends at a call without an answer, and restarts once the answer is there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vinelm.backends.remote.batches import BatchedUnit, BatchGate
 
 
 class CallParked(BaseException):
-    """Ends a run whose call waits for its batch. No ``Exception``, so that the application does not catch it."""
+    """Ends a run whose call waits for its batch. Not an ``Exception``, so that the application does not catch it."""
 
 
 def _nothing(usd: float) -> None:
@@ -21,19 +21,20 @@ def _nothing(usd: float) -> None:
 
 @dataclass(eq=False)
 class ParkedUnit(BatchedUnit):
-    """A request that is run repeatedly from its start. Calls that were answered before are answered from the store.
+    """A request that is run repeatedly from its start. Calls answered in earlier runs get their stored answers.
 
-    A call is made directly, at the ordinary price, if its batch has failed to answer it, or if there is no time for another
-    batch. From then on the request uses no new batch, since a rerun would make such a call again.
+    A call is made directly, at the ordinary price, if its batch failed to answer it, or if there is no time for another
+    batch. From then on the request uses no new batch, because a rerun would make such a call again.
 
     Attributes:
         may_wait: whether a new call may go in a batch.
-        on_at_once: called before the first direct call, without any lock that the ledger needs.
-        on_lost: called with the most that a call may have cost whose answer a batch has lost.
+        on_at_once: called before the first direct call, without holding any lock that the ledger needs.
+        on_lost: called with the most that a call may have cost, if a batch has lost its answer.
         is_at_once: whether calls are made directly from now on.
-        halted: what ended the run, even if the application, or LangChain's ``ainvoke``, has made something else of it.
-        bought: digests of calls that earlier processes have bought.
-        side_by_side: stages that may run at the same time, whose calls come in any order.
+        halted: what ended the run, even if the application, or LangChain's ``ainvoke``, has turned it into another
+            exception.
+        bought: digests of calls that earlier processes have paid for.
+        side_by_side: number of stages that may run in parallel, so that their calls come in any order.
     """
 
     may_wait: Callable[[], bool] = lambda: True
@@ -46,13 +47,13 @@ class ParkedUnit(BatchedUnit):
     _decision: Lock = field(default_factory=Lock)
 
     def begin(self, on_lost: Callable[[float], None]) -> None:
-        """Begin another run of the request from its start."""
+        """Start the next run of the request."""
         self.on_lost, self.halted = on_lost, None
         self._times.clear()
         self.asked.clear()
 
     def halt(self, why: BaseException) -> BaseException:
-        """Record why the run ends; return the exception to raise."""
+        """Record why the run ends, and return the exception to raise."""
         self.halted = why
         return why
 
@@ -62,7 +63,7 @@ class ParkedUnit(BatchedUnit):
         return [future for future in list(self.futures.values()) if not future.done()]
 
     def answer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """As :meth:`BatchedUnit.answer`; raises :class:`CallParked` while there is no answer."""
+        """Like :meth:`BatchedUnit.answer`; raises :class:`CallParked` while there is no answer."""
         self._park(future)
         return super().answer(future)
 
@@ -77,9 +78,7 @@ class ParkedUnit(BatchedUnit):
                 raise self.halt(CallParked())
 
     def leave_batches(self) -> None:
-        """From now on make every new call directly; raises :class:`CallParked` while a call waits, which has to finish
-        first.
-        """
+        """Make every new call directly from now on; raises :class:`CallParked` while an earlier call waits for its batch."""
         with self._decision:
             self._leave()
 
@@ -92,12 +91,13 @@ class ParkedUnit(BatchedUnit):
         self.is_at_once = True
 
     def goes_at_once(self, gate: BatchGate, digest: str, upper_usd: Callable[[], float]) -> bool:
-        """Return whether to make a call immediately: its batch did not answer it, or it may not wait for one.
+        """Return whether to make a call immediately, because its batch did not answer it or it may not wait for a
+        batch.
 
         Args:
-            gate: where it waits otherwise.
+            gate: the gate at which it would wait otherwise.
             digest: the call's digest.
-            upper_usd: returns the dollars that it costs at most in a batch.
+            upper_usd: returns the most dollars that the call costs in a batch.
         """
         future = self.futures.get(digest)
         if future is not None:
@@ -115,5 +115,7 @@ class ParkedUnit(BatchedUnit):
             return True
 
     def _has_drifted(self) -> bool:
-        """Return whether a rerun makes new calls before its earlier ones: then each run would buy other calls, without end."""
+        """Return whether a rerun makes new calls in place of its earlier calls, so that every rerun would pay for more
+        calls.
+        """
         return len((self.bought | self.futures.keys()) - self.asked) >= self.side_by_side

@@ -1,4 +1,4 @@
-"""A provider beyond its LangChain package: what VineLM knows of it, and the needs of one call."""
+"""What VineLM knows of a provider beyond its LangChain package, and what one call needs."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ CHAT, RESPONSES = "chat/completions", "responses"
 
 
 class ChatAddress(NamedTuple):
-    """Where an entry serves calls in one of OpenAI's own forms.
+    """The address at which an entry serves calls in one of OpenAI's two formats.
 
     Attributes:
         url: the endpoint's address.
-        headers: those that the server requires, including its key.
+        headers: the headers that the server requires, including its key.
         body: fields that the entry's options add to each body.
         limit: the parameter that limits the length of an answer.
     """
@@ -47,7 +47,7 @@ class Provider(ABC):
 
     Attributes:
         streams: whether calls that ask for a whole answer are streamed by default, to measure the time to first token.
-        marks: how a part of a prompt is marked for the provider's cache; None if requests cannot influence it.
+        marks: how a part of a prompt is marked for the provider's cache; None if requests cannot control the cache.
     """
 
     streams: bool = True
@@ -62,7 +62,7 @@ class Provider(ABC):
         """Make the entry's chat model; :class:`~vinelm.errors.ConfigError` if it cannot be made."""
 
     def inner(self, model: Model) -> InnerChat:
-        """Return the entry's chat model, to be called."""
+        """Return the entry's chat model, ready to be called."""
         return InnerChat(self.make(model), lambda: self.make(model))
 
     def context_tokens(self, model: Model) -> int | None:
@@ -70,7 +70,8 @@ class Provider(ABC):
         return None
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
-        """Return where the entry serves one of OpenAI's forms directly; None if it does not, or not with its options.
+        """Return the address at which the entry serves one of OpenAI's formats directly; None if it does not, or its
+        options prevent it.
 
         Raises:
             ConfigError: its key is missing.
@@ -78,7 +79,7 @@ class Provider(ABC):
         return None
 
     def batches(self) -> BatchApi | None:
-        """Return the provider's batches, whose calls cost half; None if it has none."""
+        """Return the provider's batches, whose calls cost half; None if the provider has no batches."""
         return None
 
     def keeps_by_key(self, model: Model) -> bool:
@@ -87,17 +88,17 @@ class Provider(ABC):
 
 
 class FoundBatch(NamedTuple):
-    """One of our batches in the provider's list: its id, and whether None certainly means that it was never sent."""
+    """Our batch in the provider's list: its id, and whether an id of None proves that it was never sent."""
 
     provider_id: str | None
     is_certain: bool = True
 
 
 class BatchApi(ABC):
-    """The batches of one provider. Used by one thread. Its SDK's errors are translated where they are caught.
+    """The batches of one provider. Used by one thread. Callers translate the SDK's errors.
 
     Attributes:
-        halves_cache: reading and writing a prompt cache costs half as well.
+        halves_cache: whether reading and writing a prompt cache is half price, too.
         most_calls: how many calls one batch may have.
         most_bytes: how many bytes one batch's requests may have.
         chat_of: returns the chat model of an entry, which reads its answers.
@@ -112,7 +113,7 @@ class BatchApi(ABC):
 
     @abstractmethod
     def body(self, chat: BaseChatModel, request: ModelRequest) -> Mapping[str, Any]:
-        """Return the body of one call, as the entry's chat model makes it."""
+        """Return the body of one call, as the entry's chat model builds it."""
 
     @abstractmethod
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
@@ -125,8 +126,8 @@ class BatchApi(ABC):
         Args:
             model: the model of its calls.
             key: our key.
-            since_s: Unix time before which it was not sent.
-            calls: how many calls it has.
+            since_s: earliest Unix time at which it may have been sent.
+            calls: number of its calls.
             known: ids of other batches.
         """
 
@@ -134,14 +135,14 @@ class BatchApi(ABC):
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
         """Return the provider's result of each call by name: ``{"body": ...}`` or a failure. None while the batch runs.
 
-        Returns everything that the provider reports, even twice or for calls that were never sent. A batch continues unless its
-        status is a known final
-        one: an unknown status may belong to a batch that is billed in the end.
+        Returns everything that the provider reports, even duplicates or calls that were never sent. A batch counts as
+        running unless its status is a known final status, because an unknown status may belong to a batch that is
+        billed in the end.
         """
 
     @abstractmethod
     def parsed(self, model: Model, body: Mapping[str, Any]) -> ChatResult:
-        """Parse an answer's body as the entry's chat model does. An exception means a malformed answer."""
+        """Return an answer's body parsed as the entry's chat model parses it. An exception means a malformed answer."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -152,10 +153,10 @@ class Sends(Protocol):
     """Makes attempts: on the entry's chat model, or in a provider's batch."""
 
     def ready(self, entry: Model) -> InnerChat:
-        """Return the chat model of an entry, made before the latency of an attempt is measured."""
+        """Return the chat model of an entry, created before the attempt's latency is measured."""
 
     def around(self, inner: InnerChat) -> Sends:
-        """Return a sender to a copy of the entry's chat model with other settings."""
+        """Return a sender for a copy of the entry's chat model with other settings."""
 
     def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
         """Make one attempt; closing the generator ends it."""
@@ -166,15 +167,15 @@ class Sends(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallBinding:
-    """The needs of a remote chat model for one invocation.
+    """What a remote chat model needs for one invocation.
 
-    ``inner``: the chat model that builds tools and schemas. ``own_limit``: the answer limit of the called object of the
-    application, instead of the entry's; None if it sets none. ``streams``: also stream calls that ask for a whole answer, to
-    measure the time to first token. ``priority_sign``: 1 or -1 sends the request's priority, times that, to the server; 0 does
-    not. ``prompts`` admits attempts of a model with cache points; None for others. ``list_price``: the model's ordinary price,
-    if the call goes in a batch and ``model`` has the batch price; its latency is then unknown. ``chosen`` returns, for the
-    request of such a call, the binding by which it is made, directly or in a batch; None: this one. ``is_owed``: an earlier run
-    has bought the call, and its answer is fetched.
+    ``inner``: the chat model that builds tools and schemas. ``own_limit``: the answer limit of the application's
+    object, used instead of the entry's; None if it sets none. ``streams``: also stream calls that ask for a whole
+    answer, to measure the time to first token. ``priority_sign``: send the request's priority times 1 or -1 to the
+    server; 0 does not send it. ``prompts``: admits attempts of a model with cache points; None for others.
+    ``list_price``: the model's ordinary price if the call goes in a batch and ``model`` has the batch price; its
+    latency is then unknown. ``chosen``: returns, for the request of such a call, the binding that makes it, directly or
+    in a batch; None: this binding. ``is_owed``: an earlier run paid for the call, so its answer is fetched.
     """
 
     provider: Provider

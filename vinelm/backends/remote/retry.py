@@ -1,4 +1,4 @@
-"""Failed attempts of all remote providers: what may be billed, which are retried, and how long to wait (built on tenacity)."""
+"""Failed attempts of all remote providers: what may be billed, what is retried, and how long to wait (built on tenacity)."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _MOST_LINKS = 32
 
 
 class AttemptFailed(Exception):
-    """One attempt of a call failed. The message contains no prompt, no key and no text of the response.
+    """One attempt of a call failed. The message has no text of the prompt or response, and no key.
 
     Attributes:
-        kind: The kind of the failure.
+        kind: The type of the failure.
         retry_after_s: Seconds that the server asked to wait; None if it did not.
         is_final: Whether further attempts would fail, too.
         may_be_billed: False only if the request certainly costs nothing: it was not sent, or the server refused it.
@@ -66,7 +66,7 @@ class AttemptFailed(Exception):
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Exponential backoff with full jitter, starting at ``backoff_s``; a server's Retry-After is a lower bound.
+    """Exponential backoff with full jitter, starting at ``backoff_s``; a server's Retry-After sets the minimum wait.
 
     If the server asks to wait longer than ``max_wait_s``, the call fails at once. ``max_retries`` limits :data:`RETRIES` for
     every kind of failure.
@@ -99,7 +99,7 @@ class RetryPolicy:
         return attempts <= min(RETRIES.get(failed.kind, 0), self.max_retries)
 
     def sync(self, may_repeat: Callable[[AttemptFailed], bool], sleep: Callable[[float], None]) -> Iterator[_Attempt]:
-        """Iterate over the attempts of one call; reraises the error of the last attempt."""
+        """Iterate over the attempts of one call; the last attempt's error is raised again."""
         first = _First()
         yield first
         if first.error is not None:
@@ -126,7 +126,7 @@ _Attempt: TypeAlias = AbstractContextManager[bool | None]
 
 
 class _First(AbstractContextManager[bool]):
-    """The first attempt of a call, without tenacity: nearly every call has only this one."""
+    """The first attempt of a call, made without tenacity, because most calls need no other."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
@@ -137,7 +137,7 @@ class _First(AbstractContextManager[bool]):
         return error is not None
 
     def is_told_to(self, attempt: AbstractContextManager[Any]) -> bool:
-        """Pass the first attempt's failure to tenacity as its own first attempt; False for a later attempt."""
+        """Pass the first attempt's failure to tenacity as tenacity's first attempt; return False for a later attempt."""
         if self._is_told or self.error is None:
             return False
         self._is_told = True
@@ -146,7 +146,7 @@ class _First(AbstractContextManager[bool]):
 
 
 class _Attempts:
-    """The attempts of a coroutine's call. Not a generator, because one that is abandoned midway would have to be closed."""
+    """The attempts of a coroutine's call. Not a generator, since a generator abandoned midway would have to be closed."""
 
     def __init__(self, make: Callable[[], AsyncRetrying]) -> None:
         self._make = make
@@ -179,7 +179,7 @@ def _asks(may_repeat: Callable[[AttemptFailed], bool]) -> Callable[[RetryCallSta
 def retry_after_s(headers: Mapping[str, str], *, now: Callable[[], float] = time.time) -> float | None:
     """Return the seconds that response headers ask to wait (RFC 9110 §10.2.3, or ``retry-after-ms``); None without them.
 
-    ``headers`` are looked up in lower case. A date in the past gives 0.
+    Reads ``headers`` by lower-case names. A date in the past gives 0.
     """
     for name, per_second in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
@@ -194,15 +194,16 @@ def retry_after_s(headers: Mapping[str, str], *, now: Callable[[], float] = time
 
 
 def was_sent(error: BaseException) -> bool:
-    """Return False if certainly nothing of the request reached the server: no address, no connection, no handshake."""
+    """Return False if nothing of the request can have reached the server: no address, no connection, no handshake."""
     return not any(base.__name__ in _UNSENT for link in _chain(error) for base in type(link).__mro__)
 
 
 def status_may_be_billed(status: object, *, is_api_error: bool = True) -> bool:
-    """Return whether a response with that HTTP status may be billed.
+    """Return whether a response with this HTTP status may be billed.
 
-    ``is_api_error``: its body is an error of the API, not a page that any gateway on the way could have written. A gateway
-    answers 500, 502 or 504 even if the server behind it may have worked and charged; a refusal (400, 401, 429, ...) is free.
+    ``is_api_error``: the body is an error of the API, not a page that any gateway on the way could have written. A
+    gateway may answer 500, 502 or 504 although the server behind it has worked and charged; a refusal (400, 401, 429,
+    ...) is free.
     """
     if not isinstance(status, int):
         return True

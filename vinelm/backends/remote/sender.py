@@ -1,4 +1,4 @@
-"""Makes attempts on a catalog's chat models, passing everything through unchanged."""
+"""Makes attempts on a catalog's chat models, and passes everything through unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vinelm.catalog import Model
 
 
 class ChatSender:
-    """A :class:`~vinelm.backends.remote.provider.Sends` for one entry, or the entries of a group.
+    """A :class:`~vinelm.backends.remote.provider.Sends` for one entry, or for the replicas of a group.
 
     Args:
         inner_of: returns the chat model of an entry.
@@ -32,15 +32,15 @@ class ChatSender:
         self._inner_of = inner_of
 
     def ready(self, entry: Model) -> InnerChat:
-        """Return the chat model of an entry."""
+        """Return the chat model of an entry, ready to be called."""
         return self._inner_of(entry)
 
     def around(self, inner: InnerChat) -> ChatSender:
-        """Return the sender of a copy of the entry's chat model with other settings."""
+        """Return a sender for a copy of the entry's chat model with other settings."""
         return ChatSender(lambda entry: inner)
 
     def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
-        """Make one attempt: here, on an event loop or in a separate thread. A deadline ends it in any case."""
+        """Make one attempt: in this thread, on an event loop or in a separate thread. A deadline ends it in any case."""
         inner = self._inner_of(entry)
         if (chat := inner.in_time()) is not None:
             return _pieces(chat, request, entry.timeout_s)
@@ -49,7 +49,7 @@ class ChatSender:
         return threaded(lambda: _pieces(inner.sync(), request, entry.timeout_s), entry.timeout_s)
 
     def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
-        """Make one attempt in a coroutine; a timeout if it is not done after the entry's ``timeout_s``."""
+        """Make one attempt in a coroutine; it times out after the entry's ``timeout_s``."""
         inner = self._inner_of(entry)
         if inner.has_asynchronous:
             return _apieces(inner, request, entry.timeout_s)
@@ -57,7 +57,7 @@ class ChatSender:
 
 
 def _pieces(chat: BaseChatModel, request: ModelRequest, timeout_s: float) -> Generator[Piece]:
-    """Yield a chat model's answer; :class:`AttemptFailed` if ``timeout_s`` ended one of its waits."""
+    """Yield a chat model's answer; raise :class:`AttemptFailed` if ``timeout_s`` ended one of its waits."""
     deadline = Deadline(timeout_s)
     try:
         chat, options = asked(chat, request)
@@ -107,7 +107,7 @@ async def _apieces(inner: InnerChat, request: ModelRequest, timeout_s: float) ->
 
 
 def asked(chat: BaseChatModel, request: ModelRequest) -> tuple[BaseChatModel, dict[str, Any]]:
-    """Return the chat model with the call's limit, and without settings that the model refuses; and the options of the call."""
+    """Return the chat model with the call's limit and without refused settings, and the options of the call."""
     options = {key: value for key, value in request.options.items() if key not in request.dropped}
     update: dict[str, Any] = {}
     own = limit_of(chat)

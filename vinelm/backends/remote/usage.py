@@ -1,4 +1,4 @@
-"""Token counts of an attempt, as LangChain states them."""
+"""Token counts of an attempt, in the form that LangChain states them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _PREFIXES = tuple(f"{tier}_" for tier in TIERS)
 
 
 class UsageSum:
-    """Adds up the usage of an answer's chunks: some providers count the prompt first, and the answer at its end.
+    """Adds up the usage of an answer's chunks, since some providers count the prompt first and the answer at the end.
 
-    Others state the total so far with each chunk. A statement that counts a prompt again, and nothing lower than the last one,
-    is such a total and replaces it. Any other is added, which is the more expensive reading.
+    Other providers state the total so far with each chunk. Usage that counts the prompt again, and nothing lower than
+    before, is such a total and replaces the previous usage. Any other usage is added, which is the more expensive
+    reading.
     """
 
     def __init__(self) -> None:
@@ -26,7 +27,7 @@ class UsageSum:
         self._is_unknown = False
 
     def add(self, usage: Any) -> Counts | None:
-        """Add a chunk's usage; return the counts so far. If it cannot be added, the whole counts become unknown."""
+        """Add a chunk's usage, and return the counts so far. If it cannot be added, all counts become unknown."""
         try:
             # An invalid count (negative, not whole, true) could be hidden by the sum with others. Only the prompt count of the
             # previous chunk may be lowered, as langchain-google-genai does.
@@ -44,9 +45,9 @@ _DETAILS = ("input_token_details", "output_token_details")
 
 
 def _restated(before: Any, usage: Any) -> UsageMetadata | None:
-    """Return the statement that replaces the previous one; None if it is about another part of the answer.
+    """Return the usage that replaces the previous usage; None if it is about another part of the answer.
 
-    Parts that only one of the two states are kept if they cost more: all except what was read from a cache.
+    Parts that only one of the two states are kept if they cost more: all except tokens read from a cache.
     """
     if before is None or not before["input_tokens"] or any(usage[key] < before[key] for key in _COUNTS):
         return None
@@ -61,9 +62,11 @@ def _restated(before: Any, usage: Any) -> UsageMetadata | None:
 
 
 def counts_of(usage: Any) -> Counts | None:
-    """Return the token counts; None also for zero prompt tokens, which must not be accounted as free.
+    """Return the token counts; None if unknown or if the prompt has zero tokens, because such a call must not count as
+    free.
 
-    Tokens that only the total shows are output: some servers leave reasoning out of the answer's count, and bill it.
+    Tokens that only the total includes count as output: some servers omit reasoning from the answer's count, but bill
+    it.
     """
     if not isinstance(usage, Mapping) or not usage.get("input_tokens"):
         return None
@@ -87,7 +90,7 @@ def counts_of(usage: Any) -> Counts | None:
 
 
 def _details(parts: Any) -> Mapping[str, Any]:
-    """Return the parts of a count, whatever tier served them."""
+    """Return the parts of a count, whichever service tier they came from."""
     if not isinstance(parts, Mapping):
         return {}
     if not any(key.startswith(_PREFIXES) for key in parts):

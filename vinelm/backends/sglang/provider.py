@@ -1,4 +1,4 @@
-"""SGLang through its chat completions, with its own extras: cache flush and server info."""
+"""SGLang through its chat completions API, with its own extras: cache flush and server info."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ WHERE = 'say where the engine is: "http://host:30000"'
 
 
 class SGLangProvider(OpenAIProvider):
-    """Options that are not settings of the chat model are sampling parameters (``top_k``, ``min_p``, ``regex`` ...)."""
+    """SGLang's chat models. Options that are not settings of the chat model are sampling parameters (``top_k``,
+    ``min_p``, ``regex`` ...).
+    """
 
     def base(self, model: Model) -> str:
-        """Return the URL of the chat completions."""
+        """Return the URL of the chat completions API."""
         return f"{_server(model)}/v1"
 
     def context_tokens(self, model: Model) -> int | None:
@@ -36,12 +38,12 @@ class SGLangProvider(OpenAIProvider):
         return getattr(client, method)(path, cast_to=kind, options={"timeout": LISTING_S})
 
     def batches(self) -> None:
-        """Return None: your own engine does not offer batches."""
+        """Return None: a self-hosted engine has no batches."""
         return None
 
 
 class SGLangBackend(RemoteBackend):
-    """Chat models on SGLang engines."""
+    """Chat models served by SGLang engines."""
 
     def flush_cache(self, model: Model) -> bool:
         """Flush the engine's prefix cache. Return False if the engine is busy or does not answer."""

@@ -1,4 +1,4 @@
-"""``vinelm autopilot``: how a service with an autopilot stands."""
+"""``vinelm autopilot``: shows the status of a service with an autopilot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def command() -> None:
 
 
 def autopilot_of(store: str, asked: Mapping[str, Any]) -> Any:
-    """Return the autopilot of a service that a command starts; the loss in ``asked`` is a fraction."""
+    """Return the autopilot of a service that a command starts. The loss in ``asked`` is a fraction."""
     from vinelm.autopilot import Autopilot
 
     points = {"max_loss": 100.0 * asked["max_loss"]} if "max_loss" in asked else {}
@@ -80,7 +80,7 @@ def status(*, store: Path, as_json: bool, page: Path | None) -> None:
 
 
 def _step_rows(found: PilotStatus) -> list[tuple[str, ...]]:
-    """Return a row for each step."""
+    """Return a table row for each step."""
     return [
         (
             one.step, one.today, f"{one.recorded:,}", f"{100 * one.share:.0f} %",
@@ -92,7 +92,7 @@ def _step_rows(found: PilotStatus) -> list[tuple[str, ...]]:
 
 
 def _step_lines(one: StepStatus) -> Iterator[str]:
-    """Yield how a step stands, and its last alarms."""
+    """Yield the status of a step, and its last alarms."""
     plan = "" if one.plan is None else f" {one.plan}"
     yield f"{one.step}: {one.says}{':' if plan else ''}{plan}."
     for day, why in one.alarms[-3:]:
@@ -100,7 +100,7 @@ def _step_lines(one: StepStatus) -> Iterator[str]:
 
 
 def _money_line(found: PilotStatus) -> str:
-    """Return what learning has cost, and what plans have saved."""
+    """Return the cost of learning and the savings of plans, as one line."""
     return (
         f"Learning has cost {usd(found.learning_usd)}, {usd(found.today_usd)} of it today (UTC); plans have saved "
         f"{usd(found.saved_usd)} in 30 days."
@@ -108,18 +108,18 @@ def _money_line(found: PilotStatus) -> str:
 
 
 def _waiting_line(found: PilotStatus, store: str) -> str | None:
-    """Return how to answer the questions that wait; None if none does."""
+    """Return how to answer the open questions; None if there are none."""
     if not found.waiting:
         return None
     return f"{found.waiting} {'questions wait' if found.waiting > 1 else 'question waits'}: vinelm label {store}"
 
 
 def _status_page(found: PilotStatus, store: str) -> Report:
-    """Return the page of an autopilot.
+    """Return the HTML page of an autopilot.
 
     Args:
-        found: How it stands.
-        store: The name of its store, for the command line.
+        found: Its status.
+        store: The name of its store, as on the command line.
     """
     from vinelm.reports.document import Report, Row, Section, Table
 

@@ -1,4 +1,4 @@
-"""``vinelm batch``: answer a data set with an application, within dollars and hours that all requests share."""
+"""``vinelm batch``: answers a data set with an application, within a total budget of dollars and hours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``vinelm engine calibrate``: measure how an engine slows down under load (VineLM paper §5.4)."""
+"""``vinelm engine calibrate``: measures how an engine slows down under load (VineLM paper §5.4)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def command(*, endpoint: str, output: Path, yes: bool, as_json: bool, quiet: boo
 
 
 def _prepared(endpoint: str, settings: dict[str, Any]) -> tuple[Endpoint, Experiment]:
-    """Validate all inputs before a call is sent."""
+    """Validate all inputs before any call is sent."""
     from vinelm.catalog import Catalog
     from vinelm.controller import Endpoint
     from vinelm.controller.load.calibration_client import model_on
@@ -143,7 +143,9 @@ def _seconds(value: float | None) -> str:
 
 
 def _rows(found: Calibration) -> list[dict[str, float | None]]:
-    """Return one row per level: runs, mean and standard deviation of the latency (None for one run), and the fitted extra."""
+    """Return one row per load level: runs, mean and standard deviation of the latency (None for one run), and the
+    fitted slowdown.
+    """
     from statistics import fmean, stdev
 
     rows: list[dict[str, float | None]] = []

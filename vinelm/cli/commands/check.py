@@ -1,4 +1,4 @@
-"""``vinelm check``: checks that a workflow can be profiled, and that the models of a catalog can be called."""
+"""``vinelm check``: checks that a workflow can be profiled and that the models of a catalog can be called."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _show(report: CheckReport, spec: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedModels:
-    """The models of a catalog file, each with its diagnosis; ``problems`` are those of the file."""
+    """The models of a catalog file, each with its diagnosis; ``problems`` are the file's own problems."""
 
     file: Path
     found: list[ModelDiagnosis]
@@ -124,7 +124,7 @@ class CheckedModels:
 
     @property
     def is_ok(self) -> bool:
-        """True if every model can be called."""
+        """Whether every model can be called."""
         return not self.problems and all(one.is_ok for one in self.found)
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class CheckedModels:
         }
 
     def show(self, *, is_brief: bool) -> None:
-        """Print tables, problems and notes; briefly only the problems, unless calls were made."""
+        """Print tables, problems and notes; with ``is_brief`` and no calls made, only the problems."""
         if is_brief and not self.is_called:
             _show_problems(self.found, self.problems)
         else:
@@ -148,7 +148,7 @@ class CheckedModels:
 
 
 def check_models(file: Path, *, is_called: bool) -> CheckedModels:
-    """Check the models of a catalog file; with ``is_called`` one short call goes to each, which costs money."""
+    """Check the models of a catalog file. With ``is_called`` each model gets one short call, which costs money."""
     from datetime import date
 
     from vinelm.backends.diagnostics import catalog_problems, diagnose

@@ -1,4 +1,4 @@
-"""``vinelm demo``: on recorded answers of real models, on small models of this machine, or tours on simulated models."""
+"""``vinelm demo``: recorded answers of real models, small models on this machine, or tours on simulated models."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _run_recorded(name: str, folder: Path, *, seed: int, as_json: bool, quiet: b
 
 
 def _print_recorded(found: RecordedResult, *, is_opened: bool) -> None:
-    """Print the first screen: at most 18 lines of 80 columns."""
+    """Print the first screen, in at most 18 lines of 80 columns."""
     from vinelm.demo.recorded_page import MOST_MODELS, bought, open_question, sentence, table_columns, table_rows
 
     subject = found.subject
@@ -132,7 +132,7 @@ def _print_recorded(found: RecordedResult, *, is_opened: bool) -> None:
 
 
 def _facts(found: RecordedResult) -> dict[str, Any]:
-    """Return the printed facts as JSON types."""
+    """Return the printed facts as plain JSON types."""
     from vinelm.demo.recorded_page import open_question, sentence
     from vinelm.trie.verdict import LEADS
 
@@ -218,7 +218,7 @@ def _print_tour(found: TourResult, lead: str, *, as_json: bool, is_opened: bool)
 
 
 def _is_opened(page: Path, opens: bool | None, *, as_json: bool) -> bool:
-    """Open the page if requested, or if somebody is likely to look at it; return whether it is open."""
+    """Open the page if requested, or if someone is likely to look at it; return whether it was opened."""
     from vinelm.io.browser import has_desktop, open_page
 
     wanted = stdout().is_terminal and has_desktop() and not as_json if opens is None else opens

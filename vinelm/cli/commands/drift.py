@@ -1,4 +1,4 @@
-"""``vinelm drift``: which annotations of a trie no longer hold for the requests that were served."""
+"""``vinelm drift``: finds the estimates of a trie that no longer hold for the requests that were served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``vinelm engine``: launch an SGLang server with the flags that VineLM uses, and measure how it slows down under load."""
+"""``vinelm engine``: launches an SGLang server with the flags that VineLM uses, and measures its slowdown under load."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _EngineGroup(SuggestingGroup):
     """`vinelm engine MODEL` is short for `vinelm engine launch MODEL`."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; an unknown word is taken as a model."""
+        """Find the command; an unknown word counts as a model."""
         return super().resolve_command(ctx, args if args[0] in self.commands else ["launch", *args])
 
 

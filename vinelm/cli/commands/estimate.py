@@ -1,4 +1,4 @@
-"""``vinelm estimate``: fit an annotated trie to the observations of a store."""
+"""``vinelm estimate``: fits an annotated trie to the results in a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``vinelm evaluate``: is VineLM worth using for this workflow?"""
+"""``vinelm evaluate``: answers whether VineLM is worth using for this workflow."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def evaluation_facts(found: Evaluation) -> dict[str, Any]:
 
 
 def show_evaluation(found: Evaluation, *, is_short: bool = False) -> None:
-    """Print the verdict, the policies, each budget and what the figures rest on; ``is_short`` prints one screen."""
+    """Print the verdict, the policies, each budget and the basis of the figures; ``is_short`` limits it to one screen."""
     from vinelm.reports import evaluation_text as text
 
     if is_short:

@@ -1,4 +1,4 @@
-"""``vinelm plan --explain``: the decision at one point of a request, its alternatives, and why they lose."""
+"""``vinelm plan --explain``: shows the decision at one point of a request, and why its alternatives lose."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def explained(
 ) -> None:
     """Plan from one point of a request, and show every possible next step.
 
-    For each model that could run next, and for ending now: the best plan that starts with it, its estimates, and why it was
-    not chosen. Where the graph branches, for each stage that may come next, or for ``arm``. If no path meets the bounds, they
-    are relaxed as in serving, and the output names them. Where requests are divided between two plans, so that their mean meets
-    a bound, both are shown with the share of the requests that follow each.
+    For each model that could run next, and for ending now, shows the best plan that starts with it, its estimates, and
+    why it was not chosen. If the graph branches, this is shown for each stage that may come next, or for ``arm`` only.
+    If no path meets the bounds, they are relaxed as in serving, and the output names them. If requests are split
+    between two plans so that their mean meets a bound, both are shown with their shares.
     """
     from vinelm.api.planning import require_signals
     from vinelm.controller import Planner
@@ -110,7 +110,7 @@ def explained(
 
 
 def _show_decision(decision: Decision) -> None:
-    """Print every possible next step, what the bounds leave, and the chosen plan."""
+    """Print every possible next step, the slack of the bounds, and the chosen plan."""
     _show_alternatives(decision)
     _show_bounds(decision)
     if len(decision.lines(2)) > 1:
@@ -120,12 +120,14 @@ def _show_decision(decision: Decision) -> None:
 
 
 def _used(annotated: AnnotatedTrie, nodes: list[int]) -> tuple[float, float]:
-    """Return the expected seconds and dollars that a request has spent on these nodes."""
+    """Return the expected seconds and dollars spent on these nodes."""
     return float(annotated.latency_s[nodes].sum()), float(annotated.cost_usd[nodes].sum())
 
 
 def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
-    """Return the nodes of a comma-separated prefix, the root first; :class:`ConfigError` names the first that cannot follow."""
+    """Return the nodes of a comma-separated prefix, root first; :class:`ConfigError` names the first name that cannot
+    follow.
+    """
     trie, node = annotated.trie, 0
     nodes = [node]
     for part in filter(None, (part.strip() for part in re.split(r",(?![^\[]*\])", prefix))):
@@ -142,7 +144,7 @@ def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
 
 
 def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, str]:
-    """Return the stage (None: the only one) and the model of one step of a prefix."""
+    """Return the stage (None if there is only one) and the model of one step of a prefix."""
     trie = annotated.trie
     arms, (stage, found, model) = tuple(trie.arms(node)), part.rpartition("=")
     if len(arms) < 2 and (not found or part in trie.models):
@@ -159,7 +161,7 @@ def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, s
 
 
 def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
-    """Return the stage if it is one of several that may come next; :class:`ConfigError` otherwise."""
+    """Return the stage if it is among several possible next stages; :class:`ConfigError` otherwise."""
     arms = tuple(annotated.trie.arms(node))
     if len(arms) == 1:
         raise ConfigError(f"--arm has no effect: only {arms[0]} may come next: leave it out")
@@ -197,7 +199,7 @@ def _show_moment(decision: Decision, *, is_expected: bool) -> None:
 
 
 def _show_alternatives(decision: Decision) -> None:
-    """Print every possible next step: the best plan that begins with it, and why it was not chosen."""
+    """Print every possible next step: the best plan that begins with it, and why that plan was not chosen."""
     hidden = () if stdout().width >= _WIDE else ("plan",)
     shown = [name for name in decision.alternatives_shown if name not in hidden]
     rows: list[list[str]] = []
@@ -228,7 +230,7 @@ def _cells(decision: Decision, found: Alternative) -> dict[str, str]:
 
 
 def _show_bounds(decision: Decision) -> None:
-    """Print what each bound leaves, and how much of it is used if a single number says so."""
+    """Print the slack of each bound, and how much of it is used if a single number says so."""
     is_used = any(bound.needed is not None for bound in decision.bounds)
     rows = []
     for bound in decision.bounds:

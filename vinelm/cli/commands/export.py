@@ -1,4 +1,4 @@
-"""``vinelm store export``: the rows of a store or the nodes of a trie as a table."""
+"""``vinelm store export``: writes the results of a store or the nodes of a trie as a table."""
 
 from __future__ import annotations
 

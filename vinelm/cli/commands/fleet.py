@@ -1,4 +1,4 @@
-"""``vinelm fleet``: run a policy over all serving processes, and watch them."""
+"""``vinelm fleet``: runs a policy over all serving processes, and shows their state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_PROBLEMS = 5
 
 
 def redis_option(*, required: bool) -> Callable[[Any], Any]:
-    """Return the option that names the fleet's Redis."""
+    """Return the option that sets the fleet's Redis address."""
     return option(
         "--redis URL",
         "The fleet's Redis, as in VineLM(fleet=...): redis://host:port/db, rediss://... or unix://...",
@@ -108,7 +108,7 @@ def run(*, url: str | None, name: str, text: str, period_s: float, dry_run: Path
 
 @contextmanager
 def _ended_by_signals(loop: GlobalLoop) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the loop after its round, so that it resigns and another leads at once."""
+    """Let SIGINT and SIGTERM end the loop after its round, so that it resigns and another process leads at once."""
     before = {number: signal.signal(number, lambda *_: loop.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -118,7 +118,7 @@ def _ended_by_signals(loop: GlobalLoop) -> Iterator[None]:
 
 
 class _Teller:
-    """Prints changes since the last round to stderr."""
+    """Prints what changed since the last round to stderr."""
 
     def __init__(self, name: str, policy: str) -> None:
         self._name, self._policy = name, policy
@@ -141,7 +141,7 @@ class _Teller:
 
 
 def _try_policy(text: str, replay: Path, period_s: float, *, as_json: bool) -> int | None:
-    """Run the policy on each recorded view and print the result; the exit code is 1 if orders would be refused."""
+    """Run the policy on each recorded view, print the results, and return 1 if its orders would be refused."""
     from vinelm.controller.fleet.built_in_policies import fleet_policy
     from vinelm.controller.fleet.loop.policy_runs import check_policy
     from vinelm.controller.fleet.loop.recording import recorded_views
@@ -223,7 +223,7 @@ def top(*, url: str, name: str, once: bool, record: Path | None, as_json: bool) 
 
 
 def _table(name: str, status: FleetStatus) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-    """Return title, columns and rows of a table."""
+    """Return title, columns and rows of the table."""
     rows = [
         (
             one.engine,

@@ -1,4 +1,4 @@
-"""``vinelm gateway``: OpenAI's chat completions, for every client that knows a ``base_url``."""
+"""``vinelm gateway``: serves OpenAI's chat completions to every client with a ``base_url`` setting."""
 
 from __future__ import annotations
 

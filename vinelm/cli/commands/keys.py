@@ -1,4 +1,4 @@
-"""``vinelm keys``: the keys of a gateway's callers."""
+"""``vinelm keys``: manages the keys of a gateway's callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``vinelm label``: answer the questions of a replay or a profile: which of two answers is better."""
+"""``vinelm label``: asks a person which of two answers of a replay or a profile is better."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def command(
 
 
 def _write(path: Path, page: str, count: int) -> None:
-    """Write a file that only its owner can read, since it has prompts and answers in plain text."""
+    """Write a file that only its owner can read, because it contains prompts and answers in plain text."""
     from vinelm.io.atomic import atomic_path
 
     if path.exists():
@@ -108,7 +108,7 @@ def _write(path: Path, page: str, count: int) -> None:
 
 
 def _ask(desk: Desk, who: str) -> None:
-    """Ask in the terminal until no question is left, or ``q``; each label is stored before the next question."""
+    """Ask in the terminal until no question is left or the user enters ``q``. Each label is stored at once."""
     if not sys.stdin.isatty():
         raise ConfigError("labels are typed on a terminal, and this is none: use --page or --file")
     asked = desk.next_question(who)
@@ -135,7 +135,7 @@ def _ask(desk: Desk, who: str) -> None:
 
 
 def _show(asked: Mapping[str, Any], standing: str, *, whole: bool) -> None:
-    """Show a question; without ``whole`` the end of the prompt and the first lines of each answer."""
+    """Show a question; unless ``whole``, only the end of the prompt and the first lines of each answer."""
     width = min(shutil.get_terminal_size().columns, 100)
     dim, plain = {"dim": True}, dict[str, bool]()
     prompt = [f"{role}: {text}" for role, text in asked["prompt"]]

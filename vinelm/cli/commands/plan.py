@@ -1,4 +1,4 @@
-"""``vinelm plan``: the path that the controller chooses for an objective before a request starts."""
+"""``vinelm plan``: shows the path that the controller chooses for an objective before a request starts."""
 
 from __future__ import annotations
 
@@ -162,7 +162,9 @@ def _is_compared(best: Decision) -> bool:
 
 
 def _recommended_objective(bounds: dict[str, Any], annotated: AnnotatedTrie) -> Objective:
-    """Return the objective of the plan to switch to, if the current setup is known; else the options lack a target."""
+    """Return the objective of the plan to switch to. Without a known current setup, raise the error that options lack a
+    target.
+    """
     from vinelm.plans.recommendation import served_objective
 
     verdict = annotated.verdict
@@ -179,7 +181,7 @@ def _over_signals(objective: Objective, annotated: AnnotatedTrie) -> PlannedPoli
 
 
 def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[Any]) -> None:
-    """Print the plan, the static plan and the single model as a table, and the plan's intervals and slack."""
+    """Print the plan, the static plan and the single model as a table, with the plan's intervals and slack."""
     from vinelm.evaluation.plans.arms import by_kind
 
     knows_latency = plans.annotated.knows_latency
@@ -215,7 +217,7 @@ def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[A
 
 
 def skipped_words(stage: str, worth: Mapping[str, Any]) -> str:
-    """Return the cost and effect of an optional stage that the plan always skips."""
+    """Return a sentence on the cost and effect of an optional stage that the plan always skips."""
     low, high, pairs = 100 * worth["low"], 100 * worth["high"], worth["pairs"]
     return (
         f"{stage} costs {usd(worth['cost_usd'])} a request and changes the accuracy of its answer by {low:+.1f} to {high:+.1f} "
@@ -224,7 +226,7 @@ def skipped_words(stage: str, worth: Mapping[str, Any]) -> str:
 
 
 def advice_lines(best: Decision) -> list[str]:
-    """Return the recommendation, and the models about which the plan knows little."""
+    """Return the recommendation, and the models with too few results."""
     from vinelm.plans.recommendation import left_out, thin_models
 
     found, annotated = best.verdict, best.metrics.annotated
@@ -238,7 +240,7 @@ def advice_lines(best: Decision) -> list[str]:
 
 
 def promise_lines(best: Decision) -> list[str]:
-    """Return the predicted accuracy with its interval, and the deduction for the optimism of choosing."""
+    """Return the predicted accuracy with its interval, and the correction for choosing the best of many estimates."""
     promise = best.promise
     if promise.interval is None:
         lines = ["Accuracy interval: unknown, this estimator gives no standard errors."]

@@ -1,4 +1,4 @@
-"""``vinelm profile``: run a sample of (request, path) cells and keep every row."""
+"""``vinelm profile``: runs a sample of (request, path) cells and stores every result."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def command(*, workflow: str, as_json: bool, quiet: bool, **given: Any) -> int |
 
 
 def _exit_code(result: ProfileResult) -> int | None:
-    """Return the exit code of a run; raises if its budget is reached."""
+    """Return the exit code of a run; raise an error if the run reached its budget."""
     from vinelm.cli.profile_output import print_interrupted
 
     if result.stopped_by == "budget":
@@ -106,7 +106,7 @@ def _exit_code(result: ProfileResult) -> int | None:
 
 
 def _execution(given: dict[str, Any]) -> ExecutionConfig:
-    """Collect the options about where units run."""
+    """Collect the options that say where units run."""
     from vinelm.api.profiling import BATCH_WORKERS
     from vinelm.profiler import ExecutionConfig, RayCluster
 

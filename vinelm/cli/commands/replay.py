@@ -1,4 +1,4 @@
-"""``vinelm replay``: from recorded LLM calls to where the money goes."""
+"""``vinelm replay``: analyses recorded LLM calls, and shows where the money goes."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def command(
 
 
 def _make(folder: Path) -> None:
-    """Create the folder for plan files, before anything is spent."""
+    """Create the folder for plan files before any money is spent."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -158,7 +158,7 @@ def _make(folder: Path) -> None:
 
 
 def _write_plans(found: ReplayResult, folder: Path) -> Iterator[str]:
-    """Write the plan files for a canary; yields their names, or why a switch has none."""
+    """Write the plan files for a canary; yield their names, or why a recommended switch has no file."""
     from vinelm.replay.result import file_name
     from vinelm.vinefile import save_trie
 
@@ -173,7 +173,7 @@ def _write_plans(found: ReplayResult, folder: Path) -> Iterator[str]:
 
 
 def _models(named: str | None, bill: Bill | None) -> Any:
-    """Return the models to ask: those named, or those of the providers in the trace."""
+    """Return the models to ask: the named models, or models of the providers in the trace."""
     from vinelm.catalog import Catalog
     from vinelm.scaffold.catalog_file import PROVIDER_MODELS, chosen_models
 
@@ -195,7 +195,7 @@ def _models(named: str | None, bill: Bill | None) -> Any:
 
 
 def show_verdicts(found: ReplayResult, store: Path) -> None:
-    """Print the verdict on each step: what was compared, what to paste, and what to do next."""
+    """Print the verdict on each step: what was compared, code to paste, and what to do next."""
     from vinelm.reports.replay_page import COLUMNS, plan_rows
 
     for step in found.steps:
@@ -258,7 +258,7 @@ def show_bill(bill: Bill) -> None:
 
 
 def _show_broken(reading: TraceReading) -> None:
-    """Name the first unreadable lines and say how many there are."""
+    """Print the first unreadable lines and their total number."""
     if reading.broken:
         first = ", the first of them:" if reading.broken > len(reading.named) else ":"
         say(f"{counted(reading.broken, 'line')} could not be read{first}")
@@ -288,7 +288,7 @@ def _call(step: StepBill) -> tuple[str, ...]:
 
 
 def _when(bill: Bill) -> str:
-    """Return the days of the trace, in words."""
+    """Return the period of the trace in words."""
     if bill.started_at is None or bill.ended_at is None:
         return ""
     first, last = (datetime.fromtimestamp(at, UTC).date().isoformat() for at in (bill.started_at, bill.ended_at))
@@ -296,7 +296,7 @@ def _when(bill: Bill) -> str:
 
 
 def _unknown(bill: Bill, span: float | None) -> list[str]:
-    """Return one sentence for each thing that the trace does not say."""
+    """Return one sentence for each fact that the trace lacks."""
     found = []
     if span is None:
         found.append("The calls have no times, so that dollars a month are not known.")

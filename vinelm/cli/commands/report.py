@@ -1,4 +1,4 @@
-"""``vinelm report``: a self-contained HTML report of a store and its trie."""
+"""``vinelm report``: writes a self-contained HTML report of a store and its trie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``vinelm store reprice``: a copy of a store or of a trie at other prices, without a call."""
+"""``vinelm store reprice``: copies a store or a trie at other prices, without a call."""
 
 from __future__ import annotations
 

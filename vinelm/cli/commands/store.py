@@ -1,4 +1,4 @@
-"""``vinelm store``: inspect, check, import and merge observation stores."""
+"""``vinelm store``: inspects, checks, imports and merges observation stores."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def info(*, store: Path, as_json: bool) -> None:
 
 
 def _shape(template: Template) -> dict[str, Any]:
-    """Return the stages of each invocation; if the template branches, its stages and steps."""
+    """Return the stages of each invocation; if the template branches, its stages and their possible order."""
     if template.listed is not None:
         return {"invocations": [stage.name for stage in template.listed]}
     return {"stages": [stage.name for stage in template.stages], "template": template.to_dict()}
@@ -134,7 +134,7 @@ def _show_info(facts: dict[str, Any]) -> None:
 
 
 def _is_shared(facts: dict[str, Any], rows_usd: float) -> bool:
-    """True if rows of an imported log cost more than was paid."""
+    """Return whether results of an imported log cost more than was paid."""
     return any(source["kind"] == "import" for source in facts["sources"]) and rows_usd > facts["committed_usd"] * (1 + 1e-9)
 
 
@@ -147,7 +147,7 @@ def _shape_words(facts: dict[str, Any]) -> str:
 
 
 def _show_growth(facts: dict[str, Any]) -> None:
-    """Print what became of rows when the workflow, dataset or catalog changed."""
+    """Print what happened to results when the workflow, dataset or catalog changed."""
     if facts["retired"]:
         count = sum(facts["retired"].values())
         say(
@@ -163,7 +163,7 @@ def _show_growth(facts: dict[str, Any]) -> None:
 
 
 def _show_signals(facts: dict[str, Any]) -> None:
-    """Print the rows' signals, if the workflow declares any."""
+    """Print the results' signals, if the workflow declares any."""
     from vinelm.reports.store_text import shown_lines
     from vinelm.traces.store.shown import SignalRecord
 

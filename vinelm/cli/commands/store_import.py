@@ -1,4 +1,4 @@
-"""``vinelm store import``: create a store from an export, or from a table of recorded outcomes."""
+"""``vinelm store import``: creates a store from an export, or from a table of recorded outcomes."""
 
 from __future__ import annotations
 
@@ -106,7 +106,9 @@ def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
 
 
 def _columns(texts: tuple[str, ...]) -> dict[str, list[str]]:
-    """The columns for each field named in these texts; :class:`ConfigError` for an unknown field, or one with two columns."""
+    """Return the columns of each field named in these texts; :class:`ConfigError` for an unknown field or one with two
+    columns.
+    """
     found: dict[str, list[str]] = {}
     for text in texts:
         field, _, column = text.partition("=")

@@ -1,4 +1,4 @@
-"""``vinelm tools``: an application's tool calls, recorded, and patterns that are mined from them."""
+"""``vinelm tools``: records an application's tool calls, and mines patterns from them."""
 
 from __future__ import annotations
 

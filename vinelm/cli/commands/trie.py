@@ -1,4 +1,4 @@
-"""``vinelm plan --show``: what is in the annotated trie of a ``.vine`` file."""
+"""``vinelm plan --show``: shows the contents of the annotated trie in a ``.vine`` file."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ _MOST_PLANS = 15
 def show_trie(file: Path, *, as_json: bool) -> None:
     """Print the provenance of a trie, its observations by depth, its models' prices, and its best paths.
 
-    The best paths are the Pareto frontier of accuracy and cost, cheapest first. Where the graph branches, they are contingent
-    plans, with a model for each way that a request may take, and a table shows how often each stage follows another.
+    The best paths are the Pareto frontier of accuracy and cost, cheapest first. If the graph branches, they are
+    contingent plans, with a model for each way that a request may take, and a table shows how often each stage follows
+    another.
     """
     from vinelm.vinefile import load_trie
 
@@ -67,9 +68,10 @@ def _everything(annotated: AnnotatedTrie, file: Path) -> dict[str, Any]:
 
 
 def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Return, per depth and stage, the number of paths (histories), observed ones and observations, and the accuracies' range.
+    """Return, per depth and stage, the numbers of paths (histories), observed paths and observations, and the range of
+    accuracies.
 
-    ``accuracy_min`` and ``accuracy_max`` are those of the answer there; None if the workflow has no answer yet.
+    ``accuracy_min`` and ``accuracy_max`` are about answers at that depth; None if the workflow has no answer yet.
     """
     trie, rows = annotated.trie, []
     for depth, level in enumerate(trie.levels[1:], start=1):
@@ -92,7 +94,7 @@ def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
 
 
 def signals_facts(signals: SignalTrie | None) -> dict[str, Any] | None:
-    """Return the facts about the signals' trie as plain JSON types; None without one."""
+    """Return the facts about the trie over signals as plain JSON types; None without such a trie."""
     if signals is None:
         return None
     outcomes = signals.outcomes
@@ -105,7 +107,7 @@ def signals_facts(signals: SignalTrie | None) -> dict[str, Any] | None:
 
 
 def signals_words(signals: SignalTrie) -> str:
-    """Return the facts about the signals' trie as one line of text."""
+    """Return the facts about the trie over signals as one line of text."""
     facts, outcomes = signals_facts(signals), signals.outcomes
     assert facts is not None
     labels = "; ".join(map(str, outcomes.labels))
@@ -177,7 +179,7 @@ def _show_models(annotated: AnnotatedTrie) -> None:
 
 
 def _show_follow_ups(annotated: AnnotatedTrie) -> None:
-    """Print the saving of keeping a model for the next invocation, for models with cached prompt tokens."""
+    """Print how much is saved by keeping a model for the next invocation, for models with cached prompt tokens."""
     from vinelm.estimator.prompt_cache import follow_ups
 
     shares = annotated.meta.get("cached_share", {})

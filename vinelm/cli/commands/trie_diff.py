@@ -1,4 +1,4 @@
-"""``vinelm plan --diff``: what moved between two tries beyond noise, and which plans change."""
+"""``vinelm plan --diff``: shows significant changes between two tries, and which plans change."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _TITLES = {"accuracy": "accuracy", "cost": "dollars per request", "latency": "se
 
 
 def compare(before: Path, after: Path, *, as_json: bool) -> None:
-    """Print what moved between two tries beyond noise in accuracy, dollars and seconds, and which plans change.
+    """Print significant changes between two tries in accuracy, dollars and seconds, and which plans change.
 
-    A path is named only if two independent estimates with its standard errors would hardly differ so much (false discovery rate
-    5 % over all paths). The plans are those of highest accuracy within caps on the mean dollars of a request.
-    Of tries that branch, the ways through the application are compared; where histories are merged, the plans alone.
-    The table has the five paths of each metric that moved most; JSON has all.
+    A path is named only if two independent estimates with its standard errors would rarely differ as much (false
+    discovery rate 5 % over all paths). The plans shown have the highest accuracy within caps on the mean dollars of a
+    request. For tries that branch, the ways through the application are compared; if histories are merged, only the
+    plans. The table has the five most changed paths of each metric; JSON has all.
     """
     from vinelm.evaluation.tries import compare_tries
     from vinelm.vinefile import load_trie
@@ -34,7 +34,9 @@ def compare(before: Path, after: Path, *, as_json: bool) -> None:
 
 
 def show_difference(found: TrieDifference, *, as_json: bool, top: int = SHOWN, more: Mapping[str, Any] | None = None) -> None:
-    """Print a comparison with at most ``top`` paths a metric, or one JSON object with all of them and ``more`` entries."""
+    """Print a comparison with at most ``top`` paths per metric, or one JSON object with all paths and the entries of
+    ``more``.
+    """
     if as_json:
         print_json({**(more or {}), **_plain(found)})
         return

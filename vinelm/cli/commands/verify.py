@@ -1,4 +1,4 @@
-"""``vinelm verify``: serve held-out requests under a plan, and compare with its prediction."""
+"""``vinelm verify``: serves held-out requests under a plan, and compares the results with its prediction."""
 
 from __future__ import annotations
 

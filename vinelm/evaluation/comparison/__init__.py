@@ -1,1 +1,1 @@
-"""The verdict on a user's own workflow: plans are chosen by some requests and tested on the others."""
+"""The verdict on a user's own workflow: plans are chosen on some requests and tested on the others."""

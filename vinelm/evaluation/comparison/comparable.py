@@ -1,4 +1,4 @@
-"""Decides whether rows can compare plans at all, and supplies default objectives."""
+"""Decides whether results can compare plans at all, and supplies default objectives."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ SURE = 0.8
 
 
 def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
-    """Return both objectives against a plan with these figures, dollars first.
+    """Return the objectives to beat a plan with these figures: cheapest at its accuracy, then most accurate at its
+    cost.
 
-    Rounded generously, so that the plan itself meets both. The first does not allow a mixture that just reaches the floor: the
-    surplus accuracy of a plan helps to show that nothing is lost.
+    Both are rounded generously, so that the plan itself meets them. The first allows no mixture that just reaches the
+    minimum accuracy, because a plan's surplus accuracy helps to show that nothing is lost.
     """
     return (
         Objective(minimize="cost", min_accuracy=max(accuracy - 1e-9, 0.0), mix=False),
@@ -42,26 +43,27 @@ def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
 
 
 class Runnable(Protocol):
-    """A plan of which whole runs can be bought."""
+    """A plan whose complete runs a profile can buy."""
 
     @property
     def reached(self) -> FloatArray:
-        """P(a request of the plan runs the invocation of each node), shape (n + 1,)."""
+        """The probability that a request runs the invocation of each node under the plan, shape (n + 1,)."""
 
 
 def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list[Runnable]:
-    """Return the plans that a profile runs: the most accurate within 70 % and 100 % of today's dollars, and one model for all.
+    """Return the plans to run in a profile: the most accurate within 70 % and 100 % of the current cost, and a single
+    model.
 
-    The first plan is put second if it is expected to lose more than :data:`HARDLY` against the current setup, and the other is
-    not. The model is the cheapest one within 70 % of today's dollars that is not expected to lose more than :data:`HARDLY`: the
-    race has run it on some requests, and the missing runs cost little. Without it, a plan that changes few answers would be
-    proven while the large saving, which a person tries first, is not looked at.
+    If only the first plan is expected to lose more than :data:`HARDLY` against the current setup, it comes second. The
+    model is the cheapest within 70 % of the current cost that is not expected to lose more than :data:`HARDLY`. The
+    race of single models has already run it on some requests, so its missing runs cost little. Without it, the profile
+    might prove a plan that changes few answers, but not test the large saving that a person would try first.
 
     Args:
-        today: What runs today.
+        today: The current setup.
         plans: All plans.
-        tried: The plans that only take steps which requests took. They are preferred to plans that are more accurate by at most
-            :data:`HARDLY`.
+        tried: The plans that only take steps which requests took. They are preferred to plans that are more accurate by
+            at most :data:`HARDLY`.
     """
     found: list[Decision] = []
     for share in (SAVED, 1.0):
@@ -80,7 +82,7 @@ def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list
 
 
 def within(cost_usd: float, confidence: float | None = None) -> Objective:
-    """Return the objective of the most accurate plan within these dollars, rounded generously."""
+    """Return the objective of the most accurate plan within these dollars, with a tolerance for rounding."""
     return Objective(maximize="accuracy", max_cost_usd=cost_usd * (1.0 + 1e-9), confidence=confidence)
 
 
@@ -91,7 +93,7 @@ BUDGETS = 5
 
 
 def require_comparable(requests: Sequence[str], rows: Sequence[Observation], template: Template) -> None:
-    """Raise :class:`ConfigError` with the reason if these rows cannot compare plans."""
+    """Raise :class:`ConfigError` with the reason if these results cannot compare plans."""
     models = dict.fromkeys(name for stage in template.stages for name in stage.models or ())
     if len(models) < 2:
         raise ConfigError(
@@ -122,9 +124,10 @@ def require_comparable(requests: Sequence[str], rows: Sequence[Observation], tem
 
 
 def swept(planning: Sequence[Fit]) -> tuple[Objective, ...]:
-    """Return the objectives of a sweep: accuracy within budgets from the cheapest to the most accurate plan.
+    """Return the objectives of a sweep: the highest accuracy within budgets, from the cheapest to the most accurate
+    plan.
 
-    Budgets are spaced geometrically. If plans cost nothing, or all the same, there is one objective without a budget.
+    Budgets are spaced geometrically. If all plans cost nothing or the same, the only objective has no budget.
     """
     ranges = [half.plans.frontier_range() for half in planning]
     low, high = max(found.cheapest_usd for found in ranges), max(found.dearest_usd for found in ranges)

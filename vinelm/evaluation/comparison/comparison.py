@@ -1,4 +1,4 @@
-"""Compares plans chosen by other requests with the current setup or the strongest single model."""
+"""Compares plans chosen on other requests with the current setup or the strongest single model."""
 
 from __future__ import annotations
 
@@ -65,21 +65,21 @@ _POLICIES: tuple[tuple[PolicyName, str], ...] = (("signals", "signals"), ("paths
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Comparison:
-    """Compares plans by the rows of a store, which are split into parts once. Pure.
+    """Compares plans by a store's results, whose requests are split into parts once. Has no side effects.
 
     Args:
         requests: All requests that could have been bought.
         rows: The rows, priced for the service.
         template: The bound template, with the stop rule to plan for.
         catalog: The models.
-        kinds: The kind of each request; needed if the template has kinds.
+        kinds: The type of each request; needed if the template has request types.
         estimator: Name of the estimator that plans.
         seed: Decides the split.
         spent_usd: Dollars charged for the rows; None: the sum of their dollars.
-        is_judged: A model judged which answers are right.
+        is_judged: Whether a model judged which answers are right.
         annotated: The trie of all rows, if it was estimated already; plans are named by it.
-        referred: What scored the rows of requests without labels; None if all have labels.
-        hopeful: The rows, scored as if all answers that people have yet to be asked about were as good as today's.
+        referred: The rules that scored the rows of requests without labels; None if all have labels.
+        hopeful: The rows, scored as if all answers that people have not yet judged were as good as today's.
         on_done: Called as ``on_done(done, total, what)``.
     """
 
@@ -99,7 +99,7 @@ class Comparison:
 
     @classmethod
     def of(cls, evidence: StoreEvidence, **settings: Any) -> Comparison:
-        """Return the comparison of a store's plans; ``settings`` are the arguments that the store does not determine."""
+        """Return the comparison of a store's plans; ``settings`` gives the arguments that the store does not determine."""
         known = {
             "requests": evidence.requests,
             "rows": evidence.rows,
@@ -116,7 +116,7 @@ class Comparison:
 
     @cached_property
     def fit(self) -> CrossFit:
-        """The parts of the requests, with plans fitted to all other requests for each part.
+        """The parts of the requests, each with plans fitted to all other requests.
 
         Raises:
             EvidenceError: The requests outside of a part have too few rows for an estimate.
@@ -129,7 +129,7 @@ class Comparison:
 
     @cached_property
     def whole(self) -> Fit:
-        """The fit of all rows: the plans that are served, and named."""
+        """The fit of all rows: it gives the plans that are served and named."""
         own = self.annotated
         # A trie for another stop rule, or restricted to tried steps, has other plans than these rows: then it is fitted again.
         is_own = own is not None and own.template == self.template and own.tried is None
@@ -148,9 +148,8 @@ class Comparison:
         """Compare plans with the current setup, or else with the strongest single model.
 
         Args:
-            today: The current setup, if the application's stages do not state it or the comparison should be with something
-                else.
-            objective: Compare the plan for this objective alone; None: plans over a range of budgets.
+            today: The current setup, if the application's stages do not state it or another plan should be the baseline.
+            objective: Compare only the plan for this objective; None: plans over a range of budgets.
             max_loss: Accuracy that a cheaper plan may lose, a fraction.
         """
         declared = self.template.today
@@ -185,7 +184,7 @@ class Comparison:
 
     @property
     def _by_today(self) -> ByToday | None:
-        """The basis of the verdict for requests without labels, before plans are considered."""
+        """For requests without labels: the basis of the verdict, before any plan is considered."""
         known = self.referred
         if known is None:
             return None
@@ -196,13 +195,15 @@ class Comparison:
 
     @property
     def _level(self) -> float:
-        """The confidence of gains' interval ends. If equal answers may hide a loss, its bound takes a share of the error."""
+        """The confidence level of a gain's interval ends; higher if the error probability also covers losses hidden by
+        equal answers.
+        """
         return LEVEL + (1.0 - AUDIT_LEVEL if self.referred is not None and self.referred.may_hide else 0.0)
 
     # -- the baseline ----------------------------------------------------------------------------------------------
 
     def _baseline(self, fit: CrossFit, today: TodaysPlan | None, objective: Objective | None) -> _Baseline | str:
-        """Return the baseline, or in a few words why there is none."""
+        """Return the baseline, or in a few words why it is missing."""
         # Each part's trie has figures of its requests, so the same plan is looked up in each.
         if today is None and self.template.today is not None:
             plans = [half.plain.plans.today() for half in fit.planning]
@@ -236,7 +237,7 @@ class Comparison:
         )
 
     def _cheaper(self, models: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the models that a stage may run more cheaply than the baseline's model, by list price of a usual call."""
+        """Return the models that some stage may run at a lower list price than the baseline's model, for a typical call."""
         names = (*self.template.models, *models.values())
         # List prices, as dollars of rows would compare prompts of different lengths.
         usd = {name: self.catalog[name].price.cost_usd(*USUAL_TOKENS) for name in names if name in self.catalog}
@@ -253,7 +254,7 @@ class Comparison:
     def _with_plans(
         self, found: Verdict, fit: CrossFit, baseline: _Baseline, objective: Objective | None
     ) -> tuple[Verdict, list[_Candidate]]:
-        """Return the verdict with all plans, and the candidates that the rule goes through."""
+        """Return the verdict with all plans, and the candidate plans that are tested in turn."""
         usd = found.cost_usd or 0.0
         wanted = self._objectives(fit, baseline) if objective is None else [objective]
         plans = self._candidates(fit, baseline, wanted, lambda: self.whole)
@@ -288,10 +289,10 @@ class Comparison:
         return found, climbed
 
     def _as_today(self, found: Verdict, fit: CrossFit, climbed: Sequence[_Candidate]) -> Verdict:
-        """Return the verdict on requests without labels, with the questions whose answers may prove the next plan.
+        """Return the verdict on requests without labels, and the questions whose answers may prove the next plan.
 
-        The rule continues until a plan fails. If only unlabelled answers are missing, and they would suffice if they were as
-        often better as worse, people are asked about them.
+        Plans are tested in turn until one fails. If it fails only because labels are missing, and answers that are
+        better as often as worse would suffice, people are asked about those answers.
         """
         by_today = found.by_today
         assert self.referred is not None
@@ -333,7 +334,7 @@ class Comparison:
         return replace(found, by_today=by_today)
 
     def _objectives(self, fit: CrossFit, baseline: _Baseline) -> list[Objective]:
-        """Return the objectives to plan for. They follow from predictions alone, so that test answers do not choose them."""
+        """Return the objectives to plan for. Only predictions determine them, so that test answers have no influence."""
         cheaper = [within(share * baseline.promised_usd, SURE) for share in (*SHARES, 1.0) if baseline.promised_usd > 0.0]
         found = [*aims(baseline.promised_accuracy, baseline.promised_usd), *cheaper, *swept(fit.planning), FREE]
         return [replace(one, mix=False) if one.mixes else one for one in found]  # a single plan each, which can be named
@@ -343,10 +344,10 @@ class Comparison:
     ) -> list[_Candidate]:
         """Return one plan for each objective, without duplicates.
 
-        Of the policies that all parts have and whose effect the rows show, it takes the one that depends on least among those
-        with as good a prediction. Parts may choose different plans for one budget: of the budgets that lead to the same plan of
-        all rows, the one counts for which most parts agree. Budgets for which all rows plan the current setup are left out,
-        since there is nothing to switch to.
+        Considers policies that all parts have and whose effect the results identify; of those with nearly the best
+        prediction, takes the simplest. Parts may choose different plans for one budget. If several budgets lead all
+        requests to the same plan, the budget counts on which most parts agree. Budgets for which the current setup is
+        the plan are left out, because there is nothing to switch to.
         """
         found: dict[str, _Candidate] = {}
         for both in fit.runs(objectives, votes=False, required=("paths",)):
@@ -384,7 +385,7 @@ class Comparison:
         return [one for one in found if not one.is_same]
 
     def _alone(self, name: str, other: ChosenPolicy) -> ChosenPolicy:
-        """Return a single model, planned by all rows; ``other`` if these have no such plan."""
+        """Return a single model as a plan on all rows; ``other`` if all rows have no such plan."""
         plan = dict(self.whole.plain.plans.single_models()).get(name)
         return other if plan is None else self.whole.plain.following(plan)
 
@@ -424,7 +425,7 @@ class _Baseline:
         return estimate_mean([HalfScores(one) for one in self.scores], "accuracy", level=2 * LEVEL - 1, bound=1.0)
 
     def within(self, found: Verdict) -> Verdict:
-        """Return the verdict with this baseline and its figures."""
+        """Return the verdict with this baseline and its figures filled in."""
         right = self.accuracy
         cost_usd = -estimate_mean([HalfScores(one) for one in self.scores], "cost", level=2 * LEVEL - 1).value
         return replace(
@@ -443,12 +444,12 @@ class _Baseline:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A plan as chosen by each part, compared with the baseline.
+    """A plan as chosen for each part, compared with the baseline.
 
     Attributes:
-        by_all: Returns the plan by all rows.
-        fit: What scores it on the requests that have run both; None if both were served on all requests.
-        objective: What it was planned for.
+        by_all: Returns the plan chosen on all requests.
+        fit: Scores the plan on the requests that have run both plans; None if both were served on all requests.
+        objective: The objective of the plan.
     """
 
     policy: str
@@ -459,7 +460,7 @@ class _Candidate:
     objective: Objective = FREE
 
     def rescored(self, fit: CrossFit) -> _Candidate:
-        """Return the same plan with other scores of the same rows, compared with the baseline by these scores."""
+        """Return the same plan with other scores of the same rows, compared with the baseline by those scores."""
         ways = [fit.score(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
         return replace(self, ways=ways, baseline=replace(self.baseline, ways=self.baseline.rescored(fit)), fit=fit)
 
@@ -478,12 +479,12 @@ class _Candidate:
 
     @property
     def stability(self) -> tuple[int, float]:
-        """How many parts have chosen the plan of all rows, and (as a tie-break) its predicted cost, negated."""
+        """Return how many parts chose the same plan as all rows, and its negated predicted cost as a tie-break."""
         return sum(words == self.chosen.words for words in self.words), -self.promised_usd
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that it may run, whichever part chose it."""
+        """The models that it may run in any part."""
         # Whole names only: `gpt-4` is also the beginning of `gpt-4.1`, and `r1` the end of `deepseek-r1`.
         words = " ".join(self.words)
         names = self.baseline.names
@@ -499,9 +500,10 @@ class _Candidate:
 
     @cached_property
     def pairs(self) -> list[HalfScores]:
-        """The scores that are compared by part: of the requests that ran both plans, if they show the difference far better.
+        """Return the scores to compare by part: of the requests that ran both plans, if these show the difference far
+        better.
 
-        Where two plans mostly agree, they do; otherwise all requests that ran one of the two show more.
+        They do if the plans mostly agree; otherwise all requests that ran one of the two show more.
         """
         one = moments(self._of_each, "accuracy", 1.0)
         two = None if self._of_both is None else moments(self._of_both, "accuracy", 1.0)
@@ -511,12 +513,12 @@ class _Candidate:
 
     @cached_property
     def _of_each(self) -> list[HalfScores]:
-        """The scores of the plan and of the baseline by part, each of the requests that show it."""
+        """The scores of the plan and of the baseline by part, each computed on all requests that show it."""
         return [HalfScores(way.scores, other) for way, other in zip(self.ways, self.baseline.scores, strict=True)]
 
     @cached_property
     def _of_both(self) -> list[HalfScores] | None:
-        """The scores of the difference by part, of the requests that ran both; None if there are no such scores."""
+        """Scores of the difference by part, on the requests that ran both plans; None if they cannot be computed."""
         if self.fit is None:
             return None
         found = []
@@ -534,7 +536,7 @@ class _Candidate:
 
     @property
     def followed(self) -> float:
-        """How many requests are informative about the difference to the baseline; all for the baseline itself."""
+        """How many requests are informative about the difference from the baseline; all for the baseline itself."""
         return math.inf if self.gain is None else self.gain.effective
 
     @cached_property
@@ -551,12 +553,14 @@ class _Candidate:
 
     @cached_property
     def chosen(self) -> ChosenPolicy:
-        """The plan, chosen by all rows."""
+        """The plan that all rows choose."""
         return self.by_all()
 
     @cached_property
     def counted(self) -> RanBoth | None:
-        """How many requests ran both plans to their ends, and differ; None if none did, or one is a mixture."""
+        """The numbers of requests that ran both plans to their ends, and that differ; None if there are none, or a plan
+        is a mixture.
+        """
         found = []
         for i, (way, other) in enumerate(zip(self.ways, self.baseline.ways, strict=True)):
             if self.fit is None:  # all requests were served by both
@@ -574,9 +578,9 @@ class RanBoth(NamedTuple):
     """Requests that ran two plans to their ends.
 
     Attributes:
-        requests: Their number.
-        lost: On how many the plan is worse than the baseline.
-        differing: On how many it is worse or better.
+        requests: Number of requests.
+        lost: Number of requests on which the plan is worse than the baseline.
+        differing: Number of requests on which it is worse or better.
     """
 
     requests: int
@@ -596,9 +600,9 @@ def served_verdict(
     """Return the verdict on policies served on the same requests, against the best single model.
 
     Args:
-        policies: What each policy is, by name; ``"single"`` is the baseline.
+        policies: The chosen policies by name; ``"single"`` is the baseline.
         scores: The scores of each policy, over the same requests.
-        objective: What was planned for.
+        objective: The objective of the plans.
         max_loss: Accuracy that a cheaper plan may lose, a fraction.
         seed: The seed of the draws.
         spent_usd: Dollars of serving.
@@ -619,16 +623,16 @@ def served_verdict(
 
 
 def _chosen_by(whole: Callable[[], Fit], objective: Objective, policy: str, other: HeldOutPolicy) -> ChosenPolicy:
-    """Return the plan by all rows for an objective; a part's plan if all rows have none."""
+    """Return the plan that all requests choose for an objective; a part's plan if there is none."""
     names: dict[str, PolicyName] = {policy: name for name, policy in _POLICIES}
     return whole().choose(objective, votes=False).get(names[policy], other.chosen)
 
 
 def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
-    """Return the simplest plan among those that predict as much as the best and do not have far fewer rows.
+    """Return the simplest plan among those with nearly the best prediction and not far fewer results.
 
     Args:
-        plans: The plans for one budget, the one that depends on most first.
+        plans: The plans for one budget, the most complex plan first.
     """
     most = max(one.promised_accuracy for one in plans)
     # All requests show what the baseline does, which says nothing about rows of the other plans.
@@ -640,9 +644,9 @@ def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
 def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
     """Return whether a single model is predicted to save enough, and no other plan predicts as much at no higher cost.
 
-    Decided by predictions and by what was bought, so that no test answer makes it a rung. A model that another plan beats on
-    both counts could only stop the ladder above that plan. Of a plan that far fewer requests have run this is not known: the
-    best prediction of very many is too good, and little would be proven of it.
+    Decided by predictions and by what was bought, so that no test answer decides. If another plan beats the model on
+    both counts, testing the model first could only keep that plan from being tested. Plans that far fewer requests have
+    run do not count: the best of very many predictions is too high, and little could be proven about such a plan.
     """
     if one.promised_usd > (1.0 - LEAST_SAVED) * one.baseline.promised_usd:
         return False
@@ -656,17 +660,19 @@ def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
 
 
 def _with_ends(found: Sequence[_Candidate], baseline: _Baseline, seed: int, level: float, *, rungs: int) -> list[ComparedPlan]:
-    """Return the plans with both intervals: their own, and one that holds for the best of all rungs, which come first."""
+    """Return the plans with both intervals: their own, and for the first ``rungs`` plans an interval valid for the best
+    of them.
+    """
     gains = [one.gain for one in found[:rungs] if one.gain is not None and one.is_identified]
     best = best_of(gains, seed, level)
     return [_compared(one, baseline, best if i < rungs else 1.0, level, is_rung=i < rungs) for i, one in enumerate(found)]
 
 
 def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
-    """Return the factor >= 1 that widens intervals to hold for all means together, and so for the best.
+    """Return the factor >= 1 that makes intervals hold for all means together, and so for the best mean.
 
-    The largest of the standardized means of normal draws on the paired residuals (max-t): plans that do nearly the same on the
-    same requests hardly widen it.
+    It is a quantile of the largest standardized mean of normal draws on the paired residuals (max-t). Plans that do
+    nearly the same on the same requests hardly increase it.
 
     Args:
         found: Each mean, over the same requests in the same order.
@@ -692,8 +698,8 @@ def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
 def ends(found: Moments, factor: float = 1.0, level: float = LEVEL) -> tuple[float, float]:
     """Return the ends of a mean's interval.
 
-    A rare loss that was not observed makes differences skewed, and the usual interval too short on that side. So both ends are
-    corrected by the third moment (Johnson 1978), with one more request included that is lost, or won.
+    Rare losses that were not observed skew the differences, so the usual interval is too short on that side. So both
+    ends are corrected by the third moment (Johnson 1978), counting one more lost, or won, request.
 
     Args:
         found: The mean.
@@ -763,7 +769,7 @@ def _seconds(ways: Sequence[HeldOutPolicy]) -> float:
 
 
 def _followed(found: Sequence[_Candidate], usd: float) -> float:
-    """Return the median number of requests that follow a plan which saves money; 0 if no rows show one."""
+    """Return the median number of requests that follow a plan which saves money; 0 if the results identify no such plan."""
     known = [
         one.followed for one in found if not one.is_same and one.is_identified and one.promised_usd <= (1.0 - LEAST_SAVED) * usd
     ]

@@ -1,4 +1,4 @@
-"""Cross-fitting: each part of the requests tests plans chosen by the other parts, and all scores are combined."""
+"""Cross-fitting: each part of the requests tests plans that were chosen on the other parts, and the scores are combined."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Steps = StepPolicy | StepsByStart
 
 @dataclass(frozen=True, eq=False)
 class HeldOutPolicy:
-    """One policy under one objective, chosen by some requests and tested on others.
+    """One policy under one objective, chosen on some requests and tested on others.
 
     Args:
         scores: The scores of the test requests.
@@ -48,7 +48,7 @@ class BothWays:
     """Every policy under one objective, for each test part.
 
     Args:
-        by_half: The policies by the requests that chose them; their scores are those of the test part.
+        by_half: The policies of each test part: chosen on the other parts, scored on this part.
     """
 
     objective: Objective
@@ -56,21 +56,21 @@ class BothWays:
 
 
 class CrossFit:
-    """For each part of the requests: plans with all other parts, and tests on this one.
+    """For each part of the requests: plans chosen on all other parts, and their tests on this part.
 
     Args:
         requests: All requests that could have been bought.
-        template: Bound; with the stop rule to plan for.
+        template: A bound template with the stop rule to plan for.
         estimator: Name of the estimator.
         seed: Decides the split.
-        parts: How many parts the requests are split into. Each part tests once, with plans chosen by all others.
-        kinds: The kind of each request; needed if the template has kinds.
-        unlabelled: The requests that what runs today scores.
+        parts: Number of parts. Each part tests once, with plans chosen on all others.
+        kinds: The type of each request; needed if the template has request types.
+        unlabelled: The requests that are scored against the current setup.
         on_done: Called as ``on_done(done, total, what)``.
 
     Attributes:
         bought: The rows of each test part, in the order of ``planning``.
-        planning: The requests to plan with for each of them, which are all others.
+        planning: For each test part, the fit to all other requests.
 
     Raises:
         EvidenceError: The other requests have too few rows for an estimate.
@@ -116,7 +116,7 @@ class CrossFit:
         return found
 
     def rescored(self, rows: Sequence[Observation]) -> CrossFit:
-        """Return the same plans, tested by the same rows with other scores."""
+        """Return the same plans, tested on the same rows with other scores."""
         found = copy(self)
         found.bought, found._known, found._ways = self._bought(rows), {}, {}
         return found
@@ -137,10 +137,11 @@ class CrossFit:
         votes: bool = True,
         required: Sequence[PolicyName] = ("paths", *BASELINES),
     ) -> list[BothWays]:
-        """Plan and test every part under every objective; with ``votes`` also a vote and asking until two agree.
+        """Plan and test every part under every objective; with ``votes`` also voting, and asking until two answers
+        agree.
 
-        Objectives under which one of the required policies has no plan are left out. Results are cached: an evaluation and the
-        report of the same store share them.
+        Objectives under which one of the required policies has no plan are left out. Results are cached, so that an
+        evaluation and the report of the same store share them.
         """
         found: list[BothWays] = []
         for i, objective in enumerate(objectives):
@@ -156,11 +157,11 @@ class CrossFit:
         return found
 
     def score(self, half: int, policy: ChosenPolicy, objective: Objective) -> HeldOutPolicy:
-        """Score a policy on the part that did not choose it."""
+        """Score a policy on the part that was not used to choose it."""
         return HeldOutPolicy(policy, self._scores(policy, half, objective))
 
     def score_pair(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> Scores | None:
-        """Score the difference to a reference on the requests that have the rows of both; None if that is a mixture."""
+        """Score the difference from a reference on the requests that have the rows of both; None if either is a mixture."""
         if len(reference.parts) != 1:
             return None
         (_, other), bought, cap = reference.parts[0], self.bought[half], objective.max_latency_s
@@ -182,7 +183,7 @@ class CrossFit:
         return np.array(found, np.float64)
 
     def _one_way(self, half: int, objective: Objective, votes: bool) -> dict[PolicyName, HeldOutPolicy]:
-        """Plan without one part, and test the plans on it."""
+        """Plan on all parts except one, and test the plans on that part."""
         chosen = self.planning[half].choose(objective, votes=votes)
         return {name: self.score(half, policy, objective) for name, policy in chosen.items()}
 
@@ -194,7 +195,7 @@ class CrossFit:
         return self._once(half, cap, (steps,), partial(scored, steps, self.bought[half], max_latency_s=cap))
 
     def _once(self, half: int, cap: float | None, policies: Sequence[Steps], make: Callable[[], Scores]) -> Scores:
-        """Return scores that ``make`` computes; of paths only once, since many budgets lead to the same."""
+        """Return the scores that ``make`` computes, cached for paths, since many budgets lead to the same path."""
         paths = [one.path for one in policies if isinstance(one, PathSteps)]
         if len(paths) < len(policies):
             return make()
@@ -205,11 +206,11 @@ class CrossFit:
 
 
 def estimated_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.95) -> list[JudgedPolicy]:
-    """Return every policy that all parts have under every objective, with its estimates; means over the objectives.
+    """Return every policy that all parts have under every objective, with its estimates, averaged over the objectives.
 
     Args:
         runs: At least one, see :meth:`CrossFit.runs`.
-        target: What the objectives count: ``accuracy``, ``cost`` or ``latency``.
+        target: The quantity that the objectives optimize: ``accuracy``, ``cost`` or ``latency``.
         level: Confidence level of the intervals.
     """
     names = set.intersection(*(set(one) for both in runs for one in both.by_half))
@@ -241,12 +242,12 @@ def estimated_policy(
 
     Args:
         name: The policy.
-        plans: What was chosen, in words.
+        plans: The chosen plans in words.
         promised: The accuracy that was predicted when it was chosen.
         scores: The scores of every policy, by part.
-        target: What the objective counts.
+        target: The quantity that the objective optimizes.
         level: Confidence level of the intervals.
-        baselines: The policies that it is compared with; None: the usual ones.
+        baselines: The policies to compare with; None: the usual baselines.
     """
     own = scores[name]
     if baselines is None:
@@ -266,7 +267,7 @@ def estimated_policy(
 def gain_between(
     runs: Sequence[BothWays], own: PolicyName, other: PolicyName, target: str, *, level: float = 0.95
 ) -> OffPolicyEstimate | None:
-    """Return the paired gain of a policy over another, mean over the objectives under which all halves have both.
+    """Return the paired gain of a policy over another, averaged over the objectives under which all parts have both.
 
     None if there is no such objective.
     """
@@ -281,11 +282,11 @@ def gain_between(
 
 
 def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, level: float = 0.95) -> OffPolicyEstimate:
-    """Return the paired gain of a policy over another, by half; exactly 0 for halves in which both do the same."""
+    """Return the paired gain of a policy over another, by part; exactly 0 for parts in which both do the same."""
     halves = [HalfScores(one, two) for one, two in zip(own, other, strict=True)]
     return estimate_mean(halves, target, level=level, bound=1.0 if target == "accuracy" else None)
 
 
 def negated(found: OffPolicyEstimate) -> OffPolicyEstimate:
-    """Return the estimate with its sign flipped: dollars and seconds are scored negatively."""
+    """Return the estimate with its sign flipped, because dollars and seconds are scored negatively."""
     return replace(found, value=-found.value, low=-found.high, high=-found.low)

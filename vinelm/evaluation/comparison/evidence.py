@@ -1,4 +1,4 @@
-"""A store as read for a comparison: one convention for prices, seconds, types, prompts, call rate and judge."""
+"""Reads a store for a comparison: the same prices, seconds, types, prompts, call rate and judge everywhere."""
 
 from __future__ import annotations
 
@@ -26,26 +26,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoreEvidence:
-    """What a store says about a choice of models.
+    """The contents of a store that matter for a choice of models.
 
     Attributes:
         identity: The store's identity.
         registered: The ids of all requests that could have been bought.
-        observations: The rows at ordinary prices, by kind if kinds are distinguished, and with a judge's verdicts if a judge
-            scores.
-        template: The bound template, with the stop rule to plan for and the kinds that are distinguished.
+        observations: The rows at ordinary prices, by type if request types are distinguished, and with a judge's
+            verdicts if a judge scores.
+        template: The bound template, with the stop rule to plan for and the types that are distinguished.
         catalog: The models.
-        kinds: The kind of each request; empty if none are distinguished.
-        untold: Why declared kinds are not distinguished, a sentence; empty if they are, or none are declared.
+        kinds: The type of each request; empty if types are not distinguished.
+        untold: Why declared types are not distinguished, a sentence; empty if they are, or none are declared.
         judged: The judge's verdicts; None if labels score.
-        referred: What scores the rows of requests without labels; None if all have labels, or a judge scores.
-        unscored: With ``referred``, the rows before they were scored by it.
+        referred: The rules that scored the rows of requests without labels; None if all have labels, or a judge scores.
+        unscored: With ``referred``, the rows before it scored them.
         prompts: The shapes of prompts that a cache held.
         charged_usd: Dollars of the rows as they were charged.
-        committed_usd: Dollars that were paid: less where rows share one recorded answer.
+        committed_usd: Dollars that were paid: less than charged if rows share one recorded answer.
         n_timed: How many rows have a measured latency.
-        calls_per_hour: Requests of the service per hour: how often a prompt cache is warm.
-        annotated: The trie of these rows, if it is known: it says who reaches an invocation, for the call rate.
+        calls_per_hour: Requests of the service per hour, which determine how often a prompt cache is warm.
+        annotated: The trie of these rows, if known: it gives the share of requests that reach an invocation, for the
+            call rate.
     """
 
     identity: StoreIdentity
@@ -79,10 +80,10 @@ class StoreEvidence:
 
         Args:
             path: The store. It is only read.
-            annotated: A trie of the store, whose template, kinds and call rate are used.
-            stop: The stop rule to plan for; None takes the workflow's own, or the trie's.
+            annotated: A trie of the store, whose template, request types and call rate are used.
+            stop: The stop rule to plan for; None: the workflow's own rule, or the trie's.
             calls_per_hour: Without a trie: requests of the service per hour, >= 0.
-            by_kind: Without a trie: whether declared kinds are distinguished if there are enough rows to learn them.
+            by_kind: Without a trie: whether to distinguish declared request types if there are enough rows for each.
 
         Raises:
             StoreError: The store cannot be read.
@@ -127,22 +128,22 @@ class StoreEvidence:
 
     @cached_property
     def requests(self) -> list[str]:
-        """The ids of all requests that could have been bought, and of others that have rows."""
+        """The ids of all requests that could have been bought, and of any others that have rows."""
         return list(dict.fromkeys((*self.registered, *(row.request_id for row in self.observations))))
 
     @cached_property
     def rate(self) -> CallRate:
-        """Reprices the rows for a service with this many requests per hour."""
+        """The repricing of rows for a service with this many requests per hour."""
         return CallRate(self.observations, self.catalog, self.calls_per_hour, self.prompts)
 
     @cached_property
     def rows(self) -> list[Observation]:
-        """The rows by which plans are compared: with the dollars of the service, and a latency for each."""
+        """The rows to compare plans by: priced for the service, and each with a latency."""
         return self._priced(self.observations)
 
     @cached_property
     def hopeful(self) -> list[Observation]:
-        """:attr:`rows` as if all answers that people have yet to be asked about were as good as today's."""
+        """:attr:`rows`, scored as if all answers that people have not yet judged were as good as today's."""
         assert self.referred is not None
         return self._priced(self.referred.scored(self.unscored, is_hopeful=True))
 

@@ -1,4 +1,4 @@
-"""A trie and its plans from some of the requests: every policy of a comparison, chosen from their rows alone."""
+"""A trie and its plans from some of the requests; chooses every policy of a comparison from their rows alone."""
 
 from __future__ import annotations
 
@@ -50,16 +50,17 @@ TITLES: Mapping[PolicyName, str] = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChosenPolicy:
-    """The policy that some of the requests chose.
+    """A policy chosen on some of the requests.
 
     Attributes:
-        parts: What is followed, each policy by its share of the requests.
+        parts: The policies to follow, each with its share of the requests.
         words: The policy in words.
-        promised_accuracy: Share of right answers estimated from these requests, without a correction for having chosen the
+        promised_accuracy: Share of right answers estimated from these requests, not corrected for having chosen the
             best.
         promised_cost_usd: Dollars per request estimated from them.
         code: If the plan is the same for every request, its pairs (stage or invocation, model); else empty.
-        ends_early: It ends requests that the application itself would continue, so that its code alone does not run it.
+        ends_early: Whether it ends requests that the application itself would continue, so that ``code`` alone does not
+            reproduce it.
     """
 
     parts: tuple[tuple[float, StepPolicy | StepsByStart], ...]
@@ -76,12 +77,12 @@ with more parts some would have too few rows to show what a plan does."""
 
 
 def part_of(request_id: str, seed: int, parts: int = PARTS) -> int:
-    """Return a request's part of a split, 0 to ``parts`` - 1, from its id and the seed alone."""
+    """Return a request's part of a split, 0 to ``parts`` - 1, computed from its id and the seed alone."""
     return hashlib.sha256(f"{seed}:{request_id}".encode()).digest()[0] * parts // 256
 
 
 def _answers_first(template: Template) -> bool:
-    """True if every invocation of every request writes an answer, so that answers can be compared from the start."""
+    """Return whether every invocation writes an answer, so that answers can be compared from the start."""
     return template.knows_past_ends and all(stage.answerable for stage in template.stages)
 
 
@@ -111,7 +112,7 @@ def ends_early(plan: Any) -> bool:
 
 
 def code_of(plan: Any) -> tuple[tuple[str, str], ...]:
-    """Return the code for a plan that is the same for every request: (stage or invocation, model) each.
+    """Return the code for a plan that is the same for every request: pairs (stage or invocation, model).
 
     A stage that has the same model wherever it runs is named once; otherwise each invocation is named. Empty for other plans.
     """
@@ -140,13 +141,13 @@ class Fit:
         rows: The rows of these requests.
         template: The bound template, with the stop rule to plan for.
         estimator: Name of the estimator.
-        kinds: The kind of each request, including those without a row; empty uses the shares of the rows.
+        kinds: The type of each request, including requests without a row; empty: use the shares among the rows.
         annotated: The trie, if it was fitted to these rows already.
 
     Attributes:
         annotated: The trie that VineLM plans over.
         plans: The plans over it.
-        plain: The same fit without kinds, for policies that ignore the kind; the fit itself if it has no kinds.
+        plain: The same fit without request types, for policies that ignore types; the fit itself if there are none.
 
     Raises:
         ConfigError: The estimator is unknown, or does not support the stop rule.
@@ -177,8 +178,8 @@ class Fit:
         """Return the same fit with plans restricted to steps that enough of the test requests took.
 
         Args:
-            tested: Their rows, of which outcomes are ignored.
-            n_requests: How many requests are tested on.
+            tested: The test requests' rows, whose outcomes are ignored.
+            n_requests: Number of test requests.
         """
         found = copy(self)
         found.plain, found.whole = found, only_tried(self.whole, tested, n_requests, self._firsts)
@@ -188,19 +189,19 @@ class Fit:
 
     @cached_property
     def whole(self) -> AnnotatedTrie:
-        """The trie with its signal trie, as far as there are enough rows. Fitted on first use."""
+        """The trie, with a trie over signals if there are enough rows. Fitted on first use."""
         return replace(self.annotated, signals=estimate_signals(self.annotated, self.rows))
 
     @cached_property
     def planned(self) -> dict[PolicyName, Plans[Any]]:
-        """The plans over each trie of :attr:`whole`, by what the plans depend on."""
+        """The plans over each trie of :attr:`whole`, by what the plans depend on (paths or signals)."""
         return {trie.policy: self.plans if trie is self.whole else plans_over(trie) for trie in self.whole.tries}
 
     def choose(self, objective: Objective, *, votes: bool = True) -> dict[PolicyName, ChosenPolicy]:
-        """Return the policies that these requests choose for an objective; without policies that cannot meet it.
+        """Return the policies that these requests choose for an objective, except policies that cannot meet it.
 
-        A vote and asking until two agree are included if accuracy is maximized and answers can be compared, unless ``votes`` is
-        False. If kinds are distinguished, VineLM without kinds is a separate policy.
+        Voting and asking until two answers agree are included if accuracy is maximized and answers can be compared,
+        unless ``votes`` is False. If request types are distinguished, VineLM without types is a separate policy.
         """
         found: dict[PolicyName, ChosenPolicy] = {}
         for name, plans in self.planned.items():
@@ -221,7 +222,7 @@ class Fit:
     def _beside_plain(
         self, by_kind: dict[PolicyName, ChosenPolicy], objective: Objective, votes: bool
     ) -> dict[PolicyName, ChosenPolicy]:
-        """Return the policies by request type, next to those that ignore types."""
+        """Return the policies that use request types, and those that ignore types."""
         found = self.plain.choose(objective, votes=votes)
         without, own = _vinelm(found), _vinelm(by_kind)
         if own is not None and objective.target == "accuracy":
@@ -247,14 +248,14 @@ class Fit:
         return _chosen(decision, ((share, self._along(planner, partial(steps, part))) for share, part in decision.parts))
 
     def _along(self, planner: Planner, steps: Callable[[Locate], StepPolicy]) -> StepPolicy | StepsByStart:
-        """Return the policy by which requests follow a plan through the planner's trie."""
+        """Return a policy in which requests follow a plan through the planner's trie."""
         along = ALONG[planner.annotated.policy]
         kinds, firsts = planner.annotated.template.kind_names, self._firsts or (None,)
         found = {(kind, first): steps(along(planner, first, kind)) for kind in kinds for first in firsts}
         return StepsByStart(found, firsts[0]) if len(found) > 1 else next(iter(found.values()))
 
     def following(self, plan: Expected) -> ChosenPolicy:
-        """Return a fixed plan over the trie of :attr:`plain`, or a mixture of two, as a policy."""
+        """Return a fixed plan over the trie of :attr:`plain`, or a mixture of two such plans, as a policy."""
         plans = self.plain.plans
         return _chosen(
             plan, ((share, self.plain._along(plans.planner, partial(plans.steps, part))) for share, part in plan.parts)

@@ -1,4 +1,4 @@
-"""The accuracy, dollars and seconds of a policy, tested on requests that did not choose it."""
+"""The accuracy, dollars and seconds of a policy, tested on requests that were not used to choose it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from vinelm.evaluation.off_policy.intervals import OffPolicyEstimate
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedPolicy:
-    """One policy, chosen by some requests and tested on others, each part once.
+    """One policy, chosen on some requests and tested on others, once for each part.
 
     Attributes:
-        name: Which policy.
-        plans: What the other parts chose for each part, in words; for a sweep, at its middle.
+        name: The policy's name.
+        plans: The plan that the other parts chose for each part, in words; for a sweep, the plan at its middle.
         accuracy: Share of right answers (in time, under a latency cap).
         cost_usd, latency_s: Dollars and seconds per request.
-        promised_accuracy: The prediction by the requests that chose it, averaged over the parts (and over a sweep).
-        against: Paired gain over the ``static`` plan and the ``single`` model, in what the objective counts: share of right
-            answers, or dollars or seconds saved.
+        promised_accuracy: The accuracy predicted from the requests that chose it, averaged over the parts (and over a
+            sweep).
+        against: Paired gain over the ``static`` plan and the ``single`` model, in the objective's quantity: share of
+            right answers, or dollars or seconds saved.
     """
 
     name: PolicyName
@@ -34,12 +35,12 @@ class JudgedPolicy:
 
     @property
     def title(self) -> str:
-        """Its name in tables."""
+        """The policy's name in tables."""
         return TITLES[self.name]
 
     @property
     def optimism(self) -> float | None:
-        """The optimism of choosing the best of many: predicted less tested accuracy; None if not identified."""
+        """Predicted minus tested accuracy, the optimism of choosing the best of many; None if not identified."""
         return self.promised_accuracy - self.accuracy.value if self.accuracy.is_identified else None
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The rows of a store without labels, scored by today's answers and by what people say."""
+"""The rows of a store without labels, scored against today's answers and by what people say."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ AUDIT_LEVEL = 0.99
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferredAnswer:
-    """An answer compared with today's.
+    """An answer compared with today's answer.
 
     Attributes:
         unit: The number of the pair's request in the store of questions.
         is_today: Whether it is today's answer itself.
-        is_same: Whether it is the same as today's.
-        is_audited: Whether people are asked about it although it is the same.
+        is_same: Whether it equals today's answer.
+        is_audited: Whether people are asked about it although it is equal.
         may_hide: Whether two equal answers to this request may still have different scores.
     """
 
@@ -47,7 +47,7 @@ class ReferredAnswer:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether only a person can say that it is as good as today's answer."""
+        """Whether only a person can decide that it is as good as today's answer."""
         return not self.is_today and (self.is_audited or not self.is_same)
 
     @property
@@ -61,9 +61,9 @@ class ReferredRows:
     """The rules that score rows without a score.
 
     Attributes:
-        answers: What is known of each answer of a request without a label, by request and digest.
-        said: What people say, by (unit, digest).
-        failed: Requests on which the current setup failed: their answers do not count.
+        answers: What is known about each answer to a request without a label, by request and digest.
+        said: People's judgements, by (unit, digest).
+        failed: Requests on which the current setup failed, so that their answers do not count.
         unlabelled: All requests without a label, including those without an answer yet.
         clusters: By unit, the digest of its prompt: units with equal digests carry the same information.
         asked_now: The pairs that people are being asked about.
@@ -105,8 +105,9 @@ class ReferredRows:
         """Return the rows. A row without a score gets the score of its answer against today's.
 
         Args:
-            rows: The rows of the store. A row whose request has a label, or no answer of the current setup, is unchanged.
-            is_hopeful: Assume that every answer that people have yet to be asked about is as good as today's.
+            rows: The rows of the store. A row whose request has a label, or no answer of the current setup, is
+                unchanged.
+            is_hopeful: Assume that every answer that people have not yet judged is as good as today's.
         """
         worth = self._worth(is_hopeful=is_hopeful)
         return [self._scored(row, worth) for row in rows]
@@ -122,9 +123,9 @@ class ReferredRows:
     def _worth(self, *, is_hopeful: bool) -> dict[Pair, float]:
         """Return the score of each answer.
 
-        Two answers differ by what people said about this pair. Today's answer gets the mean of what they said about it, but at
-        least what any other answer of the request loses, so that each loss counts in full, even one that is not excluded yet. A
-        gain counts up to the highest score.
+        An answer's score differs from today's as people judged this pair. Today's answer gets the mean of its judged
+        scores, but at least the largest loss of any other answer to the request, so that each loss counts in full,
+        including losses that are only possible. No score exceeds 1.
         """
         found: dict[Pair, float] = {}
         for request, answers in self.answers.items():
@@ -136,7 +137,7 @@ class ReferredRows:
         return found
 
     def _gain(self, digest: str, about: ReferredAnswer, *, is_hopeful: bool) -> float:
-        """Return an answer's score minus today's. A skipped question counts as lost, like an open one."""
+        """Return an answer's score minus today's. A skipped question counts as lost, like a question still open."""
         said = self.said.get((about.unit, digest))
         if said is not None:
             return -1.0 if said.today is None or said.other is None else said.other - said.today
@@ -144,7 +145,7 @@ class ReferredRows:
 
     @cached_property
     def open(self) -> frozenset[Pair]:
-        """The answers that are not known to be as good as today's, and about which nobody has been asked."""
+        """The answers that are not known to be as good as today's, and that no person has been asked about."""
         return frozenset(
             (request, digest)
             for request, answers in self.answers.items()
@@ -153,7 +154,9 @@ class ReferredRows:
         )
 
     def holding_back(self, pairs: Iterable[Pair]) -> frozenset[Pair]:
-        """Return the open answers to requests on which one of ``pairs`` beats today; its gain counts once they are answered."""
+        """Return the open answers to requests on which an answer in ``pairs`` beats today's; the gain counts once these
+        are judged.
+        """
         better = {
             request
             for request, digest in pairs
@@ -172,18 +175,18 @@ class ReferredRows:
         return any(about.hides for answers in self.answers.values() for about in answers.values())
 
     def hidden(self, pairs: Iterable[Pair], *, is_hopeful: bool = False) -> float:
-        """Return the most that a plan with these answers may lose on average where they equal today's.
+        """Return the most that a plan with these answers may lose on average on answers that equal today's.
 
-        Computed from the plan's answers that people were asked about: the upper end of a binomial share (Clopper and Pearson
-        1934), with every loss rounded up. Requests with the same prompt carry the same information, so the effective number
-        counts (Korn and Graubard 1998).
+        Computed from those of the plan's answers that people were asked about: the upper end of a binomial share
+        (Clopper and Pearson 1934), with every loss rounded up. Requests with the same prompt carry the same
+        information, so the effective number counts (Korn and Graubard 1998).
 
         Args:
             pairs: The plan's answers.
-            is_hopeful: Assume that every answer that people have yet to be asked about is as good as today's.
+            is_hopeful: Assume that every answer that people have not yet judged is as good as today's.
 
         Returns:
-            0 if equal answers always have equal scores; 1 if that is uncertain and nobody was asked yet.
+            0 if equal answers always have equal scores; 1 if they may not and nobody was asked yet.
         """
         every = [
             (about, self.said.get((about.unit, digest)))
@@ -203,7 +206,7 @@ class ReferredRows:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of everything that scores rows without a score; it changes with every label."""
+        """A hash of everything that scores rows without a score; it changes with every label."""
         answers = [
             [request, digest, *astuple(about)]
             for request, of_request in self.answers.items()
@@ -215,12 +218,12 @@ class ReferredRows:
 
     @property
     def facts(self) -> dict[str, int]:
-        """Provenance for ``meta["as_today"]``: how many requests have no label, and how many questions were answered."""
+        """Provenance for ``meta["as_today"]``: the numbers of requests without a label and of answered questions."""
         return {"requests": len(self.unlabelled), "asked": self.asked}
 
 
 def _loss(said: SaidOf | None) -> float:
-    """Return an answer's loss according to people; a skipped question loses everything, an unasked one nothing."""
+    """Return an answer's loss according to people; a skipped question counts as a full loss, an unasked question as none."""
     if said is None:
         return 0.0
     return 1.0 if said.today is None or said.other is None else max(said.today - said.other, 0.0)

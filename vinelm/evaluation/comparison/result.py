@@ -1,4 +1,4 @@
-"""The result of an evaluation: the verdict, and what each policy achieves."""
+"""The result of an evaluation: the verdict, and the figures of each policy."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class Evaluation:
 
     Attributes:
         verdict: Whether to switch; the same verdict in every command, see :class:`~vinelm.trie.verdict.Verdict`.
-        objectives: What was planned for: one objective, or the budgets of a sweep, whose results are averaged.
+        objectives: The planned objectives: one, or the budgets of a sweep, whose results are averaged.
         policies: The policies, VineLM first.
-        requests: Requests that tested plans.
-        rows: Their stored rows; 0 where the requests were served.
-        spent_usd: Dollars of the rows, or of serving.
-        is_served: The policies were really served; else the figures are off-policy estimates.
-        is_complete: Serving did not reach its budget early.
-        is_simulated: Some models are simulated.
-        stop: What ended the requests. No service has the oracle, so that its figures are a bound, not advice.
-        notes: What a reader has to know about the figures, one sentence each.
+        requests: Number of requests that plans were tested on.
+        rows: Number of their stored rows; 0 if the requests were served.
+        spent_usd: Dollars spent on the rows, or on serving.
+        is_served: Whether the policies were really served; else the figures are off-policy estimates.
+        is_complete: Whether serving finished within its budget.
+        is_simulated: Whether some models are simulated.
+        stop: The rule that ended the requests. No service has the oracle, so figures with it are a bound, not advice.
+        notes: Caveats about the figures, one sentence each.
         level: Confidence level of every interval.
         by_budget: For a sweep, the same for each budget alone; their intervals hold together with 95 % confidence.
-        kinds: The paired gain from telling kinds of request apart, at the same dollars; None if none are declared.
-        fit: The parts of the requests with the fits that planned, for a report of the same store; None where requests were
+        kinds: The paired gain from distinguishing request types, at the same dollars; None if no types are declared.
+        fit: The parts of the requests with the fits that planned, for a report of the same store; None if requests were
             served.
     """
 
@@ -54,17 +54,17 @@ class Evaluation:
     fit: CrossFit | None = field(default=None, repr=False, compare=False)
 
     def policy(self, name: str) -> JudgedPolicy | None:
-        """Return the policy of that name; None if there is none."""
+        """Return the policy with that name; None if it does not exist."""
         return next((one for one in self.policies if one.name == name), None)
 
     @property
     def target(self) -> str:
-        """The quantity that is gained or saved: ``accuracy``, ``cost`` or ``latency``."""
+        """The quantity to improve: ``accuracy``, ``cost`` or ``latency``."""
         return self.objectives[0].target
 
     @property
     def headline(self) -> JudgedPolicy:
-        """VineLM's policy: over signals if the rows identify it, else over paths."""
+        """VineLM's policy: over signals if the rows identify its effect, else over paths."""
         signals, paths = self.policy("signals"), self.policy("paths")
         if signals is not None and (paths is None or self._is_identified(signals)):
             return signals
@@ -72,7 +72,7 @@ class Evaluation:
         return paths
 
     def not_identified(self) -> tuple[JudgedPolicy, ...]:
-        """Return VineLM's policies whose effect the rows do not show. Serving requests would show it."""
+        """Return VineLM's policies whose effect the rows do not identify. Serving requests would identify it."""
         names = () if self.is_served or STOP_RULES[self.stop].why_not_served else ("signals", "paths")
         return tuple(one for name in names if (one := self.policy(name)) is not None and not self._is_identified(one))
 

@@ -1,4 +1,4 @@
-"""The rows of a store with their scores, by labels or by a judge, and what the trie records about the judge."""
+"""The rows of a store with their scores, by labels or by a judge, and the trie's record of the judge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Found = Mapping[tuple[str, tuple[str, ...]], Judgement]
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """The rows of a store for an estimate, scored by labels, which are assumed to be right.
+    """The rows of a store for an estimate, scored by labels, which are assumed to be correct.
 
     Attributes:
         rows: All rows.
@@ -41,7 +41,7 @@ class ScoredRows:
         """Return the rows of an open store.
 
         Raises:
-            ConfigError: A judge scored them that disagrees with the labels.
+            ConfigError: The judge that scored them disagrees with the labels.
             EvidenceError: A judge scores them, and no answer has a verdict.
         """
         from vinelm.traces.store.judgements import Judgements
@@ -53,23 +53,23 @@ class ScoredRows:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The entries of a trie's ``meta`` about the scores."""
+        """The entries about the scores in a trie's ``meta``."""
         return {}
 
     @property
     def errs(self) -> bool:
-        """Whether the scores have known errors, which are corrected."""
+        """Whether the scores have known errors, which estimates correct."""
         return False
 
     def require_stop(self, template: Template) -> None:
-        """Raise :class:`ConfigError` if the scores do not say when requests stop."""
+        """Raise :class:`ConfigError` if the scores cannot tell when requests stop."""
 
     def referred(self, store: ObservationStore) -> ReferredRows | None:
-        """Return how today's answers score rows without a label; None if labels alone score."""
+        """Return the rules that score rows without a label against today's answers; None if labels alone score."""
         return ReferredRows.of_store(store)
 
     def corrected(self, annotated: AnnotatedTrie, cells: ObservationTable) -> AnnotatedTrie:
-        """Return the estimate from the scores, converted to one of right answers."""
+        """Return the estimate of scores, converted to an estimate of right answers."""
         return annotated
 
     def corrected_report(self, report: ValidationReport) -> ValidationReport:
@@ -79,11 +79,11 @@ class ScoredRows:
 
 @dataclass(frozen=True)
 class JudgedRows(ScoredRows):
-    """The rows of a judged store: the success of an answer is the judge's verdict, or None without one.
+    """The rows of a store with a judge. An answer's success is the judge's verdict, or None without a verdict.
 
     Attributes:
         agreement: The judge's agreement with the labels; None if no row has both a label and a verdict.
-        labelled: (request, verdict, truth) for each row that has both.
+        labelled: (request, verdict, truth) for each row with a label and a verdict.
         facts: Provenance for ``meta["judge"]``.
     """
 
@@ -154,7 +154,7 @@ class JudgedRows(ScoredRows):
         template.rule.require_served(ConfigError(_ORACLE))
 
     def referred(self, store: ObservationStore) -> None:
-        """See :meth:`ScoredRows.referred`: the judge's verdicts replace it."""
+        """Return None, because the judge's verdicts replace it; see :meth:`ScoredRows.referred`."""
 
     def corrected(self, annotated: AnnotatedTrie, cells: ObservationTable) -> AnnotatedTrie:
         """See :meth:`ScoredRows.corrected`; corrects by the judge's errors if they are known."""
@@ -180,6 +180,6 @@ def _scored(row: Observation, found: Found, is_answer: bool) -> Observation:
 
 
 def _lacks_verdict(row: Observation, found: Found) -> bool:
-    """True if the row's answer should be judged but has no verdict; some rows have no visible answer yet."""
+    """Return whether the row's answer should be judged but has no verdict; some rows have no visible answer yet."""
     judgement = found.get((row.request_id, row.prefix))
     return row.success is not None if judgement is None else judgement.correct is None

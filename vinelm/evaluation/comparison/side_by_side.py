@@ -1,4 +1,4 @@
-"""What two plans did for the same request, by existing rows, as examples for a verdict."""
+"""The results of two plans for the same request, from existing rows, as examples for a verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vinelm.rows.observation import Observation
 
 
 class FollowedPlan(NamedTuple):
-    """What a plan did for one request.
+    """The results of a plan for one request.
 
     Args:
         rows: The plan's calls, in order.
@@ -29,7 +29,7 @@ class FollowedPlan(NamedTuple):
 
     @property
     def cost_usd(self) -> float:
-        """Dollars of the request, tools included."""
+        """Dollars of the request, including tools."""
         return sum(row.cost_usd + row.tool_cost_usd for row in self.rows)
 
 
@@ -40,7 +40,7 @@ def side_by_side(
 
     Args:
         fit: The parts of the requests.
-        before: For each part, a plan that its requests did not choose, and that is not a mixture.
+        before: For each part, a plan that was chosen on other requests, and is not a mixture.
         after: The same for the other plan.
     """
     for bought, *plans in zip(fit.bought, before, after, strict=True):

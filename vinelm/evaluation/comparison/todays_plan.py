@@ -1,4 +1,4 @@
-"""What runs today: one model, or a fixed plan, to compare VineLM's plans with."""
+"""The current setup: one model, or a fixed plan, to compare VineLM's plans with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TodaysPlan:
     """A plan that is the same for every request.
 
     Attributes:
-        name: In a sentence: the model, or "today's plan".
+        name: Its name in sentences: the model, or "today's plan".
         settings: What a :class:`~vinelm.policies.StaticPolicy` needs to follow it.
     """
 
@@ -28,11 +28,11 @@ class TodaysPlan:
 
     @classmethod
     def of(cls, given: str | Path, annotated: AnnotatedTrie) -> TodaysPlan:
-        """Read what is in use.
+        """Read the current setup.
 
         Args:
-            given: A model, which then runs every invocation; or the path of a JSON file from ``vinelm plan --json``, of which
-                the first plan counts, or of one plan from it.
+            given: A model, which then runs every invocation; or the path of a JSON file from ``vinelm plan --json``,
+                whose first plan counts, or that has one such plan.
             annotated: A trie of the application.
 
         Raises:
@@ -56,7 +56,7 @@ class TodaysPlan:
 
     @classmethod
     def declared(cls, annotated: AnnotatedTrie) -> TodaysPlan | None:
-        """Return what the application ran before VineLM; None if its stages do not say, or the trie has no such plan."""
+        """Return what the application ran before VineLM; None if its stages do not state it, or the trie has no such plan."""
         plans = plans_over(annotated)
         settings = plans.today_settings()
         return None if settings is None or plans.having(settings) is None else cls(name="what runs today", settings=settings)
@@ -70,7 +70,7 @@ class TodaysPlan:
         return cls(name=model, settings=plans.settings(alone[model]))
 
     def under(self, plans: Plans[Any]) -> Any:
-        """Return the same plan over these plans' trie, with its figures.
+        """Return the same plan in the trie of these plans, with its figures.
 
         Raises:
             ConfigError: The trie has no such plan.

@@ -1,7 +1,8 @@
-"""Restricts a trie to steps that enough requests took, so that rows show what a plan over them does.
+"""Restricts a trie to steps that enough requests took, so that the results show what a plan over them does.
 
-Estimates find the best of very many plans, and the best by few rows changes with every row. A comparison with the current setup
-needs whole runs of the plan that it tests. So if plans over all steps cannot be tested, plans over tried steps are.
+Estimates find the best of very many plans, and with few results each, the best changes with every result. A comparison
+with the current setup needs complete runs of the plan that it tests. So if plans over all steps cannot be tested, plans
+over tried steps are.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ RowsByRequest = Mapping[str, Mapping[tuple[str, ...], Observation]]
 def tried_steps(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, firsts: Sequence[str]) -> BoolArray:
     """Return which edges of a trie enough requests took. This depends on what was bought, not on the results.
 
-    If no step after a history was tried, all of them count as tried: few requests come there.
+    If no step after a history was tried, all steps there count as tried, because few requests come there.
 
     Args:
-        annotated: A trie of a template without kinds.
+        annotated: A trie of a template without request types.
         rows: The rows of each request, by prefix.
-        n_requests: How many requests begin.
-        firsts: The stages that they begin with, the most common one first; empty if none has a row.
+        n_requests: Number of requests.
+        firsts: The first stages of requests, the most common first; empty without rows.
 
     Returns:
         Shape (edges,).
@@ -92,20 +93,21 @@ def only_tried(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, f
 def as_known(
     annotated: AnnotatedTrie, evidence: ValidationReport, rows: Sequence[Observation], n_requests: int, firsts: Sequence[str]
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
-    """Return the trie whose plans take tried steps only, and the report whose best path is the most accurate of theirs.
+    """Return the trie whose plans take tried steps only, and the report whose best path is the most accurate of these
+    plans.
 
-    If many paths have a few rows each, the one with the best estimate is rarely known well. The current setup and the plans
-    that were run next to it are known, and the question to an estimate is whether to replace one by the other.
+    If many paths have a few rows each, little is known about the one with the best estimate. The current setup and the
+    plans that were run next to it are well known, and the question is whether to replace one by the other.
 
     Args:
         annotated: A trie with standard errors.
         evidence: The report for plans over all steps.
         rows: The rows that both were estimated from.
-        n_requests: How many requests begin.
+        n_requests: Number of requests.
         firsts: See :func:`tried_steps`.
 
     Returns:
-        None if the current setup is unknown, requests have kinds, or no plan takes only tried steps.
+        None if the current setup is unknown, requests have types, or no plan takes only tried steps.
     """
     template = annotated.template
     if template.today is None or template.rule.why_not_served or template.kinds or annotated.accuracy_se is None:
@@ -140,6 +142,6 @@ def with_verdict(
 
 
 def first_stages(rows: Iterable[Observation]) -> tuple[str, ...]:
-    """Return the stages that requests begin with, the most common one first; empty without rows."""
+    """Return the first stages of requests, the most common first; empty without rows."""
     firsts = {row.request_id: row.stage for row in rows if row.depth == 1}
     return tuple(stage for stage, _ in sorted(Counter(firsts.values()).items(), key=lambda one: (-one[1], one[0])))

@@ -1,1 +1,1 @@
-"""Estimates a policy's results from stored rows of other choices of models: pure statistics."""
+"""Estimates a policy's results from stored results of other model choices: pure statistics."""

@@ -1,4 +1,4 @@
-"""Policies that compare answers, tried on drawn requests to predict their results."""
+"""Policies that compare answers, tried on simulated requests to predict their results."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from vinelm.template import Template
 
 @dataclass(frozen=True)
 class TriedSteps:
-    """Steps of a policy with the expectations that follow from trying it on drawn requests.
+    """Steps of a policy, with expectations from trying it on drawn requests.
 
     Args:
-        rests: The expectation after each history of outcomes; unknown histories get that of the start.
+        rests: The expected rest after each history of outcomes; unknown histories get the value of the start.
     """
 
     policy: StepRule

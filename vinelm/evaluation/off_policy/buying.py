@@ -1,4 +1,4 @@
-"""The bought rows, and the probability with which each was bought."""
+"""The bought rows, and the probability that each was bought."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ Place = tuple[tuple[str, ...], object]
 
 @dataclass(frozen=True, eq=False)
 class BoughtRows:
-    """The rows of some requests, and the probability that a row was bought after the one before it.
+    """The rows of some requests, and the probability that a row was bought after the previous row.
 
-    Samplers choose requests in an order that ignores their contents, and continue below a row by what it shows: that the
-    request is open, that its check had passed, or which stage comes next. So requests at the same place are exchangeable, and
-    the chance that a model was bought there is the share of them for which it was bought. The probability that a row records is
-    that of drawing its path for a given request, not the chance that this request has the row.
+    Samplers choose requests in an order that ignores their contents. They continue after a row by what it shows: that
+    the request is open, that its check passed, or which stage comes next. So requests at the same place are
+    exchangeable, and the chance that a model was bought there is the share of them for which it was bought. The
+    recorded probability is that of drawing the path, not of drawing it for this request, so it is no propensity.
 
-    First rows may be bought by the kind of the request, so that their chances are those of requests of the same kind. Kinds
-    without a first answer of some model, as in a store whose kinds were not yet declared, share their chances.
+    First rows may be bought by request type, so their chances are computed among requests of the same type. Types
+    without a first answer of some model, as in a store whose types were not yet declared, share their chances.
 
-    A row of a request without a label has a score only if the current setup has answered the request, too; otherwise it counts
-    as not bought. So requests with and without a label are never at the same place.
+    A row of a request without a label has a score only if the current setup has answered the request, too; otherwise it
+    counts as not bought. So requests with and without a label are never at the same place.
 
     Args:
-        requests: The requests that could have been bought, those without a row included.
+        requests: The requests that could have been bought, including those without a row.
         rows: The rows of each request, by prefix.
         template: A bound template.
-        at: How many requests are at each place.
+        at: Number of requests at each place.
         bought: For how many of them each model was bought.
-        kinds: The kind of each request; empty if kinds are not distinguished.
-        apart: The kinds whose first rows have separate chances.
+        kinds: The type of each request; empty if types are not distinguished.
+        apart: The types whose first rows have separate chances.
         unlabelled: The requests without a label.
     """
 
@@ -58,9 +58,7 @@ class BoughtRows:
         kinds: Mapping[str, str] | None = None,
         unlabelled: Collection[str] = (),
     ) -> BoughtRows:
-        """Collect the rows of these requests. Unscored rows that neither failed nor lead to a scored one count as
-        not bought.
-        """
+        """Collect the rows of these requests. Unscored rows count as not bought, unless they failed or lead to a scored row."""
         known: dict[str, dict[tuple[str, ...], Observation]] = {request: {} for request in requests}
         of_requests = [row for row in rows if row.request_id in known]
         judged = [row for row in of_requests if row.success is not None or row.failure is not None]
@@ -87,7 +85,7 @@ class BoughtRows:
         return found
 
     def place(self, seen: Seen, request: str = "") -> Place | None:
-        """Return a request's position after these rows; None if nothing can follow."""
+        """Return a request's place after these rows; None if nothing can follow."""
         kind = self.kinds.get(request)
         place = place_of(self.template, seen) if seen else ((), kind if kind in self.apart else None)
         return (place[0], (place[1], "unlabelled")) if place is not None and request in self.unlabelled else place
@@ -98,7 +96,7 @@ class BoughtRows:
         return 0.0 if place is None or not self.at[place] else self.bought[place, model] / self.at[place]
 
     def first(self, request: str) -> str | None:
-        """Return the stage that a request begins with; None if none of its rows says so."""
+        """Return the first stage of a request; None if its rows do not tell."""
         return next((row.stage for row in self.rows[request].values() if row.depth == 1), None)
 
     def row(self, request: str, seen: Seen, model: str) -> Observation | None:
@@ -108,7 +106,7 @@ class BoughtRows:
 
 
 def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Mapping[str, str]) -> frozenset[str]:
-    """Return the types for which some request has a first answer of every model that has answered."""
+    """Return the request types with a first answer of every model that has answered."""
     firsts: dict[str, set[str]] = {kind: set() for kind in kinds.values()}
     for name, kind in kinds.items():
         firsts[kind].update(prefix[0] for prefix in known[name] if len(prefix) == 1)
@@ -117,7 +115,7 @@ def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Ma
 
 
 def place_of(template: Template, seen: Seen) -> Place | None:
-    """Return a request's position after these rows, at least one; None if nothing can follow."""
+    """Return a request's place after these rows (at least one); None if nothing can follow."""
     last = seen[-1]
     if last.failure is not None or last.depth >= template.depth:
         return None

@@ -1,4 +1,4 @@
-"""Requests whose stored rows follow a policy to its end: their seconds and dollars."""
+"""Seconds and dollars of the requests whose stored rows follow a policy to its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEAST_BEYOND = 2.0
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """The steps of a policy on the requests that it was followed on. Arrays have shape (followed,).
+    """The results of a policy on the requests that followed it to its end. Arrays have shape (followed,).
 
     Args:
         weight: The inverse of the chance that all rows of the request were bought, > 0.
@@ -33,11 +33,11 @@ class Followed:
 
     @classmethod
     def joined(cls, parts: Sequence[Followed]) -> Followed:
-        """Return the requests of several parts together."""
+        """Combine the requests of several parts."""
         return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("weight", "cost_usd", "latency_s")))
 
     def latency_quantile(self, level: float) -> float | None:
-        """Return a quantile of a request's seconds; None if too few requests lie on either side of it.
+        """Return a quantile of the requests' seconds; None if too few requests lie on one of its sides.
 
         Args:
             level: The quantile's level, in (0, 1).
@@ -49,7 +49,7 @@ class Followed:
         return float(self.latency_s[order][min(int(np.searchsorted(share, level)), len(order) - 1)])
 
     def share_above(self, *, cost_usd: float | None = None, latency_s: float | None = None) -> float | None:
-        """Return the share of requests with more than these dollars or seconds; None with too few requests."""
+        """Return the share of requests that exceed these dollars or seconds; None with too few requests."""
         if effective_number(self.weight) < LEAST_EFFECTIVE:
             return None
         above = np.zeros(len(self.weight), np.bool_)
@@ -61,14 +61,14 @@ class Followed:
 
 
 def followed(policy: StepPolicy | StepsByStart, bought: BoughtRows, share: float = 1.0) -> Followed:
-    """Return the requests of ``bought`` that have every row the policy asks for; ``share`` of them follow the policy."""
+    """Return the requests of ``bought`` that have every row the policy needs. ``share`` scales their weights."""
     found = [one for request in bought.requests if (one := _follow(policy, bought, request)) is not None]
     weight, cost_usd, latency_s = np.array(found, np.float64).reshape(-1, 3).T.copy()
     return Followed(share * weight, cost_usd, latency_s)
 
 
 def followed_rows(policy: StepPolicy | StepsByStart, bought: BoughtRows, request: str) -> tuple[Seen, Observation] | None:
-    """Return a request's rows under a policy, and the row with the returned answer; None if a row was not bought."""
+    """Return a request's rows under a policy, and the row with the returned answer; None if a needed row was not bought."""
     seen: Seen = ()
     steps = steps_for(policy, bought.kinds.get(request), bought.first(request))
     while (step := steps.step(seen)).model is not None:

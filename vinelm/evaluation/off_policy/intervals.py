@@ -1,4 +1,4 @@
-"""Computes a mean from scores, with its interval and whether the rows identify it."""
+"""Computes a mean from scores, with its interval, and whether the rows identify it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ MOST_UNSUPPORTED = 0.05
 
 
 class HalfScores(NamedTuple):
-    """The scores of a policy on one half of the requests, and those of a reference (None: no reference)."""
+    """Scores of a policy on one part of the requests, and of a reference policy (None: no reference)."""
 
     policy: Scores
     reference: Scores | None = None
 
     @property
     def unlike(self) -> float:
-        """The share of a sweep's budgets at which the two differ. At 0 their difference is exactly zero."""
+        """The share of a sweep's budgets under which the policy and its reference differ. If 0, their difference is
+        exactly zero.
+        """
         return 1.0 if self.reference is None else self.policy.share_unlike(self.reference)
 
 
@@ -40,10 +42,10 @@ class OffPolicyEstimate:
     Attributes:
         value: The estimate, in the unit of the scores.
         standard_error: The standard error of the value.
-        low, high: The interval, widened by the largest possible error of the part that rests on the estimate alone.
-        effective: Effective number of requests, (sum w)^2 / sum w^2 over those that the policies were followed on.
-        unsupported: Share of requests that reach a step which nobody bought.
-        is_identified: Whether the rows support a statement. Else ``value`` rests on the model and there is no interval.
+        low, high: The interval, widened by the largest possible error of the part that only the estimate supports.
+        effective: Effective number of requests, (sum w)^2 / sum w^2 over requests that followed the policies to the end.
+        unsupported: Share of requests that reach a step which was never bought.
+        is_identified: Whether the rows identify the value. Else ``value`` relies on the model and there is no interval.
         is_same: Whether the compared policies are the same.
     """
 
@@ -57,7 +59,7 @@ class OffPolicyEstimate:
     is_same: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the estimate as plain JSON types; the interval is None where the value is not identified."""
+        """Return the estimate as plain JSON types; the interval is None if the value is not identified."""
         return {
             "value": self.value,
             "standard_error": self.standard_error if self.is_identified else None,
@@ -74,19 +76,21 @@ def estimate_mean(
 ) -> OffPolicyEstimate:
     """Return the mean of a policy's scores, or of its paired differences from a reference.
 
-    The policies of the halves differ, so that scores are centred within each half. Requests that were not drawn may vary more
-    than those that were. So the larger of two allowances is added to the squares: one more request, as Agresti and Min (2005)
-    do for paired shares, since scores that never varied may vary; or two more requests like those that vary most, since few
-    large weights are easily missed. The additional request weighs as much as one in the half in which the policies were
-    followed least: two right answers there do not prove that its plan is always right. In a mean over a sweep it counts only
-    for the bounds under which the two policies differ. The quantile is Student's, with as many degrees of freedom as requests
-    that vary, estimated from the scores' fourth moment.
+    Each part has its own policy, so scores are centred within each part. Requests that were not drawn may vary more
+    than the drawn requests. So the larger of two allowances is added to the squares: one more request, as Agresti and
+    Min (2005) do for paired shares, since scores that never varied may vary; or two more requests like those that vary
+    most, since a few large weights are easily missed. The additional request weighs as much as a request of the part in
+    which the policies were followed least: two right answers there do not prove that its plan is always right. In a
+    mean over a sweep it counts only for the bounds under which the two policies differ. The quantile is Student's, with
+    as many degrees of freedom as requests that vary, estimated from the scores' fourth moment.
 
     Args:
-        halves: Scores by half.
-        target: What is averaged: ``accuracy``, ``cost`` or ``latency`` (the last two negated, see :meth:`Scores.utility`).
+        halves: Scores by part.
+        target: The averaged quantity: ``accuracy``, ``cost`` or ``latency`` (the last two negated, see
+            :meth:`Scores.utility`).
         level: Confidence level in (0, 1).
-        bound: The most that one request can add in either direction, 1 for ``accuracy``; None: unbounded, without a correction.
+        bound: The most that one request can add in either direction, 1 for ``accuracy``; None: unbounded, without a
+            correction.
     """
     found = moments(halves, target, bound)
     if found is None:
@@ -108,11 +112,11 @@ class Moments:
 
     Attributes:
         value: The mean.
-        residuals: Each request's difference from the mean of its half, shape (n,); their sum of squares is n^2 times the
+        residuals: Each request's difference from the mean of its part, shape (n,); their sum of squares is n^2 times the
             variance.
         square, fourth: The residuals' sums of second and fourth powers, with the allowance for what was not observed.
         effective, unsupported: See :class:`OffPolicyEstimate`.
-        heaviest: The weight of one request of the half in which the policies were followed least.
+        heaviest: The weight of one request of the part in which the policies were followed least.
         bound: The most that a request can add; 0 if that is unbounded.
     """
 
@@ -127,7 +131,7 @@ class Moments:
 
     @property
     def is_identified(self) -> bool:
-        """Whether the rows support a statement."""
+        """Whether the rows identify the value."""
         return self.effective >= LEAST_EFFECTIVE and self.heaviest < math.inf and self.unsupported <= MOST_UNSUPPORTED
 
     @property
@@ -140,7 +144,7 @@ class Moments:
         return float(stdtrit(_freedom(self.square, self.fourth, self.effective), share))
 
     def reach(self, share: float) -> float:
-        """Return the distance of an interval's end at this probability."""
+        """Return how far the interval's end at this probability is from the value."""
         return self.quantile(share) * self.standard_error + self.unsupported * self.bound
 
 
@@ -179,7 +183,7 @@ def moments(halves: Sequence[HalfScores], target: str, bound: float | None = Non
 
 
 def _residuals(centred: FloatArray, balance: Mapping[object, FloatArray]) -> FloatArray:
-    """Return the residuals of the fit, each enlarged for its own share in the fit (HC2 of MacKinnon and White 1985)."""
+    """Return the residuals of the fit, each enlarged for its leverage in the fit (HC2 of MacKinnon and White 1985)."""
     if not balance:
         return centred
     # At most one column for five requests: more columns would fit the noise and make the interval too short.
@@ -193,19 +197,19 @@ def _residuals(centred: FloatArray, balance: Mapping[object, FloatArray]) -> Flo
 
 
 def effective_number(weight: FloatArray) -> float:
-    """Return how many equally weighted requests carry as much information, (sum w)^2 / sum w^2; 0 for none."""
+    """Return the number of equally weighted requests with the same information, (sum w)^2 / sum w^2; 0 without requests."""
     total = float(weight @ weight)
     return float(weight.sum()) ** 2 / total if total else 0.0
 
 
 def _freedom(square: float, fourth: float, m: float) -> float:
-    """Return how many requests vary, from the sums of squares and fourth powers: at least 4, or all if there are fewer."""
+    """Return how many requests vary, from the sums of squares and fourth powers: at least 4, or all of fewer requests."""
     spread = max(fourth - square**2 / max(m, 1.0), 0.0)
     varying = square**2 / spread if spread > 0.0 else math.inf
     return max(min(m - 1.0, max(varying, LEAST_FREEDOM)), 1.0)
 
 
 def served_scores(success: Sequence[float], cost_usd: Sequence[float], latency_s: Sequence[float]) -> Scores:
-    """Return the scores of a policy that really served the requests: its results, each with weight 1."""
+    """Return the scores of a policy that really served the requests: the observed results, each with weight 1."""
     right, paid, took = (np.asarray(values, np.float64) for values in (success, cost_usd, latency_s))
     return Scores(right, paid, took, np.ones(len(right)), np.zeros(len(right)))

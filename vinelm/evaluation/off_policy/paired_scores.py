@@ -1,14 +1,14 @@
 """Doubly robust scores of the difference between two policies, from the requests that have the rows of both.
 
-Scores of two policies on their own requests differ by how hard these requests are, too: if a plan and what runs today agree on
-each of 47 requests that ran both, and today ran on 60, the two means need not be the same. Here a request counts only as far as
-it has the next rows of both:
+Scores of two policies on different requests also differ because the requests differ in difficulty. If a plan and the
+current setup agree on each of 47 requests that ran both, and the current setup ran on 60, their means may differ. Here
+a request counts only as long as it has the next rows of both:
 
     q_0 - q'_0 + sum over t of w_t ((x_t + q_t - q_(t-1)) - (x'_t + q'_t - q'_(t-1))),
 
-with the primes for the reference and w_t the product over s <= t of (both rows s are there) / (chance of having both). As in
-:mod:`~vinelm.evaluation.off_policy.scores`, chances are shares of the requests that came to the same pair of places and are
-asked for the same models, and each leaves a column in ``balance``.
+where primes mark the reference, and w_t is the product over s <= t of (both rows s exist) / (chance of having both). As
+in :mod:`~vinelm.evaluation.off_policy.scores`, chances are shares of the requests at the same pair of places that are
+to run the same models, and each adds a column to ``balance``.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Policy = StepPolicy | StepsByStart
 
 
 def paired_scores(policy: Policy, reference: Policy, bought: BoughtRows, *, max_latency_s: float | None = None) -> Scores:
-    """Return the scores of a policy minus those of a reference; their weights are those of requests that followed both.
+    """Return a policy's scores minus a reference's; positive weights belong to requests that followed both to the end.
 
     Args:
         policy: The policy, planned from other requests.
-        reference: What it is compared with.
+        reference: The policy to compare with.
         bought: The test requests and their rows.
         max_latency_s: A right answer after more than this many seconds counts as wrong; None: no cap.
     """
@@ -76,7 +76,7 @@ def paired_scores(policy: Policy, reference: Policy, bought: BoughtRows, *, max_
 
 @dataclass(eq=False)
 class _Side:
-    """How far one of the two policies has come on a request."""
+    """The progress of one of the two policies on a request."""
 
     policy: StepPolicy
     step: Step
@@ -89,7 +89,7 @@ class _Side:
         return cls(found, found.step(()), np.array(found.rest(())))
 
     def place(self, bought: BoughtRows, request: str) -> Hashable:
-        """Return the position, with the model that comes next; whoever has ended stays where it is."""
+        """Return the position and the model that runs next; it stays the same once the policy has ended."""
         return bought.place(self.seen, request), self.seen[-1].prefix if self.seen else (), self.step.model
 
     def next_row(self, bought: BoughtRows, request: str) -> Observation | bool | None:
@@ -97,7 +97,7 @@ class _Side:
         return False if self.step.model is None else bought.row(request, self.seen, self.step.model)
 
     def taken(self, row: Observation | bool | None, cap: float | None) -> FloatArray | None:
-        """Go one step on; return what it adds beyond what was expected, or None if the request ends without a score."""
+        """Take one step; return what it adds beyond the expectation, or None if the request ends without a score."""
         if not isinstance(row, Observation):
             return np.zeros(3)
         self.seen = (*self.seen, row)

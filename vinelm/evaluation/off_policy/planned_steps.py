@@ -1,4 +1,4 @@
-"""Contingent plans and replanning, followed row by row."""
+"""Contingent plans and replanning, followed through stored rows."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class TriePosition:
     Args:
         node: The node of its last invocation.
         stage: The stage that comes next; None if the request has ended.
-        returned: Index of the seen row whose answer is considered best; -1 for the last.
-        has_ended: Nothing may follow.
+        returned: Index of the seen row whose answer is considered best; -1: the last row.
+        has_ended: Whether nothing may follow.
     """
 
     node: int
@@ -35,10 +35,10 @@ Locate = Callable[[Seen], TriePosition]
 
 
 def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
-    """Return how a request moves through a trie of paths: its row gives the next stage.
+    """Return the rule that moves a request through a trie of paths: each row gives the next stage.
 
-    ``first`` is the stage that these requests begin with, needed if the template allows several; ``kind`` the request's kind,
-    if the trie tells kinds apart. Stages and rows are the application's own.
+    ``first`` is the stage that these requests begin with, needed if the template allows several; ``kind`` is their
+    type, if the trie distinguishes types. Stages and rows are the application's own.
     """
     trie, template = planner.trie, planner.annotated.template.base
     first = stage_title(first or first_arm(trie), kind)
@@ -57,7 +57,7 @@ def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> 
 
 
 def along_outcomes(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
-    """Return how a request moves through a trie of signals: by verdict, signal and class of each answer.
+    """Return the rule that moves a request through a trie over signals: by check, signal and class of each answer.
 
     ``first`` and ``kind`` as in :func:`along_stages`.
     """
@@ -103,7 +103,7 @@ class ContingentSteps:
 
     Args:
         plan: The plan, from the root.
-        locate: How a request moves through the plan's trie.
+        locate: The rule that moves a request through the plan's trie.
     """
 
     plan: Plan
@@ -136,11 +136,11 @@ class ContingentSteps:
 
 @dataclass(frozen=True, eq=False)
 class ReplannedSteps:
-    """A plan that is made again after each invocation, with the seconds and dollars that the request has really used.
+    """A plan that is made again after each invocation, given the seconds and dollars that the request has really used.
 
     Args:
         objectives: The objectives of each request; the first that a plan can meet counts.
-        locate: How a request moves through the planner's trie.
+        locate: The rule that moves a request through the planner's trie.
     """
 
     planner: Planner

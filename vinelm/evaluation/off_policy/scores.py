@@ -1,15 +1,15 @@
 """Doubly robust scores of a policy, one for each test request (Jiang and Li 2016; Murphy 2005 for sequences of choices).
 
-With q_0 the expected result of the policy before the first invocation, x_t what step t adds and q_t the expectation after it,
-the score of a request is
+Let q_0 be the expected result of the policy before the first invocation, x_t what step t adds and q_t the expectation
+after it. The score of a request is
 
-    q_0 + sum over t of w_t (x_t + q_t - q_(t-1)),    w_t = product over s <= t of (row s is there) / (chance of buying it)
+    q_0 + sum over t of w_t (x_t + q_t - q_(t-1)),    w_t = product over s <= t of (row s exists) / (chance of buying it)
 
 Its mean is the policy's value if the chances are right, whatever q is, and also if q is right, whatever the chances.
 
-The chances are shares of the same requests. Each leaves a column in ``balance``: w_(t-1) (row t is there / its chance - 1) for
-the requests at that place, which sums to 0. The part of the scores that these columns explain is not an error of the mean, and
-is removed from its variance (Hirano, Imbens and Ridder 2003).
+The chances are shares of the same requests. Each adds a column to ``balance``: w_(t-1) (row t exists / its chance - 1)
+for the requests at that place, which sums to 0. The part of the scores that these columns explain is not an error of
+the mean, and is removed from its variance (Hirano, Imbens and Ridder 2003).
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ class Scores:
     """The scores of one policy on some requests. Arrays have shape (requests,).
 
     Args:
-        success: Scores of the answer being right (in time, under a latency cap). Not bounded to [0, 1].
+        success: Scores of right answers (in time, if latency is capped). May lie outside [0, 1].
         cost_usd: Scores of the dollars.
         latency_s: Scores of the seconds.
-        weight: Weight of a request that was followed to the policy's end; 0 for others. 1 where the policy was served.
-        unsupported: Weight of a request that reached a step which nobody bought: from there the score is the estimate alone.
+        weight: Weight of a request that was followed to the policy's end; 0 for others. 1 if the policy was served.
+        unsupported: Weight of a request that reached a step which was never bought; from there the score is only the
+            estimate.
         balance: The columns of the chances, by place and model.
         parts: The scores that a mean averages; empty for a single policy.
     """
@@ -54,17 +55,17 @@ class Scores:
         return len(self.success)
 
     def utility(self, target: str) -> FloatArray:
-        """Return the utility for a target, higher is better; shape (requests,)."""
+        """Return the utility for a target (higher is better), shape (requests,); dollars and seconds are negated."""
         return {"accuracy": self.success, "cost": -self.cost_usd, "latency": -self.latency_s}[target]
 
     @classmethod
     def mean(cls, scores: Sequence[Scores]) -> Scores:
-        """Return the mean of several policies' scores on the same requests, such as a sweep's over its budgets."""
+        """Return the mean of several policies' scores on the same requests, such as over a sweep's budgets."""
         return replace(cls.mixed(scores, [1.0 / len(scores)] * len(scores)), parts=tuple(scores))
 
     @classmethod
     def mixed(cls, scores: Sequence[Scores], shares: Sequence[float]) -> Scores:
-        """Return the expected scores if these shares of the requests follow these policies."""
+        """Return the expected scores if requests are divided between these policies by these shares."""
         if len(scores) == 1:
             return scores[0]
         # The expectation over the draws has less noise than one draw per request, and the same mean.
@@ -72,12 +73,12 @@ class Scores:
         return cls(**mean, balance={key: column for one in scores for key, column in one.balance.items()})
 
     def equals(self, other: Scores) -> bool:
-        """Return whether two policies did the same on every request."""
+        """Return whether the two policies have the same scores on every request."""
         names = ("success", "cost_usd", "weight", "unsupported")
         return all(np.allclose(getattr(self, name), getattr(other, name), rtol=1e-9, atol=1e-12) for name in names)
 
     def share_unlike(self, other: Scores) -> float:
-        """Return the share of a sweep in which two policies differ; without a sweep 1 or 0."""
+        """Return the share of a sweep's bounds under which two policies differ; without a sweep, 1 or 0."""
         pairs = zip(self.parts or (self,), other.parts or (other,), strict=True)
         return float(np.mean([not one.equals(two) for one, two in pairs]))
 
@@ -101,7 +102,7 @@ def scored(policy: StepPolicy | StepsByStart, bought: BoughtRows, *, max_latency
 
 
 class _Walk:
-    """Follows a policy through the rows of many requests of one kind."""
+    """Follows a policy through the rows of many requests of one type."""
 
     def __init__(self, policy: StepPolicy | StepsByStart, bought: BoughtRows, cap: float | None, kind: str | None) -> None:
         self._policy, self.bought, self.cap, self.kind = policy, bought, cap, kind
@@ -109,7 +110,7 @@ class _Walk:
         self.balance: dict[tuple[Place, str], FloatArray] = {}
 
     def scores(self, at: int, request: str) -> tuple[float, ...]:
-        """Return the items of :data:`_ARRAYS` for one request, whose row in the columns is ``at``."""
+        """Return the values of :data:`_ARRAYS` for one request, the request at index ``at``."""
         seen: Seen = ()
         first = self.bought.first(request)
         if first not in self._starts:

@@ -1,4 +1,4 @@
-"""Policies as sequences of steps: the next model after what a request has shown, and the returned answer."""
+"""Policies as sequences of steps: what a request has shown determines the next model, or the returned answer."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 
 @dataclass(frozen=True, eq=False)
 class PathSteps:
-    """The path to one node of a linear trie.
+    """The policy that follows the path to one node of a linear trie.
 
     Args:
-        annotated: The trie that it was chosen from.
+        annotated: The trie that the path was chosen from.
         target: The node to end at.
     """
 
@@ -26,7 +26,7 @@ class PathSteps:
 
     @cached_property
     def path(self) -> tuple[str, ...]:
-        """The models, from the root."""
+        """The path's models, first invocation first."""
         return self.annotated.trie.prefix(self.target)
 
     def step(self, seen: Seen) -> Step:
@@ -45,7 +45,7 @@ class PathSteps:
 
 
 def rests(annotated: AnnotatedTrie, target: int) -> list[Rest]:
-    """Return the expected rest after each number of invocations on the way to a node, for requests still open there."""
+    """Return the expected rest of a path to a node after each number of invocations, for requests that are still open."""
     return [Rest(*ahead) for ahead in ahead_along(annotated, target)]
 
 
@@ -58,7 +58,7 @@ class Step(NamedTuple):
 
     Args:
         model: The model that runs next; None: the request ends.
-        returned: If it ends, the index among the seen rows of the returned answer.
+        returned: If the request ends, the index of the returned answer among the seen rows.
     """
 
     model: str | None
@@ -66,12 +66,12 @@ class Step(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """The expected rest of a policy from here on, by the rows that it was planned from.
+    """The expected rest of a policy from this point on, estimated from the rows used for planning.
 
     Args:
-        success: Chance that the answer returned in the end is right, in [0, 1].
-        cost_usd: Dollars still to come, >= 0.
-        latency_s: Seconds still to come, >= 0.
+        success: Chance that the finally returned answer is right, in [0, 1].
+        cost_usd: Dollars still to be spent, >= 0.
+        latency_s: Seconds still to pass, >= 0.
     """
 
     success: float
@@ -80,26 +80,26 @@ class Rest(NamedTuple):
 
 
 class StepRule(Protocol):
-    """The next step, given what a request has shown. It never sees whether an answer is right."""
+    """A rule that returns the next step, given what a request has shown. It never sees whether an answer is right."""
 
     def step(self, seen: Seen) -> Step:
-        """Return the next step. The request has not failed, and the workflow has not ended it for this policy."""
+        """Return the next step, for a request that has not failed and that the workflow has not ended."""
 
 
 class StepPolicy(StepRule, Protocol):
-    """A policy that can be followed row by row, with its expectations of the rest."""
+    """A policy that can be followed row by row, and that states what it expects of the rest."""
 
     def rest(self, seen: Seen) -> Rest:
-        """Return the expectation after these rows, for a request that :meth:`step` continues."""
+        """Return the expected rest after these rows, for a request that :meth:`step` continues."""
 
 
 @dataclass(frozen=True, eq=False)
 class StepsByStart:
-    """A policy that depends on what is known before the first call: the request's kind, and the stage that it begins with.
+    """A policy that depends on what is known before the first call: the request's type and first stage.
 
     Args:
-        of_start: The policy to follow, by kind ("" without kinds) and first stage (None if it does not matter).
-        usual: The first stage to assume if it is unknown or not among these.
+        of_start: The policy to follow, by type ("" without types) and first stage (None if it does not matter).
+        usual: The first stage to assume if the actual stage is unknown or not among these.
     """
 
     of_start: Mapping[tuple[str, str | None], StepPolicy]
@@ -107,7 +107,7 @@ class StepsByStart:
 
 
 def steps_for(policy: StepPolicy | StepsByStart, kind: str | None, first: str | None = None) -> StepPolicy:
-    """Return the steps for requests of a kind that begin with a stage; None if nothing was bought for them."""
+    """Return the steps for requests of a type that begin with a stage; None if no results were bought for them."""
     if not isinstance(policy, StepsByStart):
         return policy
     found = policy.of_start.get((kind or "", first))

@@ -1,4 +1,4 @@
-"""Follows a policy over a complete table of answers; requests with equal histories are handled as one."""
+"""Follows a policy over a complete table of answers; requests with equal histories are processed together."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from vinelm.template import Template
 
 
 class WalkEnd(NamedTuple):
-    """Requests that a policy ends at the same place.
+    """Requests that a policy ends at the same point.
 
     Args:
         rows: Their rows in the table, shape (requests,).
-        columns: The columns of the systems that ran, in their order.
+        columns: The columns of the systems that ran, in order.
         returned: Which of these answers is returned, an index into ``columns``.
-        seen: The rows of one of the requests: what they showed, not what they cost.
+        seen: The rows of one of the requests, for what they showed; their costs do not matter.
     """
 
     rows: npt.NDArray[np.intp]
@@ -34,7 +34,7 @@ class WalkEnd(NamedTuple):
 
 
 def walk_ends(policy: StepRule, table: OutcomeTable, template: Template) -> Iterator[WalkEnd]:
-    """Yield where a policy ends the requests of a table; each request belongs to one end.
+    """Yield the points where a policy ends the requests of a table; each request belongs to one of them.
 
     Args:
         policy: A policy that decides by what requests show, not by dollars or seconds.
@@ -59,7 +59,7 @@ def _ends(
 
 
 def _shown(table: OutcomeTable, rows: npt.NDArray[np.intp], columns: tuple[int, ...]) -> npt.NDArray[np.intp]:
-    """Number the outcomes of each request's last answer: its check, signal, and the first answer that it agrees with."""
+    """Number the outcomes of the requests' last answers, by check, signal, and the first answer that each agrees with."""
     last = columns[-1]
     kind = table.answer_class[rows, last]
     agrees = np.full(len(rows), len(columns))

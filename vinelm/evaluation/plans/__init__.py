@@ -1,1 +1,1 @@
-"""The plans that are compared: one for each policy and budget, over paths or over signals."""
+"""The plans to compare: one for each policy and budget, over paths or over signals."""

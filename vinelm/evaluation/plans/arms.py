@@ -1,4 +1,4 @@
-"""Branches of a trie for tables: the application's choices after a stage, and a plan by request type."""
+"""Tables of a trie's branches: the application's choices after a stage, and a plan by request type."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ LEAST_SHARE = 5e-4
 
 @dataclass(frozen=True, slots=True)
 class ArmShares:
-    """The branches after a stage run by one model, averaged over the histories before it.
+    """The branches taken after one model ran a stage, averaged over the histories before it.
 
     Attributes:
-        model: The model that ran it.
+        model: The model that ran the stage.
         arms: P(the stage of this name comes next), in template order.
-        half_width90: Half of the 90 % interval of each; None if the estimator gives no standard errors.
+        half_width90: Half the width of each probability's 90 % interval; None if the estimator gives no standard errors.
         ends: P(the request ends there by the workflow's own check, or fails).
-        observations: How many rows the shares rest on; None if the trie does not say.
+        observations: How many rows the shares were estimated from; None if the trie does not state it.
     """
 
     stage: str
@@ -41,10 +41,10 @@ class ArmShares:
 
 
 def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
-    """Return the shares of every stage after which the application chooses between several branches, in template order.
+    """Return the shares after every stage at which the application chooses between branches, in template order.
 
-    Histories are weighted by their observations (by their reach if there are none). The half widths are averaged in the same
-    way, as if all histories erred alike: they do not shrink with the number of histories.
+    Histories are weighted by their observations, or by their probability if there are none. The half widths are
+    averaged in the same way, as if errors were perfectly correlated: they do not shrink with the number of histories.
     """
     groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[int, dict[str, int]]]] = defaultdict(list)
     trie = annotated.trie
@@ -57,7 +57,7 @@ def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
 
 
 def _arms(trie: Trie) -> dict[int, dict[str, int]]:
-    """Return the first edge of each branch, by stage, for every node with successors."""
+    """Return the first edge of each branch, by stage, for every node that has successors."""
     found: dict[int, dict[str, int]] = defaultdict(dict)
     first = np.flatnonzero(trie.begins_arm)
     stages = trie.stage[trie.target[first]]
@@ -88,13 +88,13 @@ def _shares(annotated: AnnotatedTrie, stage: str, model: str, found: Sequence[tu
 
 @dataclass(frozen=True, slots=True)
 class PlanOfKind:
-    """What a plan does with the requests of one type.
+    """The behaviour of a plan on requests of one type.
 
     Attributes:
         share: The type's share of the requests, in [0, 1].
         accuracy: Expected accuracy, in [0, 1].
         cost_usd: Expected dollars per request.
-        first: The share of them that each model answers first, the most frequent one ahead.
+        first: The share of them that each model answers first, the most frequent model first.
     """
 
     kind: str
@@ -105,9 +105,9 @@ class PlanOfKind:
 
 
 def by_kind(decision: Any) -> list[PlanOfKind]:
-    """Return what a plan from the start, or a mixture of two, does with each request type; empty without types.
+    """Return the behaviour of a plan, or of a mixture of two, for each request type; empty without types.
 
-    Kinds are in falling order of their shares; kinds without requests are left out.
+    Types are in falling order of their shares; types without requests are left out.
     """
     annotated = decision.annotated
     trie, stages = annotated.trie, annotated.stage_kinds

@@ -1,4 +1,4 @@
-"""Plans over a graph of decisions: VineLM's plan has a model for each way of a request, a static plan one for each stage."""
+"""Plans over a graph of decisions: VineLM's plan depends on a request's history, a static plan has one model for each stage."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ N_BUDGETS = 24
 
 @dataclass(frozen=True)
 class StagePlan(Expected):
-    """A model for each stage, with the trie's predictions. Equal if models and end are equal.
+    """A model for each stage, with the trie's predictions. Plans are equal if their models and ``most_invocations`` are
+    equal.
 
     Attributes:
         models: The model of each stage, in template order.
-        most_invocations: The plan ends after this many invocations if the application lets it; None if only the application
-            ends requests.
-        plan: The same as a contingent plan.
+        most_invocations: The plan ends after this many invocations if the application lets it; None if only the
+            application ends requests.
+        plan: The same plan in the form of a contingent plan.
     """
 
     models: dict[str, str]
@@ -49,7 +50,7 @@ class StagePlan(Expected):
 
     @property
     def parts(self) -> tuple[tuple[float, StagePlan], ...]:
-        """Return the plan itself, with all requests."""
+        """Return this plan as the only part of a mixture, with the share 1."""
         return ((1.0, self),)
 
     @property
@@ -59,7 +60,7 @@ class StagePlan(Expected):
 
     @property
     def errors(self) -> Errors:
-        """The standard error of its accuracy."""
+        """The standard error of the plan's accuracy."""
         return Errors(self.plan.standard_error, None)
 
     @property
@@ -71,7 +72,7 @@ class StagePlan(Expected):
 
     @property
     def annotated(self) -> AnnotatedTrie:
-        """The trie."""
+        """The trie of the plan."""
         return self.plan.graph.annotated
 
     @property
@@ -98,7 +99,7 @@ class StagePlan(Expected):
 
 
 class GraphPlans(Plans[StagePlan]):
-    """Plans over a branching trie. With many stages and models some static plans are left out.
+    """Plans over a branching trie. If there are many stages and models, some static plans are left out.
 
     See :data:`vinelm.plans.static_plans.MOST`.
     """
@@ -108,13 +109,13 @@ class GraphPlans(Plans[StagePlan]):
         self._known: dict[Objective, StaticPlans] = {}
 
     def _alone(self, objective: Objective) -> ContingentDecision:
-        """Return VineLM's plan without mixing."""
+        """Return VineLM's best plan that is not a mixture."""
         return cast("ContingentDecision", self.decision(objective))
 
     def fixed(self, objective: Objective, role: Role) -> StagePlan | None:
         """See :meth:`Plans.fixed`.
 
-        Bounds on averages compare the plan's accuracy and dollars; bounds for each request its longest history.
+        Bounds on averages apply to the plan's accuracy and dollars, bounds for each request to its longest history.
         """
         fixed = self._fixed(objective)
         allowed = fixed.is_allowed.copy()
@@ -140,7 +141,7 @@ class GraphPlans(Plans[StagePlan]):
         return Hull.of(fixed.cost_usd[allowed], self._lower(fixed, objective)[allowed]) if allowed.any() else None
 
     def single_models(self) -> Iterator[tuple[str, StagePlan]]:
-        """See :meth:`Plans.single_models`. A plan continues until the application ends."""
+        """See :meth:`Plans.single_models`. A plan continues until the application ends the request."""
         fixed = self._fixed(Objective(maximize="accuracy"))
         found: dict[int, int] = {}  # for plans that differ only in skipped stages, the first of them
         for index in np.flatnonzero(fixed.runs_one_model & fixed.is_whole & fixed.is_allowed).tolist():
@@ -171,7 +172,7 @@ class GraphPlans(Plans[StagePlan]):
 
     @cached_property
     def _stages(self) -> tuple[str, ...]:
-        """The stages for which a fixed plan has a model: the application's, whatever the request type."""
+        """The stages for which a fixed plan names a model: the application's, independent of the request type."""
         return tuple(stage.name for stage in self.annotated.template.base.stages)
 
     def _of_path(self, path: Sequence[str]) -> dict[str, str]:
@@ -191,8 +192,8 @@ class GraphPlans(Plans[StagePlan]):
     def frontier_range(self) -> FrontierRange:
         """See :meth:`Plans.frontier_range`.
 
-        Within the range every policy has a plan: it begins at the cheapest (fastest) single model if that is above VineLM's
-        own.
+        Within the range every policy has a plan: it begins at the cheapest (fastest) single model if that costs more
+        (takes longer) than VineLM's cheapest plan.
         """
         best, cheapest = self.decision(Objective(maximize="accuracy")), self.decision(Objective(minimize="cost"))
         fastest = self.decision(Objective(minimize="latency")).path_latency_s if self.annotated.knows_latency else 0.0
@@ -228,9 +229,9 @@ class GraphPlans(Plans[StagePlan]):
         return CarriedPlan(there.accuracy, there.cost_usd, there.standard_error, there.is_same_as(own))
 
     def along_budgets(self, n_budgets: int = N_BUDGETS) -> list[ContingentDecision]:
-        """Return VineLM's plans over a range of budgets, each once, by rising dollars and accuracy.
+        """Return VineLM's plans over a range of budgets, without duplicates, by rising dollars and accuracy.
 
-        A budget is a bound on the average: the plan is the best of the hull's corners and the static plans within it.
+        A budget bounds the average: its plan is the best within it of the hull's corners and the static plans.
         """
         cheapest, best = self._alone(Objective(minimize="cost")), self._alone(Objective(maximize="accuracy"))
         low, high = cheapest.path_cost_usd, best.path_cost_usd
@@ -246,7 +247,7 @@ class GraphPlans(Plans[StagePlan]):
         return kept
 
     def _fixed(self, objective: Objective) -> StaticPlans:
-        """Return the static plans, and which of them meet the objective's per-request bounds for every request."""
+        """Return the static plans, and which of them meet the objective's bounds on every single request."""
         per_request = replace(objective, mix=True, min_accuracy=None, confidence=None, on_infeasible="best_effort")
         if objective.cost_budget == "population":
             per_request = replace(per_request, max_cost_usd=None)
@@ -282,7 +283,7 @@ class GraphPlans(Plans[StagePlan]):
 
 
 def matched(before: DecisionGraph, after: DecisionGraph) -> dict[int, int]:
-    """Map each item of ``after`` to the position in ``before`` with the same stages and models, if there is one."""
+    """Map each item of ``after`` to the index of the item in ``before`` with the same stages and models, if there is one."""
     found, waiting = {0: 0}, [0]
     for at in waiting:
         for group in after.groups_at(at):
@@ -297,7 +298,7 @@ def matched(before: DecisionGraph, after: DecisionGraph) -> dict[int, int]:
 
 
 def _plan_on(graph: DecisionGraph, plan: Plan) -> Plan | None:
-    """Return the plan on another graph of the workflow; None if that lacks a model of the plan."""
+    """Return the plan on another graph of the workflow; None if that graph lacks a model of the plan."""
     there, before = matched(plan.graph, graph), plan.graph
     choice = np.where(graph.source_may_end, END, NOTHING)
     first: dict[int, int] = {}

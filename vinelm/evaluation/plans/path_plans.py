@@ -1,4 +1,4 @@
-"""Plans over a trie of paths: every plan is a path, and the best ones lie on a Pareto frontier."""
+"""Plans over a trie of paths: each plan is a path, and the best plans form a Pareto frontier."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vinelm.trie.arrays import BoolArray
 def pareto_frontier(points: Sequence[tuple[float, float]]) -> list[int]:
     """Return the indices of the undominated (cost, value) points, by rising cost.
 
-    A point is dominated if another costs no more and has at least its value. Of equal points the first stays.
+    A point is dominated if another point costs no more and has at least its value. Of equal points the first stays.
     """
     order = sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1]))
     kept: list[int] = []
@@ -48,7 +48,7 @@ class PathPlans(Plans[Decision]):
     """VineLM's plans (all paths), the best static plan (VineLM paper §5.1) and the best single model."""
 
     def fixed(self, objective: Objective, role: Role) -> Decision | None:
-        """See :meth:`Plans.fixed`."""
+        """Return the best static plan; see :meth:`Plans.fixed`."""
         try:
             found = self._among(self._single if role == "single" else self._static, objective)
         except InfeasibleError:
@@ -72,7 +72,7 @@ class PathPlans(Plans[Decision]):
         return {"path": plan.path}
 
     def having(self, settings: dict[str, Any]) -> Decision | None:
-        """See :meth:`Plans.having`; None as well if the plan may not end there."""
+        """See :meth:`Plans.having`; None also if the plan may not end there."""
         try:
             return self._to(self.trie.node(settings.get("path", ())))
         except (KeyError, InfeasibleError):
@@ -80,7 +80,7 @@ class PathPlans(Plans[Decision]):
 
     @staticmethod
     def steps(plan: Decision, locate: Locate) -> PathSteps:
-        """See :meth:`Plans.steps`: the models in turn, wherever the request is."""
+        """See :meth:`Plans.steps`: runs the plan's models in turn, wherever the request is."""
         return PathSteps(plan.annotated, plan.target)
 
     def frontier_range(self) -> FrontierRange:

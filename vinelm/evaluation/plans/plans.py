@@ -1,4 +1,4 @@
-"""Plans for one objective over one trie: VineLM's, the best static plan and the best single model, and their roles."""
+"""Plans for one objective over one trie (VineLM's, the best static plan and the best single model) and their roles."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PATHS = "VineLM over paths"
 
 @dataclass(frozen=True, slots=True)
 class MixedFixed(Expected):
-    """Two fixed plans between which requests are divided."""
+    """Two fixed plans, with the share of requests that follows each."""
 
     parts: tuple[tuple[float, Any], ...]
 
@@ -57,7 +57,9 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class PlannedPolicy:
-    """One policy's plan. ``decision`` is None if none of its plans meets the bounds; ``plan`` describes it."""
+    """One policy's plan. ``decision`` is None if no plan of the policy meets the bounds; ``plan`` describes the plan in
+    words.
+    """
 
     policy: str
     role: Role
@@ -66,7 +68,7 @@ class PlannedPolicy:
 
 
 class CarriedPlan(NamedTuple):
-    """A plan of one trie evaluated on another, and whether the other would choose it."""
+    """A plan of one trie evaluated on another trie, and whether the other trie leads to the same plan."""
 
     accuracy: float
     cost_usd: float
@@ -75,7 +77,7 @@ class CarriedPlan(NamedTuple):
 
 
 class PlanFrontier(NamedTuple):
-    """Some plans of the estimated frontier of accuracy and dollars as JSON types, cheapest first, with the total number."""
+    """Selected plans of the estimated frontier of accuracy and dollars as JSON types, cheapest first, with the total number."""
 
     rows: list[dict[str, Any]]
     n_plans: int
@@ -83,7 +85,7 @@ class PlanFrontier(NamedTuple):
 
 
 class FrontierRange(NamedTuple):
-    """The ends of the estimated frontiers: dollars, the accuracy of the cheapest plan, and seconds."""
+    """The ends of the estimated frontiers: dollars, accuracy of the cheapest plan, and seconds."""
 
     cheapest_usd: float
     dearest_usd: float
@@ -93,7 +95,7 @@ class FrontierRange(NamedTuple):
 
 
 class Plans(ABC, Generic[Fixed]):
-    """The plans over one trie. :func:`~vinelm.evaluation.plans.plans_over.plans_over` returns those of any trie."""
+    """The plans over one trie. :func:`~vinelm.evaluation.plans.plans_over.plans_over` returns them for any trie."""
 
     def __init__(self, annotated: AnnotatedTrie) -> None:
         self.annotated = annotated
@@ -110,14 +112,14 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def fixed(self, objective: Objective, role: Role) -> Fixed | None:
-        """Return the best static plan, or the best single model (``single``); None if none meets the bounds."""
+        """Return the best static plan, or the best single model (``single``); None if no plan meets the bounds."""
 
     @abstractmethod
     def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
-        """Return the hull of those plans, for an objective that mixes plans; None if none meets the other bounds."""
+        """Return the hull of the fixed plans, for an objective that mixes plans; None if no plan meets the other bounds."""
 
     def mixed_fixed(self, objective: Objective, role: Role) -> Expected | None:
-        """Return the best of these plans, or the best mixture of two if the objective mixes plans; None if there is none."""
+        """Return the best fixed plan, or the best mixture of two if the objective mixes plans; None if there is none."""
         hull = self.fixed_hull(objective, role) if objective.mixes else None
         mixture = None if hull is None else hull.mixture(objective)
         if mixture is None:
@@ -129,7 +131,7 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def single_models(self) -> Iterator[tuple[str, Fixed]]:
-        """Yield (model, plan) for each model that can run every invocation down to the last."""
+        """Yield (model, plan) for each model that can run every invocation."""
 
     @abstractmethod
     def settings(self, plan: Fixed) -> dict[str, Any]:
@@ -145,14 +147,14 @@ class Plans(ABC, Generic[Fixed]):
         return None if template.today is None else template.settings_of(template.today)
 
     def today(self) -> Fixed | None:
-        """Return the current setup as a plan; None if unknown, or not a plan of this trie."""
+        """Return the current setup as a plan; None if it is unknown or not a plan of this trie."""
         settings = self.today_settings()
         return None if settings is None else self.having(settings)
 
     @staticmethod
     @abstractmethod
     def steps(plan: Any, locate: Locate) -> StepPolicy:
-        """Return the policy by which requests follow a plan or decision on this trie; ``locate`` finds them in it."""
+        """Return the policy that follows a plan or decision on this trie; ``locate`` finds a request's node."""
 
     @abstractmethod
     def frontier_range(self) -> FrontierRange:
@@ -160,21 +162,21 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def frontier(self, most: int) -> PlanFrontier:
-        """Return the frontier with at most this many plans, evenly spaced, including both ends."""
+        """Return at most this many plans of the frontier, evenly spaced, including both ends."""
 
     @abstractmethod
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """Evaluate plan ``old`` of another trie of the workflow on this one, next to this one's plan ``now``.
+        """Evaluate plan ``old`` of another trie of the workflow on this trie, next to this trie's plan ``now``.
 
         None if this trie lacks a model that ``old`` runs.
         """
 
     def policy(self, plan: Fixed, **settings: Any) -> StaticPolicy:
-        """Return a policy that follows a plan; ``settings`` are ``clock``, ``request`` and ``judge``."""
+        """Return a policy that follows a plan; ``settings`` may contain ``clock``, ``request`` and ``judge``."""
         return StaticPolicy(self.annotated.template.base, **self.settings(plan), **settings)
 
     def of_role(self, objective: Objective, role: Role) -> Expected | None:
-        """Return VineLM's plan or a fixed plan; None if none meets the bounds.
+        """Return VineLM's plan or a fixed plan; None if no plan meets the bounds.
 
         Raises:
             InfeasibleError: VineLM has no plan that meets the bounds, and the objective asks to raise then.
@@ -197,7 +199,7 @@ class Plans(ABC, Generic[Fixed]):
 
     @property
     def best_single_accuracy(self) -> float:
-        """The highest estimated accuracy of a plan with one model.
+        """Return the highest estimated accuracy of a single model.
 
         Raises:
             InfeasibleError: No model can run every stage.
@@ -209,7 +211,7 @@ class Plans(ABC, Generic[Fixed]):
 
 
 def thinned(items: Sequence[Item], most: int) -> list[Item]:
-    """Return at most this many of the items, evenly spaced, including both ends."""
+    """Return at most this many of the items, evenly spaced, including the first and the last."""
     if len(items) <= most:
         return list(items)
     return [items[round(i * (len(items) - 1) / max(most - 1, 1))] for i in range(most)]

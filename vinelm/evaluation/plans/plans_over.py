@@ -1,4 +1,4 @@
-"""The plans over any trie, and which of them a verdict is about."""
+"""Returns the plans over any trie, and the plan that a verdict is about."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from vinelm.trie.verdict import Verdict, short_words
 
 
 def plans_over(annotated: AnnotatedTrie) -> Plans[Any]:
-    """Return the plans over a trie: of its paths, or of its graph of decisions."""
+    """Return the plans over a trie: over its paths, or over its graph of decisions."""
     return annotated.by_ends(one=PathPlans, several=GraphPlans)
 
 
 def trie_of_verdict(annotated: AnnotatedTrie, found: Verdict) -> AnnotatedTrie:
-    """Return the trie from which the verdict's plan was made: the one with signals if the plan uses them."""
+    """Return the trie from which the verdict's plan was made: the trie over signals if the plan uses signals."""
     policy = annotated.policy if found.plan is None else found.plan.policy
     return next((one for one in annotated.tries if one.policy == policy), annotated)
 
 
 def plan_of_verdict(annotated: AnnotatedTrie, found: Verdict) -> Any:
-    """Return the plan of a verdict, by all rows: the one that was tested; None if it names none.
+    """Return the tested plan of a verdict, computed from all rows; None if the verdict names no plan.
 
     Args:
         annotated: The trie of all rows.

@@ -1,4 +1,4 @@
-"""Ranges of bounds."""
+"""Ranges of budgets and latency caps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ Bound = Literal["max_cost_usd", "max_latency_s"]
 
 
 def spaced_caps(low: float, high: float, bound: Bound, n_caps: int = 12) -> list[float]:
-    """Return caps between two amounts, dollars spaced geometrically and seconds evenly; only ``high`` if it is not larger."""
+    """Return caps between two amounts, dollars spaced geometrically and seconds evenly; only ``high`` if it is not
+    above ``low``.
+    """
     if not 0 < low < high:
         return [high]
     caps = np.geomspace(low, high, n_caps) if bound == "max_cost_usd" else np.linspace(low, high, n_caps)

@@ -1,4 +1,4 @@
-"""Simple ways to choose models that a planner has to beat, chosen from the same observations and tested in the same way."""
+"""Simple baselines for choosing models, which a planner has to beat: fitted and tested on the same observations."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,4 +1,4 @@
-"""The common part of all rivals: the evidence they choose from, the policy they choose, and its prediction."""
+"""Code shared by all baselines: the evidence they use, the policy they choose, and its prediction."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class PolicyResult(NamedTuple):
     """The results of a policy on a table.
 
     Args:
-        success: The answer returned to each request is correct; a chance in [0, 1] if the policy draws. Shape (requests,).
-        cost_usd: Dollars spent on each request, expected if the policy draws; same shape.
+        success: Whether the answer returned to each request is correct; a probability in [0, 1] if the policy is random.
+            Shape (requests,).
+        cost_usd: Dollars spent on each request, the expectation if the policy is random; same shape.
     """
 
     success: FloatArray
@@ -35,7 +36,7 @@ class PolicyResult(NamedTuple):
 
 
 class AnswerPolicy(Protocol):
-    """Decides which systems to ask and which answer to return. Sees outcomes, never ``OutcomeTable.success``."""
+    """Decides which systems to call and which answer to return. Sees outcomes, never ``OutcomeTable.success``."""
 
     def run(self, table: OutcomeTable) -> PolicyResult:
         """Serve every request of the table.
@@ -54,7 +55,7 @@ class PolicyChoice:
         promised_accuracy: Share of right answers to expect, in [0, 1].
         promised_cost_usd: Dollars per request to expect.
         words: The policy in words.
-        lookup_us: Microseconds of one decision while serving, where the method has measured them.
+        lookup_us: Microseconds of one decision while serving, if the method has measured them.
     """
 
     policy: AnswerPolicy
@@ -70,7 +71,7 @@ class Evidence:
 
     Args:
         rows: The bought rows, with their outcomes.
-        estimate: The trie estimated from them; its template is bound, its catalog names the systems.
+        estimate: The trie estimated from them; its template is bound, and its catalog lists the systems.
         depth: The most calls that a policy may make for one request, >= 1.
     """
 
@@ -80,7 +81,7 @@ class Evidence:
 
     @cached_property
     def planner(self) -> Planner:
-        """A planner over the estimate."""
+        """A planner over the estimated trie."""
         return Planner(self.estimate)
 
     @cached_property
@@ -90,12 +91,12 @@ class Evidence:
 
     @cached_property
     def model(self) -> FirstAnswers:
-        """The model of answers behind plans over signals, fitted to the rows."""
+        """The model of answers that plans over signals use, fitted to the rows."""
         return FirstAnswers.fit(self.rows, self.systems)
 
     @cached_property
     def drawn(self) -> OutcomeTable:
-        """Requests drawn from :attr:`model`, to try policies that look at several answers."""
+        """Requests drawn from :attr:`model`, for trying policies that compare several answers."""
         signals = {Label.of(bool(row.stopped), row.signal): row.signal for row in self.rows if row.signal is not None}
         return drawn_table(self.systems, self.model.draw(DRAWN, _SEED), signals)
 
@@ -103,7 +104,8 @@ class Evidence:
 def drawn_table(systems: tuple[str, ...], drawn: DrawnAnswers, signals: Mapping[Label, str]) -> OutcomeTable:
     """Return drawn answers as a table. An infinite price becomes a price that no budget allows.
 
-    ``signals`` are those of the rows by label, since a label leaves out a signal that only repeats the check's verdict.
+    ``signals`` are the rows' signals by outcome label, because labels omit a signal that only repeats the check's
+    result.
     """
     shown = [signals.get(label, label.signal) for label in drawn.labels]
     labels = tuple(sorted({one for one in shown if one is not None}))
@@ -124,12 +126,12 @@ def drawn_table(systems: tuple[str, ...], drawn: DrawnAnswers, signals: Mapping[
 
 @dataclass(frozen=True)
 class TriedPolicies:
-    """A chooser over a list of policies that were tried on drawn requests.
+    """Chooses among policies that were tried on drawn requests.
 
     Args:
         policies: The candidates, each with its words.
         accuracy: Share of right answers of each, shape (candidates,).
-        cost_usd: Mean dollars of each, same shape; infinite where a system was never observed.
+        cost_usd: Mean dollars of each, same shape; infinite if a system was never observed.
     """
 
     policies: Sequence[tuple[AnswerPolicy, str]]
@@ -138,7 +140,7 @@ class TriedPolicies:
 
     @classmethod
     def on(cls, table: OutcomeTable, policies: Sequence[tuple[AnswerPolicy, str]]) -> TriedPolicies:
-        """Try every policy on every request of the table."""
+        """Try every policy on all requests of the table."""
         results = [policy.run(table) for policy, _ in policies]
         return cls(
             policies,
@@ -149,7 +151,7 @@ class TriedPolicies:
     def choose(self, max_cost_usd: float) -> PolicyChoice:
         """Return the policy with the highest estimated accuracy among those within the budget per request.
 
-        If none fits, return the cheapest. Ties go to the cheaper policy, then to the first.
+        If no policy is within the budget, return the cheapest. Ties go to the cheaper policy, then to the first.
         """
         fits = self.cost_usd <= max_cost_usd
         if fits.any():

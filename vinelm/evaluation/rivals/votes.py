@@ -1,4 +1,4 @@
-"""Rivals that compare answers: a vote of k systems, and asking until two agree."""
+"""Baselines that compare answers: a vote of k systems, and asking until two answers agree."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 
 @dataclass(frozen=True)
 class VotePolicy:
-    """Ask every system; return the answer that most of them gave.
+    """Call every system, and return the most frequent answer.
 
-    Only answers that passed the check vote. A tie goes to the answer of the most trusted system; if none passed, its answer is
-    returned.
+    Only answers that passed the check vote. A tie goes to the most trusted system's answer. If no answer passed, the
+    most trusted system's answer is returned.
 
     Args:
-        systems: The systems to ask.
+        systems: The systems to call.
         trust: All systems, the most trusted first.
     """
 
@@ -51,12 +51,12 @@ class VotePolicy:
 
 @dataclass(frozen=True)
 class TwoAgreePolicy:
-    """Ask the systems in turn until two answers that passed the check agree, and return that answer.
+    """Call the systems in turn until two answers that passed the check agree, and return that answer.
 
-    If no two do, return the answer of the most trusted system among those that passed, or among all.
+    If no two answers agree, return the most trusted system's answer among those that passed, or among all.
 
     Args:
-        systems: The systems to ask, in this order.
+        systems: The systems to call, in this order.
         trust: All systems, the most trusted first.
     """
 
@@ -90,12 +90,12 @@ class TwoAgreePolicy:
 
 @dataclass(frozen=True)
 class VoteOfK:
-    """A vote of the k cheapest, or of the k most accurate systems, for every k up to the depth."""
+    """Votes of the k cheapest or the k most accurate systems, for every k up to the depth."""
 
     name: str = "vote"
 
     def fit(self, evidence: Evidence) -> TriedPolicies:
-        """Return the choice for every budget. Pure: equal evidence gives equal choices."""
+        """Return the choice for every budget. Equal evidence gives equal choices."""
         trust = trusted(evidence)
         cost = dict(zip(evidence.systems, evidence.model.cost_usd, strict=True))
         cheapest = tuple(sorted(trust, key=lambda name: cost[name]))
@@ -106,12 +106,12 @@ class VoteOfK:
 
 @dataclass(frozen=True)
 class UntilTwoAgree:
-    """Ask until two agree: tries every order of two to ``depth`` systems, and every system alone."""
+    """Asks until two answers agree: tries every order of two to ``depth`` systems, and every single system."""
 
     name: str = "two_agree"
 
     def fit(self, evidence: Evidence) -> TriedPolicies:
-        """Return the choice for every budget. Pure: equal evidence gives equal choices."""
+        """Return the choice for every budget. Equal evidence gives equal choices."""
         trust = trusted(evidence)
         policies: list[tuple[AnswerPolicy, str]] = [
             (TwoAgreePolicy(order, trust), " > ".join(order))
@@ -122,17 +122,17 @@ class UntilTwoAgree:
 
 
 def trusted(evidence: Evidence) -> tuple[str, ...]:
-    """Return the systems by their estimated accuracy, the best first."""
+    """Return the systems by estimated accuracy, the best first."""
     accuracy = dict(zip(evidence.systems, evidence.model.accuracy, strict=True))
     return tuple(sorted(accuracy, key=lambda name: -accuracy[name]))
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """The answers of the asked systems, in the order of asking. Arrays have shape (requests, systems).
+    """The answers of the called systems, in call order. Arrays have shape (requests, systems).
 
-    ``same`` (requests, systems, systems): both have an answer, of one class. ``counts``: the answer passed the check. ``rank``:
-    the system's place in the order of trust, scaled to [0, 1); shape (systems,).
+    ``same`` (requests, systems, systems): both systems answered, with equal answer class. ``counts``: the answer passed
+    the check. ``rank``: the system's rank by trust, scaled to [0, 1); shape (systems,).
     """
 
     success: BoolArray

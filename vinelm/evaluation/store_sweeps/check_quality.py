@@ -1,4 +1,4 @@
-"""The errors of the workflow's own check."""
+"""How often the workflow's own check is wrong."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from vinelm.rows.observation import Observation
 
 
 class CheckQuality(NamedTuple):
-    """The workflow's own check on one model's answers after the first invocation.
+    """The quality of the workflow's own check on one model's answers after the first invocation.
 
-    Only the first invocation counts: later ones belong to requests that an earlier answer left open.
+    Only the first invocation counts, because later ones belong to requests that an earlier answer left open. Partly
+    right answers count by their share.
 
     Args:
-        model: The model; None: all of them.
-        answers: Answers that are labelled and were checked, partly right ones by their share.
-        accepted: How many the check accepts.
-        accepted_wrong: How many of these are wrong.
-        refused_right: How many right ones it refuses.
+        model: The model; None: all models.
+        answers: Number of labelled and checked answers.
+        accepted: How many answers the check accepts.
+        accepted_wrong: How many accepted answers are wrong.
+        refused_right: How many right answers the check refuses.
     """
 
     model: str | None
@@ -54,7 +55,7 @@ def check_quality(rows: Iterable[Observation]) -> list[CheckQuality]:
 
 
 def share_interval(part: float, whole: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share by Jeffreys' prior (Brown, Cai and DasGupta 2001); (0, 1) of nothing."""
+    """Return the 95 % interval of a share by Jeffreys' prior (Brown, Cai and DasGupta 2001); (0, 1) without data."""
     if not whole:
         return 0.0, 1.0
     low = float(betaincinv(part + 0.5, whole - part + 0.5, 0.025)) if part > 0 else 0.0

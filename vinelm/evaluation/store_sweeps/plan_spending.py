@@ -1,4 +1,4 @@
-"""Spending of a plan: dollars and seconds by stage and model."""
+"""The spending of a plan: dollars and seconds by stage and model."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class SpentOn(NamedTuple):
         stage: The workflow's stage.
         invocations: Expected invocations per request, >= 0.
         cost_usd: Expected dollars per request, tools after the stage included.
-        latency_s: Expected seconds per request, tools after the stage included; NaN if unknown. Parallel stages each have their
-            own.
+        latency_s: Expected seconds per request, tools after the stage included; NaN if unknown. Parallel stages are
+            counted separately.
     """
 
     stage: str
@@ -28,7 +28,7 @@ class SpentOn(NamedTuple):
 
 
 def plan_spending(decision: Decision) -> list[SpentOn]:
-    """Return the spending of a plan made at the start, by stage and model in trie order."""
+    """Return a plan's spending, predicted from the start of a request, by stage and model in trie order."""
     annotated, reached = decision.annotated, decision.reached
     trie, found = annotated.trie, dict[tuple[str, str], list[float]]()
     for node in np.flatnonzero(reached).tolist():

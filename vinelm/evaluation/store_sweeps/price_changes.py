@@ -1,4 +1,4 @@
-"""The effect of other prices on a plan."""
+"""How a plan changes at other prices."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class PriceChange(NamedTuple):
 
     Args:
         model: The model whose price changed; None: no price changed.
-        factor: The factor for its dollars, including those of tools after it.
+        factor: The factor for its dollars, including dollars of tools after it.
         plan: The plan, in words.
         accuracy: Estimated accuracy.
         cost_usd: Estimated dollars per request at the new price.
-        kept_usd: Dollars of the plan at the old prices, if it is kept.
-        is_other: Whether the plan is another one.
+        kept_usd: Dollars per request if the plan made at the old prices is kept.
+        is_other: Whether the plan differs from the plan at current prices.
     """
 
     model: str | None
@@ -42,8 +42,8 @@ class PriceChange(NamedTuple):
 def price_changes(annotated: AnnotatedTrie, objective: Objective, models: Iterable[str]) -> list[PriceChange]:
     """Plan again with each model's price changed, one at a time. The first item is the plan at current prices.
 
-    A plan's dollars are those of its invocations. An invocation of the model costs ``factor`` times as much, since all its
-    tokens do; a trie has no separate price for tools, so these are multiplied, too.
+    A plan's dollars are those of its invocations. An invocation of the model costs ``factor`` times as much, because
+    all its tokens do. A trie has no separate cost of tools, so that is multiplied, too.
 
     Args:
         annotated: The trie.
@@ -67,7 +67,7 @@ def price_changes(annotated: AnnotatedTrie, objective: Objective, models: Iterab
 
 
 def _priced(annotated: AnnotatedTrie, runs: BoolArray, factor: float) -> AnnotatedTrie:
-    """Return the trie with the dollars of the marked nodes multiplied. No bound here needs their standard error."""
+    """Return the trie with the dollars of the marked nodes multiplied; their standard errors are not needed here."""
     by, size = np.where(runs, factor, 1.0), annotated.cost_size_var
     return replace(
         annotated,

@@ -1,4 +1,4 @@
-"""A sweep: each policy under each bound of an objective, as predicted by the requests that chose it and tested on others."""
+"""A sweep: each policy under each bound of an objective, with its prediction and its test on other requests."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ class SweptPolicy:
     """One policy under one bound.
 
     Attributes:
-        objective: What was planned for.
-        policy: Its figures on requests that did not choose it.
-        promised_cost_usd: Dollars per request as predicted by the parts that chose it, averaged over them.
-        latency_s: Seconds of a request at each of :data:`QUANTILES`; None if too few requests follow the policy to its end.
-        violations: Share of requests that exceed the latency cap, or individually exceed the budget; None under other bounds,
-            or if too few requests follow the policy.
+        objective: The objective with this bound.
+        policy: Its figures on requests that were not used to choose it.
+        promised_cost_usd: Dollars per request predicted when it was chosen, averaged over the parts.
+        latency_s: Seconds of a request at each of :data:`QUANTILES`; None if too few requests follow the policy to its
+            end.
+        violations: Share of requests that exceed the latency cap, or individually exceed the budget; None under other
+            bounds, or if too few requests follow the policy.
     """
 
     objective: Objective
@@ -49,7 +50,7 @@ class SweptPolicy:
 
     @property
     def breaks_bound(self) -> bool:
-        """True if the tested mean cost, or accuracy, misses the bound by more than its interval."""
+        """Whether the tested mean cost, or accuracy, misses the bound by more than its interval."""
         cap, floor, own = self.objective.max_cost_usd, self.objective.min_accuracy, self.policy
         is_over = cap is not None and own.cost_usd.is_identified and own.cost_usd.low > cap
         return is_over or (floor is not None and own.accuracy.is_identified and own.accuracy.high < floor)
@@ -60,9 +61,9 @@ class PolicySweep:
     """One objective over a range of its bound.
 
     Args:
-        bound: Which bound.
-        points: Every policy under every bound, by policy in the order of the bounds. Bounds that VineLM, the static plan or
-            the single model cannot meet are left out.
+        bound: The bound that is varied.
+        points: Every policy under every bound, by policy in the order of the bounds. Bounds that VineLM, the static plan
+            or the single model cannot meet are left out.
         runs: The planned and tested policies, see :class:`~vinelm.evaluation.CrossFit`.
     """
 
@@ -72,7 +73,7 @@ class PolicySweep:
 
 
 def bounds_of(planning: Sequence[Fit], bound: SweptBound) -> tuple[Objective, ...]:
-    """Return the objectives of a sweep, between the ends of all parts' estimated frontiers; empty without a range."""
+    """Return the objectives of a sweep, between the ends of all parts' estimated frontiers; empty if there is no range."""
     if bound == "max_cost_usd":
         return swept(planning)
     ranges = [half.plans.frontier_range() for half in planning]
@@ -96,7 +97,7 @@ def policy_sweep(fit: CrossFit, bound: SweptBound, *, on_done: Done = lambda don
 
     Args:
         fit: All parts.
-        bound: Which bound is swept.
+        bound: The bound that is varied.
         on_done: Called as ``on_done(done, total, what)``.
     """
     objectives = bounds_of(fit.planning, bound)

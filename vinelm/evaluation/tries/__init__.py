@@ -1,4 +1,4 @@
-"""Annotated tries compared with one another, and at other prices."""
+"""Compares annotated tries with each other, and at other prices."""
 
 from vinelm.whole_imports import attach_stub
 

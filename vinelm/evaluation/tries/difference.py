@@ -1,4 +1,4 @@
-"""Differences between two annotated tries beyond noise, and the plans that change with them."""
+"""Significant differences between two annotated tries, and the plans that change with them."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ _TWO_SIDED_95 = 1.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFlip:
-    """Another plan for the highest accuracy within a range of mean dollars per request.
+    """A change of the most accurate plan within a range of caps on mean dollars per request.
 
     Attributes:
         min_cap_usd: The smallest tried cap at which the plans differ in this way.
         max_cap_usd: The largest such cap.
-        before: The first trie's plan: models from the root; if plans have a model for each branch, one item with its words.
-        after: The second trie's plan.
-        gain: Accuracy of the new plan less that of the old one, both by the second trie; None if it does not have the old one.
+        before: The first trie's plan: models from the root; if plans have a model for each branch, one item with its
+            words.
+        after: The second trie's plan, in the same form.
+        gain: Accuracy of the new plan minus the old plan's, both by the second trie; None if it lacks the old plan.
         standard_error: The gain's standard error, as if both were estimated from different requests; None if unknown.
-        old_cost_usd: Dollars of the old plan by the second trie; None if it does not have it.
+        old_cost_usd: Dollars of the old plan by the second trie; None if it lacks the plan.
     """
 
     min_cap_usd: float
@@ -55,7 +56,7 @@ class PlanFlip:
 
     @property
     def why(self) -> Literal["gone", "over the cap", "beyond noise", "within noise"]:
-        """Why the old plan is no longer chosen: a model is gone, it costs too much, or another is more accurate."""
+        """Why the old plan is no longer chosen: a model is missing, it costs too much, or another plan is more accurate."""
         if self.gain is None or self.old_cost_usd is None:
             return "gone"
         if self.old_cost_usd > self.min_cap_usd * (1 + _EXACT):
@@ -65,7 +66,7 @@ class PlanFlip:
 
 
 def plan_flips(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[PlanFlip, ...]:
-    """Return where the plans under a cap on mean dollars differ; neighbouring caps with the same two plans count as one."""
+    """Return where the plans under a cap on mean dollars differ; neighbouring caps with the same two plans are merged."""
     both = plans_over(before), plans_over(after)
     ends = [plans.decision(goal).path_cost_usd for plans in both for goal in _EXTREMES]
     found: list[PlanFlip] = []
@@ -117,7 +118,7 @@ _EXACT = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedNode:
-    """A path whose estimate moved beyond noise.
+    """A path whose estimate changed significantly.
 
     Attributes:
         path: The models from the root; in a trie that branches, the stage and model of each invocation, as ``search a``.
@@ -138,8 +139,8 @@ class MovedPaths:
 
     Attributes:
         tested: Number of paths compared; 0 if a trie has no standard errors (or no seconds).
-        mean: Mean difference over the common paths, the second trie less the first.
-        moved: Those beyond noise, the largest difference in standard errors first.
+        mean: Mean difference over the common paths, second trie minus first.
+        moved: Paths that changed significantly, the largest difference in standard errors first.
     """
 
     tested: int
@@ -152,15 +153,15 @@ class TrieDifference:
     """Two tries compared.
 
     Attributes:
-        common: Number of paths that both have.
+        common: Number of paths that both tries have.
         only_before: Paths that only the first has.
         only_after: Paths that only the second has.
-        has_same_answers: Both were estimated from the same answers (the accuracies are equal): differences in dollars and
-            seconds are then not noise.
-        prices: Model to its price in the first and in the second trie, where they differ.
-        metrics: What moved, by metric.
+        has_same_answers: Whether both were estimated from the same answers (the accuracies are equal), so that
+            differences in dollars and seconds are not noise.
+        prices: Prices that differ: a model's price in the first and in the second trie.
+        metrics: The changed paths by metric.
         flips: Plans that changed, by rising cap.
-        stop: What ends the requests of both.
+        stop: The rule that ends requests in both tries.
     """
 
     common: int
@@ -174,20 +175,20 @@ class TrieDifference:
 
 
 def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference:
-    """Compare two tries of one workflow path by path, and their plans cap by cap.
+    """Compare two tries of one workflow by path, and their plans by cap.
 
-    A path has moved if its difference is too large for two independent estimates with the standard errors that the tries give.
-    That is a two-sided normal test per path, with the Benjamini-Hochberg procedure over all common paths of a metric: at most
-    5 % of the paths that are named are expected to be false alarms. If both tries share rows, their errors are correlated, and
-    the test names fewer paths than it could.
+    A path has changed if its difference is too large for two independent estimates with the standard errors of the
+    tries. This is a two-sided normal test per path, with the Benjamini-Hochberg procedure over all common paths of a
+    metric: at most 5 % of the paths that are named are expected to be false alarms. If both tries share rows, their
+    errors are correlated, and the test names fewer paths than it could.
 
-    Of tries that branch, invocations with the same stages and models before them are compared: the share of all requests that
-    go this way and are right by its end, and what they spend and wait on it. If histories are merged, no single path leads to
-    an invocation, so only plans are compared.
+    Of tries that branch, invocations with the same stages and models before them are compared: the share of all
+    requests that take this path and are right at its end, and their dollars and seconds on it. If histories are merged,
+    no single path leads to an invocation, so only plans are compared.
 
     Args:
         before: The first trie.
-        after: The second trie; other models, other prices, more invocations or other rows.
+        after: The second trie; it may have other models, prices or rows, or more invocations.
 
     Raises:
         ConfigError: One trie branches or merges histories and the other does not, or the tries belong to different workflows or
@@ -228,7 +229,7 @@ def _require_comparable(before: AnnotatedTrie, after: AnnotatedTrie) -> None:
 
 
 def _common(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Return nodes of the two tries with the same sequence of (stage, model), in the order of the first."""
+    """Return pairs of nodes of the two tries with the same sequence of (stage, model), in the order of the first trie."""
     if before.trie == after.trie:
         nodes = np.arange(1, len(before.trie))
         return nodes, nodes

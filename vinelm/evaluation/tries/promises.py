@@ -1,4 +1,4 @@
-"""Predictions of two estimates of the same rows: with and without request types, with short and longer memory."""
+"""Compares predictions of two estimates from the same rows: with and without request types, with short and long memory."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _BOTH_WAYS = 2.0
 
 
 def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> SelectionOptimism | None:
-    """Return by how much predictions are too high because merged histories agree only in their last choice.
+    """Return how much too high predictions are because merged histories agree only in their last choice.
 
-    With ``memory=1`` the rates of a node are means over all histories before it. If the order of models matters, a plan reaches
-    the node by one of these ways, but is chosen for its good average. With ``memory=2`` this effect disappears in
-    ``scripts/bench_merging.py``.
+    With ``memory=1`` the rates of a node are means over all histories before it. If the order of models matters, a plan
+    reaches the node by one of these histories, but is chosen for their good average. With ``memory=2`` this effect
+    disappears in ``scripts/bench_merging.py``.
 
     Args:
         annotated: The estimate.
@@ -50,14 +50,15 @@ def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> S
 
 
 def promised_gain(by_kind: AnnotatedTrie, without: AnnotatedTrie) -> float:
-    """Return how much higher the predicted accuracy of plans by request kind is than of plans without kinds, as a fraction.
+    """Return how much higher the predicted accuracy of plans by request type is than without types, as a fraction.
 
-    It is the mean over the plans by kind along their range of dollars, each against the plan without kinds that is predicted to
-    spend as much, over signals if those were estimated. The effect of choosing is removed on both sides.
+    It is the mean over plans by type along their range of dollars. Each is compared with the plan without types that is
+    predicted to spend as much, over signals if those were estimated. The effect of choosing the best is removed on both
+    sides.
 
     Args:
-        by_kind: A trie with kinds and with its evidence; over signals if those were estimated.
-        without: A trie of the same rows without kinds, with its evidence.
+        by_kind: A trie with types and with its evidence; over signals if those were estimated.
+        without: A trie of the same rows without types, with its evidence.
     """
     baseline, gains = Planner(without.signals or without), list[float]()
     for plan in GraphPlans(by_kind.signals or by_kind).along_budgets():
