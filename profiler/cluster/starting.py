@@ -1,4 +1,4 @@
-"""Starts the hosts of a run on the nodes of a Ray cluster, or says why it cannot."""
+"""Starts the hosts of a run on the nodes of a Ray cluster, or raises an error that explains why it cannot."""
 
 from __future__ import annotations
 
