@@ -17,7 +17,8 @@ class HostSetup:
 
     Attributes:
         version: VineLM's version in the run's process; a host with another version refuses the run.
-        units: how its processes execute jobs; or a function from the rate limits by model to the server of whole requests.
+        units: how its processes execute jobs; or a function that takes the rate limits by model and returns the server of whole
+            requests.
         limited: the models that have rate limits, which the run enforces.
         folder: the working directory of the run; None if Ray sets the host's.
         path: ``sys.path`` of the run, for modules that the host does not find otherwise.

@@ -87,7 +87,7 @@ class Judging:
     def _verdict(
         self, request: Request, messages: list[tuple[str, str]], usages: list[Usage], budget: UnitBudget | None
     ) -> tuple[bool | None, str | None]:
-        """Return the verdict and an empty reason, or None and the reason."""
+        """Return (verdict, None), or (None, the reason why there is no verdict)."""
         for attempt in range(self.judge.attempts):
             instructions = messages[0][1] if not attempt else f"{messages[0][1]}\n\n{AGAIN}"
             try:
@@ -119,7 +119,7 @@ class Judging:
 
 
 def judge_catalog(judge: LLMJudge, catalog: Catalog) -> Catalog:
-    """Return a catalog with only the judge's model: the entry of that name, or a ``provider:model`` with a known list price.
+    """Return a catalog with only the judge's model: a given ``Model``, a catalog entry, or a ``provider:model`` of known price.
 
     Raises:
         ConfigError: there is no such entry, and the name is not a ``provider:model`` with a known price.
