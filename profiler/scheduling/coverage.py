@@ -74,7 +74,7 @@ class CellKinds:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(depth, slots)."""
+        """The shape (depth, slots) of arrays by kind."""
         return len(self.allowed), len(self.stage)
 
     @cached_property
@@ -120,7 +120,8 @@ class CellCounts:
     Attributes:
         outcomes: the number of cells that ended by the stop rule, that continued to an unknown stage, and that continued to
             each stage; (depth, slots, 2 + stages).
-        paid: the cells' total dollars; The shape (depth, slots). """
+        paid: the cells' total dollars; (depth, slots).
+    """
 
     kinds: CellKinds
     outcomes: FloatArray
@@ -373,8 +374,8 @@ class Coverage:
     def naive_usd(self) -> float:
         """Return the estimated dollars to run every request on every path from its start, without sharing common prefixes.
 
-        A request ends at a passed check. If stages share a depth, each sequence of models is run once. Returns 0.0 before the
-        first cell.
+        A request ends at a passed check. If stages share a depth, every request runs on every path that it reaches. Returns 0.0
+        before the first cell.
         """
         if not self.counts.any():
             return 0.0

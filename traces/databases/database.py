@@ -36,15 +36,15 @@ _NOT_WHOLE = delete(schema.meta).where(schema.meta.c.key == schema.OPEN_LOG)
 
 
 class Database:
-    """One connection to one SQLite file, shared by the threads of a process through a lock; not to be shared across ``fork``.
+    """A connection to a SQLite file, which the threads of a process share through a lock. Must not be used across ``fork``.
 
     WAL mode with ``synchronous=FULL``: a committed transaction survives a power failure. SQLite errors become
     :class:`StoreError`.
 
     Args:
         path: the file; created if it does not exist.
-        shown_as: the path that errors name, if the file will be renamed to it later, or is a copy of it.
-        is_read_only: create no file next to it. The file must have no write-ahead log.
+        shown_as: the path for error messages, if the file will later be renamed to it, or is a copy of it.
+        is_read_only: do not create further files. The file must have no write-ahead log.
 
     Attributes:
         path: the path that errors name.
