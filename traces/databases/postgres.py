@@ -182,7 +182,7 @@ def _translated(where: PostgresUrl) -> Iterator[None]:
 
 
 def _driver_errors() -> tuple[type[Exception], ...]:
-    """Return the exception classes that the driver raises outside of SQLAlchemy; psycopg is already imported."""
+    """Return the exception classes that the driver raises outside of SQLAlchemy; empty if psycopg is not loaded."""
     driver = sys.modules.get("psycopg")
     return () if driver is None else (driver.Error,)
 

@@ -1,7 +1,7 @@
-"""Today's recorded answers, the questions to people about other answers, and the labels.
+"""Recorded answers of the current setup, questions to people who compare other answers with them, and their labels.
 
-For a replay, a unit is a sampled call, and an answer is named by its model. For a profile whose requests have no labels, a unit
-is a request, and an answer is named by its digest.
+In a replay, a unit is a sampled call, and an answer is identified by its model. In a profile of unlabelled requests, a unit is
+a request, and an answer is identified by its digest.
 """
 
 from __future__ import annotations
@@ -98,10 +98,11 @@ RIGHT: Mapping[str, tuple[float, float]] = {"left": (1.0, 0.0), "right": (0.0, 1
 
 
 def sides_of(choice: str) -> tuple[float, float] | None:
-    """Return the scores of the left and the right answer by a choice, or by two scores such as 0.7/0.4; None for ``skip``.
+    """Return the scores of the left and the right answer from a person's choice or from scores such as 0.7/0.4; None for
+    ``skip``.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The text is none of these.
     """
     if choice == "skip" or choice in RIGHT:
         return RIGHT.get(choice)
@@ -112,13 +113,13 @@ def sides_of(choice: str) -> tuple[float, float] | None:
 
 
 class SaidOf(NamedTuple):
-    """People's scores of a question's answers, averaged.
+    """People's average scores of a question's answers.
 
     Attributes:
-        question: Its number.
-        today: The score of the recorded answer; None where all have skipped the question.
-        other: The score of the other one.
-        people: How many people have answered it without skipping; ``is_split``: whether they disagree.
+        question: The question's number.
+        today: The score of the recorded answer; None if everyone skipped the question.
+        other: The score of the other answer.
+        people: The number of people who answered the question; ``is_split``: whether they disagree.
     """
 
     question: int
@@ -150,7 +151,7 @@ class ReplayRows:
         self.is_new = False
 
     def notes(self) -> dict[str, Any]:
-        """Return the other stored values, as plain JSON types."""
+        """Return the replay's other stored values, as plain JSON types."""
         with self._database.transaction() as connection:
             text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == _NOTES)).scalar()
             found: dict[str, Any] = json.loads(text) if text else {}
@@ -162,7 +163,7 @@ class ReplayRows:
             schema.set_meta(connection, _NOTES, json.dumps(notes))
 
     def units(self, after: int = 0) -> list[dict[str, Any]]:
-        """Return all units after this one in order, without their prompts."""
+        """Return all units after a unit number, in order, without their prompts."""
         query = select(*_BRIEF).where(units.c.unit_id > after).order_by(units.c.unit_id)
         with self._database.transaction() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
@@ -188,7 +189,7 @@ class ReplayRows:
                 connection.execute(insert(compared), rows)
 
     def compared(self) -> list[dict[str, Any]]:
-        """Return the comparisons of a profile's answers, in no order."""
+        """Return the comparisons of a profile's answers, unordered."""
         with self._database.transaction() as connection:
             if not inspect(connection).has_table(compared.name):
                 return []
@@ -211,7 +212,8 @@ class ReplayRows:
         return found
 
     def open_questions(self, wanted: Iterable[Mapping[str, Any]]) -> None:
-        """Make exactly these questions (``unit_id``, ``model``, ``is_today_left``) open; existing ones keep their side."""
+        """Make exactly these questions (``unit_id``, ``model``, ``is_today_left``) open; existing questions keep their sides.
+        """
         with self._database.transaction() as connection:
             connection.execute(update(questions).values(is_open=False))
             for one in wanted:
@@ -226,7 +228,7 @@ class ReplayRows:
             return [dict(row) for row in connection.execute(query).mappings()]
 
     def lease(self, question_id: int, who: str, now_s: float, until_s: float) -> bool:
-        """Reserve a question; return False if someone else has it. Of simultaneous callers, one gets it."""
+        """Reserve a question for a person; return False if another person has it. Safe for concurrent callers."""
         is_free = or_(questions.c.leased_to.is_(None), questions.c.leased_to == who, questions.c.leased_until_s <= now_s)
         to = {"leased_to": who, "leased_until_s": until_s}
         with self._database.transaction() as connection:
@@ -246,6 +248,6 @@ class ReplayRows:
             connection.execute(insert(labels), row)
 
     def undo(self, label_id: int) -> None:
-        """Take a label back."""
+        """Undo a label."""
         with self._database.transaction() as connection:
             connection.execute(update(labels).where(labels.c.label_id == label_id).values(is_undone=True))
