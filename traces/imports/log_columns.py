@@ -170,8 +170,7 @@ def _answer(row: Row, line: int, model: str, columns: LogColumns, where: str) ->
 
 
 def _failure(row: Row, columns: LogColumns, where: str) -> FailureKind | None:
-    """Return the failure kind, or ``unknown`` for any other text, which is not stored because it may contain a prompt or a key.
-    """
+    """Return the failure kind, or ``unknown`` for any other text, which may contain a prompt or a key."""
     value = None if columns.failure is None else as_text(field_of(row, columns.failure, where))
     if not value:
         return None

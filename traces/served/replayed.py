@@ -158,7 +158,7 @@ class ReplayRows:
             return found
 
     def note(self, notes: Mapping[str, Any]) -> None:
-        """Replace the stored values by plain JSON types."""
+        """Replace the stored values by ``notes`` (plain JSON types)."""
         with self._database.transaction() as connection:
             schema.set_meta(connection, _NOTES, json.dumps(notes))
 
@@ -212,8 +212,7 @@ class ReplayRows:
         return found
 
     def open_questions(self, wanted: Iterable[Mapping[str, Any]]) -> None:
-        """Make exactly these questions (``unit_id``, ``model``, ``is_today_left``) open; existing questions keep their sides.
-        """
+        """Open exactly these questions (``unit_id``, ``model``, ``is_today_left``); existing questions keep their sides."""
         with self._database.transaction() as connection:
             connection.execute(update(questions).values(is_open=False))
             for one in wanted:

@@ -225,7 +225,7 @@ class StoreWriter(Generic[Item, Kept]):
                 return self._next_items()
 
     def _next_items(self) -> list[Item]:
-        """Return the next items, which stay in the queue. Call with the lock held."""
+        """Take the next items from the queue, after a short wait for more. Call with the lock held."""
         if self._closes_by is None and len(self._waiting) < AT_ONCE:
             self._ready.wait_for(lambda: self._closes_by is not None, GATHERED_S)
         items = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
@@ -353,7 +353,7 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
                 _LOG.warning("the drift hook raised %s: rows are written all the same", type(error).__name__)
 
     def named(self, item: Observation | Feedback) -> str:
-        """Return "row" or "feedback" with the request's id."""
+        """Return a text: whether the item is a row or feedback, and its request."""
         return f"{'the row' if isinstance(item, Observation) else 'feedback'} of the run {ascii(item.request_id)[:80]}"
 
 
@@ -373,6 +373,6 @@ def _end_all() -> None:
 
 
 def _end_with_the_worker() -> None:
-    """Register ``end`` for :mod:`multiprocessing` processes, which skip exit handlers but call their own finalizers."""
+    """Register ``_end_all`` in :mod:`multiprocessing` processes, which skip exit handlers but call their own finalizers."""
     if "multiprocessing.util" in sys.modules and multiprocessing.parent_process() is not None:
         sys.modules["multiprocessing.util"].Finalize(None, _end_all, exitpriority=100)

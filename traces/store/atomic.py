@@ -1,4 +1,4 @@
-"""Atomic file creation: files are written under a temporary name in the same folder, then renamed."""
+"""Creates files atomically: writes them under a temporary name in the same folder, then renames them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIDE_FILES = ("", "-wal", "-shm", "-journal")
 
 @contextmanager
 def new_store(path: Path, identity: StoreIdentity) -> Iterator[ObservationStore]:
-    """Yield an empty store to fill; it appears at ``path`` when the block ends, and never if the block fails.
+    """Yield an empty store to fill; it is created at ``path`` only if the block ends without an error.
 
     Raises:
         StoreError: ``path`` exists (nothing is overwritten), or cannot be written.
@@ -28,7 +28,7 @@ def new_store(path: Path, identity: StoreIdentity) -> Iterator[ObservationStore]
 
 @contextmanager
 def copied_store(source: ObservationStore, path: Path) -> Iterator[ObservationStore]:
-    """Yield a copy of a store to change; it appears at ``path`` when the block ends, and never if the block fails.
+    """Yield a copy of a store to change; it is created at ``path`` only if the block ends without an error.
 
     Raises:
         StoreError: ``path`` exists (nothing is overwritten), or cannot be written.
