@@ -141,7 +141,7 @@ def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> Res
 
 
 def _has_reference(rows: KeptRows) -> bool:
-    """Return whether rows keep answers for comparison with the current setup's."""
+    """Return whether rows store answers to compare with the current setup's answers."""
     return isinstance(rows.units.workflow.score, AsToday)
 
 

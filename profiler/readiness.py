@@ -140,7 +140,7 @@ PROMPT_REQUESTS = 5
 
 @dataclass(frozen=True, slots=True)
 class CheckItem:
-    """One check; ``detail`` says in one line what was found, or what is wrong and how to fix it.
+    """The result of a check; ``detail`` is a line with what was found, or what is wrong and how to fix it.
 
     ``is_doubtful``: only the workflow's author can tell whether it is right.
     """
@@ -156,10 +156,10 @@ class CheckReport:
     """All checks, in order, without the checks that an earlier failure made impossible.
 
     ``template_code`` is the code of the template that was derived from the graph; None if the workflow declares a template.
-    ``questions`` ask the author about things that a profile does not need, such as which model a stage runs today. ``today``
-    maps each stage without a declared model to the model that the application called, by catalog name. ``prompts`` describes
-    the common parts of the requests' prompts; None if not requested, or if a check failed. ``requests`` is the number of
-    requests of the workflow.
+    ``questions`` to the author are optional for a profile, such as which model a stage currently uses. ``today`` maps each
+    stage without a declared model to the model that the application called, by catalog name. ``prompts`` describes the common
+    parts of the requests' prompts; None if not requested, or if a check failed. ``requests`` is the number of requests of the
+    workflow.
     """
 
     workflow: str

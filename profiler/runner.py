@@ -57,7 +57,7 @@ def profile(
     ``settings.execution``. Ctrl-C ends the run once the units in flight are written; a second Ctrl-C ends it at once.
 
     Args:
-        workflow: the workflow; its template need not be bound.
+        workflow: the workflow; its template need not be bound to the models.
         catalog: the models.
         backends: one for each provider of the catalog.
         store: a store of this workflow; the run locks it.

@@ -96,7 +96,7 @@ def said_by(lines: Sequence[str]) -> str:
 
 
 def main(descriptor: int) -> None:
-    """Connect to Ray, start hosts and pass messages on until the run closes its end."""
+    """Connect to Ray, start hosts, and forward messages until the run closes the socket."""
     connection: Connection = Connection(descriptor)
     lock = threading.Lock()
 

@@ -169,7 +169,7 @@ class AskingRateLimiter:
 
 
 def require_version(version: str) -> None:
-    """Refuse a run of another version of VineLM.
+    """Raise if the run uses another version of VineLM.
 
     Raises:
         ConfigError: with the code ``node-version``.
@@ -200,7 +200,7 @@ def worker_of(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimiter]) 
 
 
 def _lasting(make: Callable[[], Any]) -> Any:
-    """Make a worker on a permanent thread, because the kernel ends a child process with the *thread* that started it."""
+    """Make a worker on a permanent thread, because the kernel kills a child process when the *thread* that started it ends."""
     made: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def run() -> None:

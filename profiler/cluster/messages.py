@@ -90,7 +90,7 @@ class RequestOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RunUnit:
-    """Tells a host to execute a job; its number is unique in the run."""
+    """Tells a host to execute a job, with a number that is unique in the run."""
 
     unit: int
     job: Job | RequestJob
@@ -98,7 +98,7 @@ class RunUnit:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The answer to :class:`Asked`."""
+    """The answer to :class:`Asked`: whether the reservation was raised."""
 
     unit: int
     is_granted: bool

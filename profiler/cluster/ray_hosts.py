@@ -46,7 +46,7 @@ NOT_SHIPPED = (".env", ".env.*", ".git", ".venv", "venv", "build", "dist", "runs
 
 
 class NodeHost:
-    """The actor of a node. Every method except :meth:`poll` returns at once."""
+    """The Ray actor on a node. Every method except :meth:`poll` returns without blocking."""
 
     def __init__(self) -> None:
         self._host: UnitHost | None = None
@@ -82,7 +82,7 @@ class RayHosts:
     """Starts one host on each node with a free CPU, including nodes that join later, and reports what happens to them.
 
     Args:
-        tell: called with each event, from any thread.
+        tell: receives each event; called from any thread.
 
     Raises:
         ConfigError: there is no such cluster, or its Ray or Python has another version.

@@ -77,7 +77,7 @@ class ClusterWorker:
 
     Args:
         link: the connection to the hosts; closed with the worker.
-        rate_limiters: the rate limits by model; the calls of all hosts wait here.
+        rate_limiters: the rate limits by model, applied here to the calls of all hosts.
         on_note: called with one line, from any thread, when a host is lost, or when a node that joined later cannot be used.
         unit: the name of its jobs in these lines.
 
@@ -127,7 +127,7 @@ class ClusterWorker:
         """Wait for a host that is ready. Call with the lock held.
 
         Raises:
-            InputError: a node refused before the run began.
+            InputError: a node could not be used, before the run began.
             ConfigError: before the run began, no node provided a CPU in time; ``lack`` is the reason.
             WorkerDied: the same happened later, or the connection was lost.
         """
@@ -362,7 +362,7 @@ class HostAttempt:
         self._used: int | None = None
 
     def pass_through(self) -> None:
-        """Wait for the rate limit, tell the host, and hold the slot until the attempt is over."""
+        """Wait for the rate limit, notify the host, and occupy the slot until the attempt is over."""
         with suppress(ConnectionError), self._rate_limiter.admit(self._attempt.tokens, self._sleep) as permit:
             self._link.send(self._host, Admitted(self._attempt.attempt, getattr(permit, "replica", 0)))
             self._is_over.wait()

@@ -20,7 +20,7 @@ class BatchApiForecast:
         cost_usd: median dollars of all calls, in batches or direct.
         ordinary_usd: median dollars without batches.
         waves: the least number of batches in sequence: the most invocations of a path.
-        wait_s: the longest that a run waits for one batch, in seconds.
+        wait_s: the longest time that a run waits for a batch, in seconds.
         timed_cells: the approximate number of results whose calls are made directly, so that they have latencies.
     """
 
@@ -36,7 +36,7 @@ class RunForecast:
     """What a profile would buy.
 
     Attributes:
-        workflow: the workflow to profile, with its template bound.
+        workflow: the workflow to profile, with its template bound to the models.
         catalog: the models.
         is_simulated: whether some models are simulated.
         run: what the run buys within its limits.
@@ -63,7 +63,7 @@ def batch_forecast(
         forecast: at ordinary prices.
         prices: the terms of the run.
         batched: the models that are called through batch APIs.
-        template: a bound template.
+        template: a template bound to the catalog's models.
         catalog: the models.
     """
     # Each model's share of the dollars, by its calls and the cost of a typical call.

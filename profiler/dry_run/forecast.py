@@ -125,7 +125,7 @@ def forecast_profile(
     """Forecast a run by simulating it. Pure, takes seconds.
 
     Args:
-        template: a bound template.
+        template: a template bound to the catalog's models.
         catalog: the models.
         request_ids: the requests to sample from.
         sampler: proposes the request paths.
@@ -219,7 +219,7 @@ def needs_of(
     Args:
         forecast: the forecast of the run to ``coverage``, without budgets.
         limits: the budgets of the run that is planned.
-        template: a bound template.
+        template: a template bound to the catalog's models.
         n_requests: the number of requests to sample from.
         coverage: the coverage at which the forecast run ends; None: it runs every single model on every request.
         times: the length of the whole run, as a multiple of the forecast run.

@@ -130,7 +130,9 @@ class OutcomeModel:
         return Unit(cost, 1, 1, FIRST_PROMPT_TOKENS * share + tokens_out, call_s, 0.0, arm)
 
     def _outcome_weights(self, depth: int, stage: str, model: str) -> Mapping[str, float]:
-        """Return P(the request continues to a stage), by name, and P(it ends); a model's rates are shrunk to the stage's."""
+        """Return P(the request continues to a stage), by name, and P(it ends); a model's rates are shrunk towards the stage's
+        rates.
+        """
         arms = self.template.flow.stages_at[depth - 1][stage]
         if not arms:
             return {}
@@ -145,7 +147,7 @@ class OutcomeModel:
 
 
 def _may_end(template: Template) -> frozenset[Place]:
-    """Return whether the template, or the workflow's check of an answer, lets a request end."""
+    """Return whether a request may end at this point, by the template or by the workflow's own check."""
     flow = template.flow
     return frozenset(
         (depth + 1, stage)

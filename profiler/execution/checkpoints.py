@@ -61,7 +61,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
         """Return the thread's last checkpoint.
 
         Raises:
-            KeyError: it has none.
+            KeyError: the thread has no checkpoint.
         """
         held = self._held[thread_id]
         if held.keys() == {_ROOT}:

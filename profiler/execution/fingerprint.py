@@ -230,7 +230,7 @@ class _Code:
         yield from self.values([value for _, value in members], package)
 
     def values(self, values: list[Any], package: str) -> Iterator[Any]:
-        """Yield the constants among the values, and the code that belongs to the package."""
+        """Yield the given values that are constants, and the parts of those that are code of the package."""
         for value in values:
             plain = _plain(value)
             if plain is not None:

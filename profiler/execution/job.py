@@ -66,14 +66,14 @@ class Job:
 
 
 class UnitBudget(SpendGuard):
-    """The dollars and calls that one unit may still spend. Its calls may come from several threads.
+    """The dollars and calls that a unit may still spend. Thread-safe.
 
     Args:
         upper_usd: dollars that are already reserved for the unit.
         top_up: called before a call that needs more; returns whether it may be spent. If not, the call is not made, and
             :attr:`was_refused` is true even if the application catches the exception.
         on_settled: called with the dollars of each call that has ended.
-        on_reserved: called with the dollars that calls in flight may cost, whenever they change.
+        on_reserved: called with the maximum dollars of calls in flight, at each change.
         before: called before each call; if it raises, the call is not made.
     """
 
@@ -192,7 +192,7 @@ class LoadedWorkflow(Protocol):
 
     @property
     def workflow(self) -> Workflow:
-        """The workflow, with a bound template and all its requests."""
+        """The workflow, with all requests and a template bound to the models."""
 
     @property
     def catalog(self) -> Catalog:

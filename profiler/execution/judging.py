@@ -64,7 +64,7 @@ class Judging:
 
         Raises:
             WorkflowError: the judge's prompt cannot be made from this state, or ``truth`` raised.
-            ConfigError: the provider refused the key.
+            ConfigError: the provider rejected the API key.
         """
         messages = self.judge.messages(request, given, state)
         asked = _hash([self.digest, messages])
@@ -149,7 +149,7 @@ def judge_backends(judge: LLMJudge, catalog: Catalog, backends: Mapping[str, Bac
 
 
 def judge_backends_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> Mapping[str, Backend]:
-    """Return the backend of the workflow's judge by provider, which may cost money; empty without a judge. Makes no call.
+    """Return the backend of the workflow's judge, by provider; empty without a judge. Makes no call.
 
     Raises:
         ConfigError: see :func:`judge_catalog`.

@@ -90,7 +90,7 @@ class Ledger:
     Thread-safe: check and reservation are atomic. Opening a ledger books units that a killed run left open at their maximum.
 
     Args:
-        store: the ledger's store; the caller holds it exclusively.
+        store: the ledger's store; the caller must have locked it.
         limits: the budgets for dollars (booked and reserved) and for model calls (of all rows and of running units).
         batches: the store's batches, if calls go through batch APIs.
     """
@@ -201,7 +201,7 @@ class Ledger:
         Args:
             reservation: the unit's reservation.
             observation: the row.
-            checkpoint: the state to resume from; None to keep none.
+            checkpoint: the state to resume from; None: no state is stored.
             paid_usd: dollars to book if they differ from the row's.
             judgement: the judge's verdict on the answer.
             shapes: hashes of its prompts, packed; empty for none.

@@ -81,7 +81,7 @@ _ABSENT: Any = object()
 
 
 def _is_data(module: Any, name: Any) -> bool:
-    """Return whether a name is a data type of a package used by this process, or does not exist at all."""
+    """Return whether a name is a data type of a package used by this process; True also if the name does not exist."""
     if (module, name) in _NAMED:
         return True
     if not isinstance(module, str) or not isinstance(name, str) or module.partition(".")[0] not in sys.modules:

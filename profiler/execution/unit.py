@@ -230,7 +230,7 @@ class UnitRunner:
             )
 
     def _step(self, thread_id: str, chat: UnitChat, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:
-        """Run the graph up to the next boundary, the next chat model call that is a stage, or its end."""
+        """Run the graph to the next boundary, the next call of a stage's chat model, or the end."""
         assert policy.request is not None
         stated = {"thread_id": thread_id, **stated_configurable(self.workflow, policy.request)}
         run = replace(self.control.context(policy=policy, request=policy.request), chat_host=chat)
@@ -340,7 +340,7 @@ def _first_boundaries(template: Template, opening: Collection[str], boundaries: 
     Leaves out the first stage if nothing precedes it and it is not visited again; this saves a third of the overhead.
 
     Args:
-        template: the workflow's shape.
+        template: the workflow's template.
         opening: the nodes that the start has an edge to.
         boundaries: the stages before which all later invocations pause.
     """
@@ -352,7 +352,7 @@ def _first_boundaries(template: Template, opening: Collection[str], boundaries: 
 
 
 def _only_ending(ends: Collection[str], holders: Collection[str]) -> str | None:
-    """Return the node after a loop whose routes lead to ``ends``; None if there is not exactly one."""
+    """Return the node after a loop whose routes lead to ``ends``; None if there is no such node or more than one."""
     (end, *others) = ends or {END}
     return None if others or end == END or end in holders else end
 
@@ -413,7 +413,7 @@ def run_unit(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
 
 
 def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | None:
-    """Execute the lost invocations and the unit; None if the request ended before the unit."""
+    """Execute the invocations without stored states, then the unit; None if the request ends before the unit."""
     state = job.parent
     for length in range(len(job.prefix) - job.n_again, len(job.prefix)):
         outcome = units.run(

@@ -73,7 +73,7 @@ class Child:
             return (self._waits_since if self._waits else time.monotonic()) - self._started - self._waited_s
 
     def exited(self, code: int) -> None:
-        """Record the exit and wake the reader, even if a grandchild still holds the channel open."""
+        """Record the exit and wake the reader, even if a grandchild process keeps the channel open."""
         self.code = code
         self.has_exited.set()
         with suppress(OSError):
@@ -170,7 +170,7 @@ def describe_exit(code: int | None) -> str:
 
 
 def last_lines(log: IO[bytes], job: Job) -> str:
-    """Return the end of the child's output as one line, with secrets and the request's own values replaced."""
+    """Return the end of the child's output as one line, with secrets and the request's values replaced."""
     size = log.seek(0, os.SEEK_END)
     log.seek(max(size - 8192, 0))
     lines = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]

@@ -54,7 +54,7 @@ def requested(theirs: socket.socket, request: Mapping[str, Any]) -> socket.socke
     """Send a request to the parent, and return the socket on which the answer arrives.
 
     Raises:
-        OSError: the parent is gone.
+        OSError: the parent process has exited.
     """
     mine, other = socket.socketpair()
     with other:

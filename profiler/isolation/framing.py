@@ -1,4 +1,4 @@
-"""The protocol between the parent and its children: frames of a JSON object and bytes over a stream socket. No pickle."""
+"""The protocol between the parent and its children: frames (a JSON object and bytes) over a stream socket, without pickle."""
 
 from __future__ import annotations
 

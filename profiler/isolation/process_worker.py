@@ -173,7 +173,7 @@ class ProcessWorker:
 
     @contextmanager
     def _waiting(self, number: int) -> Iterator[None]:
-        """Pause the unit's timeout inside the block, where one of its calls waits."""
+        """Pause the unit's timeout inside the block, while a call of the unit waits."""
         with self._lock:
             unit = self._units.get(number)
         with unit.waiting() if unit is not None else nullcontext():

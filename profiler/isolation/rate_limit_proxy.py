@@ -95,7 +95,7 @@ class _ProxiedPermit:
         self.tokens = tokens
 
     def take(self, answer: bytes) -> None:
-        """Record the parent's answer. Raises ``ConnectionError`` if the parent is gone."""
+        """Record the parent's answer. Raises ``ConnectionError`` if the parent has exited."""
         if not answer:
             raise ConnectionError("the process that holds the rate limits is gone")
         self.replica = answer[0]
@@ -117,7 +117,7 @@ class ProxiedRateLimiter:
     """The child's side of a model's :class:`vinelm.requests.protocols.RateLimiter`, for all threads and event loops of the
     child.
 
-    Raises ``ConnectionError`` if the parent is gone.
+    Raises ``ConnectionError`` if the parent has exited.
     """
 
     def __init__(self, theirs: socket.socket, unit: int, model: str, prompt: PromptCall | None = None) -> None:

@@ -56,7 +56,7 @@ class DecidingSampler:
     cell has a row.
 
     Args:
-        template: A bound template.
+        template: A template bound to the catalog's models.
         catalog: The models with list prices; None if unknown.
         request_ids: The requests to sample from.
         seed: The seed for the order of the requests and of the priced paths.
@@ -183,12 +183,12 @@ class DecidingSampler:
 
     @property
     def _is_one_call(self) -> bool:
-        """True if every request is a single call of one of several models."""
+        """True if every request is a single call, with a choice of models."""
         return len(self._choices) == 1 and self._begins_alike
 
     @property
     def _begins_alike(self) -> bool:
-        """True if every request begins with a call to one of the same models."""
+        """True if all requests choose their first call from the same models."""
         first = self._choices[0]
         return isinstance(first, tuple) and SKIP not in first
 

@@ -61,7 +61,7 @@ class PricedSampler:
     are possible.
 
     Args:
-        template: A bound template.
+        template: A template bound to the catalog's models.
         catalog: The models with list prices; None if unknown: round 0 then calls all models equally often.
         request_ids: The requests to sample from.
         seed: Seed of the random choices.
@@ -213,7 +213,7 @@ class OpenCells:
         return self._below[request, prefix]
 
     def claim(self, request: str, prefix: Prefix) -> None:
-        """Count a new cell as executed. Its successors are unknown until the next round."""
+        """Count a new cell as executed. The cells after it are unknown until the next round."""
         self._claimed.add((request, prefix))
         while len(prefix) > 1:
             prefix, model = prefix[:-1], prefix[-1]

@@ -76,7 +76,7 @@ class Prices:
 
 
 def listed_usd(catalog: Catalog | None, model: str) -> float:
-    """Return the list price of a usual call in dollars; 0 without a catalog."""
+    """Return the list price of a typical call in dollars; 0 without a catalog."""
     return 0.0 if catalog is None else catalog[model].price.cost_usd(*NOMINAL_TOKENS)
 
 

@@ -52,9 +52,9 @@ class ModelRace:
     """Plans the race. Every method is a pure function of the rows, so that a resumed run makes the same plan.
 
     Args:
-        template: A bound template.
+        template: A template bound to the catalog's models.
         catalog: The models with list prices; None if unknown.
-        order: The requests, in the order in which they are asked.
+        order: The requests, in the order in which they are run.
         choices: The models of each invocation.
         limits: The profile's limits.
         requests: The number of requests that the remaining models have answered after each round, increasing.

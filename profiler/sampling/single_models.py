@@ -149,7 +149,7 @@ def without_losers(models: Sequence[SingleModel]) -> list[SingleModel]:
 
 
 def is_apart(models: Sequence[SingleModel]) -> bool:
-    """Return whether the lower end of the best model is above the upper ends of all others that have rows."""
+    """Return whether the best model's interval lies above the intervals of all other models with rows."""
     known = [one for one in models if one.requests]
     if len(known) < 2:
         return len(models) < 2

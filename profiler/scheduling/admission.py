@@ -37,7 +37,7 @@ class Admission:
         self._state, self._paths, self._workers = state, paths, workers
 
     def jobs(self) -> list[Job]:
-        """Return the units to start, with their money reserved; empty once the run has stopped."""
+        """Reserve money for the units to start, and return them; empty once the run has stopped."""
         if self._state.stopped_by is None:
             free = self._workers - len(self._state.running)
             return _Scan(self._state, self._paths, self, free).jobs()

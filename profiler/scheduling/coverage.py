@@ -53,7 +53,7 @@ class CellKinds:
 
     @classmethod
     def of(cls, template: Template) -> CellKinds:
-        """Number the kinds of a bound template."""
+        """Number the kinds of cells of a template that is bound to models."""
         models = {name: i for i, name in enumerate(template.models)}
         stages = {stage.name: i for i, stage in enumerate(template.stages)}
         pairs = [(stage.name, model) for stage in template.stages for model in stage.models or ()]
@@ -388,7 +388,7 @@ def coverage_of(observations: Sequence[Observation], template: Template, n_reque
 
     Args:
         observations: the rows of these requests.
-        template: a bound template.
+        template: a template bound to the catalog's models.
         n_requests: the number of requests in the profile.
     """
     coverage = Coverage(template, n_requests)

@@ -25,7 +25,7 @@ class KeptRows:
     """The rows of a store at the start of a run; evaluates the states stored after them.
 
     Attributes:
-        store: the store, held by the caller.
+        store: the store; the caller must have locked it.
         worker: evaluates states, in parallel as set in the settings.
     """
 
@@ -69,7 +69,7 @@ class KeptRows:
         return finished.outcome
 
     def stopped(self) -> dict[Cell, bool]:
-        """Return whether the workflow's own check passed the answer, by cell."""
+        """Return, by cell, whether the workflow's own check passed the answer."""
         return {(row.request_id, row.prefix): row.stopped is True for row in self.store.observations()}
 
     def pool(self) -> ThreadPoolExecutor:
@@ -142,7 +142,7 @@ class PendingRows:
                 yield self._rows.job(cell, state, stopped if row.is_continued else None, judged={})
 
     def _holds(self, found: Judgement, row: Observation, request: Request) -> bool:
-        """Return whether a verdict is for this row and by the currently declared judge."""
+        """Return whether a judgement is still valid: it has this row's verdict, the declared judge and the same label."""
         is_verdict = found.correct is not None and found.correct is row.success and found.judge == self._judging.digest
         return is_verdict and found.label == self._judging.label_digest(request)
 

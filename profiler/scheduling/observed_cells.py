@@ -105,7 +105,7 @@ class ObservedCells:
         return any(cell not in self.committed for cell in self.rows if cell[0] in self._request_ids)
 
     def is_reached(self, cell: Cell) -> bool:
-        """Return whether the committed rows show that the cell's request reaches it by the stop rule."""
+        """Return whether the committed rows show that the request reaches the cell, by the stop rule."""
         request_id, prefix = cell
         parent = (request_id, prefix[:-1])
         return len(prefix) == 1 or (parent in self.committed and not self.is_continued(cell))
@@ -195,7 +195,7 @@ class AnswersOfToday:
     the wrong label, and all rows are useless. A right answer of any model passes the check.
 
     Args:
-        template: a bound template.
+        template: a template bound to the catalog's models.
         after: the number of requests that must be answered wrong; None disables the check.
 
     Attributes:

@@ -110,7 +110,7 @@ class ActivePath:
         return row.ended(rule) and (row.failure is not None or not self.goes_on)
 
     def next_length(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int | None:
-        """Return the length of the shortest prefix without a row; None if the path ends before one."""
+        """Return the length of the shortest prefix without a row; None if the path ends earlier."""
         known = self.resolve(rows, rule)
         while self._executed < known:
             row = rows.get(self.cell(self._executed + 1))
@@ -132,7 +132,7 @@ class ActivePath:
             self.models += (visits[0][1],)
 
     def _follow(self, row: Observation) -> bool:
-        """Continue to the stage after the row; return False if it is unknown, or the template ends."""
+        """Continue to the stage after the row; return False if that stage is unknown or the template ends."""
         positions = self._template.flow.positions
         after = positions[self._position].arms.get(row.stage)
         if after is None:
@@ -201,7 +201,7 @@ class ActivePaths:
 
     Args:
         may_go_on: whether the workflow can continue after an answer that its own check passed.
-        timed: chooses the paths whose calls bypass batches; None: no calls go in batches.
+        timed: chooses the paths whose calls are made directly; None: batch APIs are not used.
 
     Attributes:
         round: the number of the sampler's current round; -1 before the first.
@@ -230,7 +230,7 @@ class ActivePaths:
         return True
 
     def take(self) -> bool:
-        """Activate the round's next path unless it is too far ahead of the first; return whether it did."""
+        """Activate the round's next path unless it is too far ahead of the first; return whether it was activated."""
         # A path further ahead has no price bound yet: a block's bound is learned when the first path of the previous block is
         # reached.
         if self._is_exhausted or (self.active and self._taken >= self._end()):
@@ -258,7 +258,7 @@ class PriceBounds:
 
     Args:
         bound: the bound before the first path.
-        doublings: the number of blocks before the first block of maximum size: :data:`FEW_DOUBLINGS` if calls go in batches.
+        doublings: the number of blocks before the first block of maximum size: :data:`FEW_DOUBLINGS` if batch APIs are used.
     """
 
     def __init__(self, bound: PriceBound, doublings: int = DOUBLINGS) -> None:
@@ -284,7 +284,9 @@ class PriceBounds:
 
 
 def block_of(number: int, doublings: int = DOUBLINGS) -> int:
-    """Return the block of a path; ``doublings`` blocks have 1, 2, 4, ... paths, and every later one :data:`LARGEST_BLOCK`."""
+    """Return the block of a path; ``doublings`` blocks have 1, 2, 4, ... paths, and every later block has
+    :data:`LARGEST_BLOCK`.
+    """
     smaller = int(2**doublings) - 1
     if number < smaller:
         return (number + 1).bit_length() - 1

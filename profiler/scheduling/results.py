@@ -85,7 +85,7 @@ class ProfileResult:
         exhaustive_usd: dollars to execute every reached cell once; an estimate unless ``stopped_by`` is ``"complete"``.
         naive_usd: dollars to run every path from the start without sharing common prefixes; also an estimate.
         committed_usd: dollars that count against the budget: everything booked, including abandoned units at their maximum.
-        abandoned: units that an earlier run left open when it died.
+        abandoned: the number of units that were running when an earlier run was killed.
         message: a line that explains why the run ended: the budget, a broken stage, no right answer, or too few requests.
         coverage_interval: bounds that contain the coverage with a probability of 0.9.
         single_models: the results of each single model and of the current setup; None if the sampler has no such race.

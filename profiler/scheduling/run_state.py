@@ -45,13 +45,13 @@ class RunState:
     """The mutable state of a run. Not thread-safe.
 
     Args:
-        store: the store, held exclusively by the caller.
+        store: the store; the caller must have locked it.
         ledger: the store's ledger, with the run's limits.
         n_older: the number of rows in the store that are older than the run.
         keep_going: continue even if all first rows of a stage fail in the same way.
         stops_cut_off: see :class:`ProfileSettings`.
         sampler: the name of the run's sampler.
-        batched: the names of the models whose calls go in batches.
+        batched: the names of the models that are called through batch APIs.
 
     Attributes:
         running: the reservations of the units in flight.

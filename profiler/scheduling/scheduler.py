@@ -240,7 +240,7 @@ class CanonicalCommit:
         return broken is not None or cut is not None or none_right is not None
 
     def _commit_path(self, path: ActivePath) -> bool:
-        """Commit the path's cells; return False at a cell without a row, and when the run stops."""
+        """Commit the path's cells; return False at a cell without a row, or if the run stops."""
         cells, rule = self._state.cells, self._state.template.stop
         # Done before the path's own cells: the bound of the next block is copied here, and may have learned only from whole
         # paths.
@@ -341,7 +341,7 @@ class Interrupts:
 
 @contextmanager
 def interrupts_raised() -> Iterator[None]:
-    """Raise ``KeyboardInterrupt`` for every :data:`~vinelm.io.ENDING` signal inside the block, as for Ctrl-C."""
+    """Inside the block, raise ``KeyboardInterrupt`` for every :data:`~vinelm.io.ENDING` signal, as for Ctrl-C."""
     previous = _installed(_raise)
     try:
         yield

@@ -31,8 +31,8 @@ class RayCluster:
     """A Ray cluster that executes the units of a profile, or serves requests.
 
     Attributes:
-        address: ``HOST:PORT`` of the head node; ``"auto"`` for the cluster of this machine or the one that ``RAY_ADDRESS``
-            names; ``"local"`` to start one on this machine for the run.
+        address: ``HOST:PORT`` of the head node; ``"auto"`` for the cluster of this machine or of ``RAY_ADDRESS``; ``"local"``
+            to start one on this machine for the run.
         ships_folder: copy the working directory to the nodes, without ``.env``, version control and environments. Otherwise
             each node needs the folder at the same path.
 

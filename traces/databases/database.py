@@ -1,4 +1,4 @@
-"""Durable access to one SQLite file, and translation of SQLite errors to :class:`StoreError`."""
+"""Durable access to a SQLite file; converts SQLite errors to :class:`StoreError`."""
 
 from __future__ import annotations
 

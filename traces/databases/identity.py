@@ -1,4 +1,4 @@
-"""The identity of a store: the workflow, models, prices and dataset that its rows belong to."""
+"""The identity of a store: the workflow, models, prices and dataset of its rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class StoreIdentity:
 
     @property
     def key(self) -> str:
-        """Canonical JSON text without the time of creation: equal for equal identities."""
+        """Canonical JSON text without the time of creation. Equal identities have equal keys."""
         return _canonical({**self.to_dict(), "created_at": ""})
 
     def bound_template(self) -> Template:

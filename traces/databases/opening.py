@@ -123,7 +123,7 @@ def _created_in_postgres(url: PostgresUrl, identity: StoreIdentity) -> PostgresD
     """Create the tables of an empty store.
 
     Raises:
-        StoreError: the schema has tables already, or may not be written.
+        StoreError: the schema already has tables, or cannot be written.
     """
     database = PostgresDatabase(url)
     try:
@@ -147,7 +147,7 @@ def _opened_in_postgres(url: PostgresUrl, wanted: StoreIdentity | None) -> tuple
     """Open a store and return it with its identity.
 
     Raises:
-        StoreError: there is no store, or it is of another version.
+        StoreError: there is no store, or it has another version.
     """
     database = PostgresDatabase(url)
     try:

@@ -1,4 +1,4 @@
-"""Access to a store in PostgreSQL, and translation of its errors to :class:`StoreError`."""
+"""Access to a store in PostgreSQL; converts its errors to :class:`StoreError`."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class PostgresDatabase(Database):
         """Lock the store for a run. The server releases the lock at the end of the session.
 
         Raises:
-            StoreError: another run holds it; the message names it.
+            StoreError: another run has locked it; the message names that run.
         """
         with self.transaction() as connection:
             if not connection.execute(text(f"SELECT pg_try_advisory_lock({_SCHEMA}, {ALONE})")).scalar():

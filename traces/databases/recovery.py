@@ -30,7 +30,7 @@ def recover(
     shown_as: Path | None = None,
     is_read_only: bool = False,
 ) -> None:
-    """Clear the marker of a dead run from the store at ``path``; does nothing while the run is alive.
+    """Clear the marker of a killed run in the store at ``path``; do nothing while the run is still active.
 
     A run that ended on a full disk may have been unable to clear its marker. It has then noted in the lock file that the
     store's file is complete, so that a missing WAL does not indicate a copy.

@@ -76,7 +76,7 @@ class Growth:
 
 
 def grow(store: ObservationStore, now: StoreIdentity, wanted: Mapping[str, RequestDigest]) -> Growth | None:
-    """Change the store's identity to ``now``: retire rows that are no longer valid, restore those that are valid again.
+    """Change the store's identity to ``now``: retire rows that are no longer valid, restore rows that are valid again.
 
     The caller has locked the store (:meth:`ObservationStore.exclusive`). Rows that must be scored again are retired until
     :class:`~vinelm.traces.RowsToScore` restores them.
@@ -151,7 +151,7 @@ def retire_broken(store: ObservationStore, cells: Collection[tuple[str, Sequence
     Uses one transaction. Their dollars and calls still count.
 
     Args:
-        store: the store, held by the caller.
+        store: the store; the caller must have locked it.
         cells: request and prefix of each row.
     """
     named = {(request_id, tuple(prefix)) for request_id, prefix in cells}

@@ -1,4 +1,4 @@
-"""Finds the rows of a store that are still valid under another identity. Pure: writes nothing."""
+"""Finds the rows of a store that are still valid under another identity. Writes nothing."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ class Afterwards(NamedTuple):
 
 @dataclass
 class Retirement:
-    """The current rows to retire, with the reason, and those to keep."""
+    """The current rows to retire, with the reason, and the current rows to keep."""
 
     retire: list[tuple[int, str]] = field(default_factory=list)
     kept: dict[Cell, Afterwards] = field(default_factory=dict)
@@ -233,7 +233,7 @@ class Retirement:
 
 
 def retirement_of(rows: Iterable[StoredRow], rules: RowRules) -> Retirement:
-    """Decide which of the store's current rows to retire. A row needs the row before it on its path."""
+    """Return which current rows to retire. A row is also retired if the row before it on its path is."""
     found = Retirement()
     lost: dict[Cell, str] = {}
     waiting: dict[Cell, str] = {}

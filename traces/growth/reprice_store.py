@@ -73,8 +73,8 @@ def reprice_store(source: Path, path: Path, prices: Catalog) -> Repriced:
 
     Raises:
         ConfigError: a model of the store has no price there, or no price differs from the store's.
-        StoreError: a row of a model with a new price recorded no tokens, a run holds ``source``, some of its rows must still be
-            scored again, or ``path`` exists.
+        StoreError: a row of a model with a new price recorded no tokens, a run has locked ``source``, some of its rows must
+            still be scored again, or ``path`` exists.
     """
     with ObservationStore.open(source) as store, run_lock(file_of(store.path, "reprice")):
         if contents_of(store).waiting:

@@ -64,7 +64,7 @@ def export_store(store: ObservationStore, path: Path) -> int:
     The rows are a consistent snapshot, even while a run is writing.
 
     Raises:
-        ConfigError: another extension, or pyarrow is not installed.
+        ConfigError: the extension is not supported, or pyarrow is not installed.
         StoreError: the file cannot be written, or a judge scored the rows; an older file at ``path`` stays.
     """
     kind = kind_of(path, ("csv", "parquet"))

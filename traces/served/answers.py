@@ -120,7 +120,7 @@ class Answers:
             return int(calls or 0), float(saved_usd or 0.0)
 
     def outputs(self) -> list[str]:
-        """Return the digests of the output files written from these answers, the latest last."""
+        """Return the digests of the output files written from these answers, oldest first."""
         with self._database.transaction() as connection:
             text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == _OUTPUTS)).scalar()
             return json.loads(text) if text else []
@@ -140,7 +140,9 @@ class Answers:
                 yield _answer(row)
 
     def of(self, keys: Iterable[str]) -> dict[str, Answer]:
-        """Return the answers to these requests, at most :data:`READ_AT_ONCE` of them; requests without answers are left out."""
+        """Return the answers to these requests, for at most :data:`READ_AT_ONCE` requests; requests without answers are left
+        out.
+        """
         if not self._is_there:
             return {}
         query = select(*_BRIEF, answers.c.answer).where(answers.c.key.in_(list(keys)))

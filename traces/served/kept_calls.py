@@ -79,7 +79,8 @@ class KeptCalls:
 
 @contextmanager
 def kept_in(address: StoreAddress | None, own: ObservationStore, age_s: float) -> Iterator[KeptCalls]:
-    """Yield the cached answers of a store that several runs use in turn, created if missing; without a path, those of ``own``.
+    """Yield the cached answers of a store that several runs use in turn, created if missing; without an address, the answers in
+    ``own``.
 
     Raises:
         StoreError: The file is not a store, or another process has locked it.

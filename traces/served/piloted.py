@@ -31,7 +31,7 @@ served = Table(
 
 
 class ServedRows:
-    """Reads and adds the rows. Every write is one durable transaction, or joins the caller's."""
+    """Reads and adds the rows. Every write is a durable transaction, or joins the caller's transaction."""
 
     def __init__(self, store: ObservationStore) -> None:
         self._database = store.database

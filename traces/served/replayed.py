@@ -133,7 +133,7 @@ _BRIEF = [column for column in units.c if column.name != "prompt"]
 
 
 class ReplayRows:
-    """Reads and writes the rows of a replay. Every write is one durable transaction, or joins the caller's."""
+    """Reads and writes the rows of a replay. Every write is a durable transaction, or joins the caller's transaction."""
 
     def __init__(self, store: ObservationStore) -> None:
         self._database = store.database
@@ -196,7 +196,7 @@ class ReplayRows:
             return [dict(row) for row in connection.execute(select(compared)).mappings()]
 
     def said(self) -> dict[tuple[int, str], SaidOf]:
-        """Return people's labels by (unit, model); each person's latest answer to a question counts."""
+        """Return people's average scores by (unit, model); only each person's latest label of a question counts."""
         last: dict[int, dict[str, str]] = defaultdict(dict)
         for label in self.labels():
             last[label["question_id"]][label["who"]] = label["choice"]

@@ -67,7 +67,7 @@ class ServedRequests:
     """Reads and adds the served requests of a store. Every write is durable.
 
     Args:
-        store: the store; held by the caller if something is added.
+        store: the store; to add something, the caller must have locked it.
     """
 
     def __init__(self, store: ObservationStore) -> None:

@@ -27,7 +27,7 @@ _MARK = "vinelm-checkpoints"
 
 
 class CheckpointPlace:
-    """A folder or address for contents. Thread-safe; files are written at once, and durably if local.
+    """A folder or address for checkpoint contents. Thread-safe; files are written immediately, and durably if local.
 
     Args:
         url: an fsspec address such as ``s3://bucket/folder``, or the path of a folder. It is recorded in the store, so it must

@@ -28,7 +28,7 @@ class _Write:
 
 
 class GroupCommit:
-    """Runs writes on a store, combining those of waiting threads into one transaction. Thread-safe.
+    """Runs writes on a store; combines the writes of waiting threads into one transaction. Thread-safe.
 
     A commit takes milliseconds on disk, whatever its size. Each statement also releases Python's interpreter lock, and getting
     it back takes as long if many threads are busy.

@@ -61,7 +61,7 @@ def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
         path: the store to create.
 
     Raises:
-        StoreError: the inputs differ in identity, a run holds one of them, a request changed between them, a cell has two
+        StoreError: the inputs differ in identity, a run has locked one of them, a request changed between them, a cell has two
             different rows (the first is named), or ``path`` exists.
     """
     _require_several(inputs)

@@ -43,7 +43,7 @@ class StoredPrompts:
         self._store, self._database = store, store.database
 
     def begin(self) -> bytes:
-        """Return the store's key, creating it and its table if needed; the caller holds the store."""
+        """Return the store's key, creating it and its table if needed; the caller must have locked the store."""
         with self._database.transaction() as connection:
             metadata.create_all(connection)
             return _set_key(connection, os.urandom(KEY_BYTES))

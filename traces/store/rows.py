@@ -26,7 +26,7 @@ def misfit(row: Observation, template: Template) -> str | None:
 
     Args:
         row: the observation; its prefix, stage, failure kind and outcome are checked.
-        template: bound to the catalog.
+        template: the template, bound to the catalog's models.
     """
     problem = _place_misfit(row, template)
     if problem is not None:
@@ -96,7 +96,7 @@ def values_of(observation: Observation) -> dict[str, Any]:
 def insert_rows(
     connection: Connection, rows: Iterable[Observation], identity_id: int = 1, unpaid: Collection[Cell] = frozenset()
 ) -> int:
-    """Insert all rows in the caller's transaction, each with a settled ledger entry, and return their number.
+    """Insert all rows in the caller's transaction, each with a ledger entry, and return their number.
 
     Args:
         connection: a connection in a transaction.

@@ -120,8 +120,7 @@ class ShownRows:
             return len(values)
 
     def forget(self, *, with_answers: bool = True) -> None:
-        """Delete rows' signals and classes, because the workflow no longer declares any. Answers may be kept for another use.
-        """
+        """Delete rows' signals, classes and (``with_answers``) answers, because the workflow no longer declares them."""
         nothing = dict.fromkeys((*Shown._fields, "answer_class") if with_answers else ("signal", "answer_class"))
         with self._database.transaction() as connection:
             for table in (schema.observations, schema.retired):

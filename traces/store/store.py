@@ -247,12 +247,12 @@ class ObservationStore:
     # -- rows --------------------------------------------------------------------------------------------------
 
     def add(self, observation: Observation, checkpoint: bytes | None = None, *, reservation: int | None = None) -> None:
-        """Add one row in one transaction with its checkpoint and the settlement of its reservation.
+        """Add a row, its checkpoint and the booking of its reservation, in one transaction.
 
         Args:
             observation: the row.
             checkpoint: the serialized workflow state after the row, if the request can resume from it.
-            reservation: the ledger entry to settle (from :meth:`reserve`).
+            reservation: the reservation's ledger entry (from :meth:`reserve`).
 
         Raises:
             StoreError: the cell already has a row; nothing is written.
@@ -274,7 +274,7 @@ class ObservationStore:
                 connection.execute(_SETTLE, {"entry": reservation, "paid": paid})
 
     def add_many(self, observations: Iterable[Observation], *, unpaid: Collection[Cell] = frozenset()) -> int:
-        """Add rows that were paid for elsewhere, each with a settled ledger entry, and return their number. All or nothing.
+        """Add rows that no run on this store bought, each with a ledger entry, and return their number. All or nothing.
 
         ``unpaid``: rows whose dollars are booked with another row or in a separate entry.
 
@@ -396,7 +396,7 @@ class ObservationStore:
             return new_key(connection.execute(_RESERVE, entry))
 
     def raise_reservation(self, reservation: int, upper_usd: float) -> None:
-        """Set the upper bound of a reservation."""
+        """Set the maximum dollars of a reservation."""
         with self._database.transaction() as connection:
             connection.execute(_RAISE, {"entry": reservation, "upper": upper_usd})
 

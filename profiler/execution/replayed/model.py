@@ -151,7 +151,7 @@ def prompt_digest(messages: Sequence[BaseMessage], options: Mapping[str, Any]) -
     Leaves out what may differ between runs: ids of messages and tool calls, and usage and metadata of earlier answers.
 
         messages: the prompt.
-        options: the arguments with which the model is called or bound.
+        options: the arguments of the call or of ``bind``.
     """
     asked = {name: _plain_option(value) for name, value in options.items() if value is not None and name in _COMPARED}
     text = json.dumps([_plain_messages(messages), asked], sort_keys=True, default=str)

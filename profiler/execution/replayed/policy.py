@@ -62,7 +62,7 @@ class JointStages:
         return next((arm for arm in arms if reached in self.group_after((*stages, arm))), reached)
 
     def begun_before(self, stages: Sequence[str]) -> int:
-        """Return how many of the stages before the last one run in its superstep."""
+        """Return how many stages run in the same superstep as the last stage and before it."""
         count = 0
         while count < len(stages) - 1 and self.follows(stages[: len(stages) - 1 - count]):
             count += 1
@@ -82,7 +82,7 @@ class ReplayPolicy(UnitPolicy):
 
     Attributes:
         before: the invocations that precede the unit's invocation.
-        halted: the exception that was raised to end the run at once.
+        halted: the exception that was raised to end the run immediately.
         problem: what is wrong with the workflow, even if the application caught the exception.
         drift: where the run deviated from its record; None if it did not.
         reached: the stage that was invoked after the unit's stage.
@@ -145,7 +145,7 @@ class ReplayPolicy(UnitPolicy):
         return bool(self.before.invocations) and self._bought_step is None
 
     def locate(self, key: PlaceKey) -> tuple[str, ...]:
-        """Return the path of an invocation, including its own model.
+        """Return the path of an invocation, including its model.
 
         Raises:
             StageReachedError: the unit ends here.
@@ -220,7 +220,7 @@ class ReplayPolicy(UnitPolicy):
         return self.halted
 
     def drifted(self, what: str) -> BaseException:
-        """Record where the run deviated from its record; return the exception to raise."""
+        """Note where the run deviates from its record; return the exception to raise."""
         if self.drift is None:
             self.drift = (
                 f"the replay left its record: {what}: something between the calls gives another result when it runs again, "
@@ -230,7 +230,7 @@ class ReplayPolicy(UnitPolicy):
         return self.halted
 
     def refused(self, name: str) -> BaseException:
-        """Record that a protected node or tool would run again; return the exception to raise."""
+        """Note that a protected node or tool would run again; return the exception to raise."""
         return self._failing(
             f"{name!r} runs before invocation {len(self.prefix)} ({self.stage!r}) and would run again in its replay, which "
             "Workflow(unrepeatable=) forbids: move it behind the last stage, or replace it by a stand-in while profiling"
@@ -246,7 +246,7 @@ class ReplayPolicy(UnitPolicy):
         """Return the invocation's recorded call with this prompt, preferring successful calls.
 
         Raises:
-            StageReachedError: there is no such call.
+            StageReachedError: the record has no such call.
         """
         invocation = self.before.invocations[number]
         with self._counter:
