@@ -15,7 +15,7 @@ _SHOWN, _CHARS = 4, 80
 
 
 def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]) -> str:
-    """Return one line: a request's labels, its final state, and where the state contains the first label.
+    """Return a line with a request's labels and where its final state contains the first label, or the state's end.
 
     Args:
         workflow: knows which keys of a dataset row are labels.

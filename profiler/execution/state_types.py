@@ -40,7 +40,7 @@ _MARKS = ("model_fields", "__fields__", "_asdict", "get_secret_value")
 
 
 class StateSerializer(JsonPlusSerializer):
-    """LangGraph's serializer, in its default mode without pickle, that rebuilds data types only."""
+    """LangGraph's serializer without pickle, restricted to objects of data types."""
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Return the deserialized object.

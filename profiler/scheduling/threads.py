@@ -32,7 +32,7 @@ class TopUpRequest:
 
 
 class Threads:
-    """Daemon threads, started as needed. :class:`UnitFinished` and :class:`TopUpRequest` arrive in ``messages``."""
+    """Runs units on daemon threads, and puts :class:`UnitFinished` and :class:`TopUpRequest` into ``messages``."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker

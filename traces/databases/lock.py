@@ -64,10 +64,10 @@ class RunLock:
             )
 
     def release(self) -> None:
-        """Remove the lock file, unless its note is still needed, and unlock it.
+        """Remove the lock file, unless its note is still needed, and release the lock.
 
-        It is removed while it is locked. A process that had opened it notices that the file was removed, and tries again. A
-        forked child that ends leaves the lock to its parent.
+        The file is removed while it is locked. A process that had opened it notices that the file was removed, and tries again.
+        A forked child that ends leaves the lock to its parent.
         """
         try:
             is_ours = os.getpid() == self._pid and _is_current(self._path, self._descriptor)

@@ -219,7 +219,7 @@ def _grow(
 
 
 def _mark_rows(connection: Connection, rules: RowRules) -> None:
-    """Update rows for the new template: their next stages, and under the oracle rule, the marks after passed checks."""
+    """Update rows for the new template: set their next stages; under the oracle rule, clear ``is_continued``."""
     retirement.set_arms(connection, rules.templates, rules.template)
     if rules.rule == "oracle":
         connection.execute(update(schema.observations).values(is_continued=False))

@@ -202,7 +202,8 @@ class RowRules:
 class Afterwards(NamedTuple):
     """Whether a request ends at a row, and the stage to which it continues, if known.
 
-    ``may_continue``: rows after it that were bought although the workflow's own check had passed an answer are valid.
+    ``may_continue``: whether rows after this row stay valid that were bought although the workflow's own check had passed an
+    answer.
     """
 
     ended: bool

@@ -26,7 +26,7 @@ from vinelm.requests.protocols import CallContext
 
 
 class UnitCalls:
-    """Answers the calls of one replayed unit; a :class:`~vinelm.profiler.execution.unit_adapter.ReplayedCalls`."""
+    """Makes the chat models of a replayed unit; implements :class:`~vinelm.profiler.execution.unit_adapter.ReplayedCalls`."""
 
     def __init__(self, policy: ReplayPolicy) -> None:
         self._policy = policy
@@ -40,7 +40,7 @@ class UnitCalls:
 
 @dataclass(slots=True)
 class _ReplayedInvocation:
-    """The invocation of a chat model; the :class:`~vinelm.adapters.calls.fallback_model.Attempts` of its base class."""
+    """An invocation of a replayed model; implements :class:`~vinelm.adapters.calls.fallback_model.Attempts`."""
 
     policy: ReplayPolicy
     number: int
