@@ -1,4 +1,4 @@
-"""The profiler: runs a sample of requests along a sample of model choices, under a budget. Only this part spends money."""
+"""The profiler: runs sampled requests with sampled model choices, within a budget. Only this package spends money."""
 
 from vinelm.whole_imports import attach_stub
 

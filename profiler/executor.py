@@ -37,11 +37,11 @@ def make_worker(
     """Return the worker that runs the units.
 
     Args:
-        settings: where the units run. Its ``on_note`` is called with :data:`NO_FORK` if processes are requested but cannot be
-            forked (without ``on_note``, this is a warning), and with one line when a node of the cluster is lost.
-        units: the runner of this process.
-        fingerprint: the workflow's parts; a fresh process that builds a different workflow is refused.
-        equal: answers equal calls once; None: every call is made. Nodes of a cluster make every call.
+        settings: where the units run. ``on_note`` is called with one line when a cluster node is lost, and with :data:`NO_FORK`
+            if this system cannot fork the requested processes (without ``on_note``, a warning).
+        units: the unit runner of this process.
+        fingerprint: digests of the workflow's parts; a fresh process that builds a different workflow causes an error.
+        equal: the cache for equal calls; None: every call is made. Cluster nodes do not use the cache.
     """
     execution = settings.execution
     if equal is not None:
@@ -71,13 +71,13 @@ def make_worker(
 
 
 def _sources(units: Units) -> list[tuple[Catalog, Mapping[str, Backend]]]:
-    """Return the catalogs whose models a run calls, including the judge's, with their backends."""
+    """Return the catalogs of all models that a run calls, including the judge, with their backends."""
     judge = None if units.judging is None else units.judging.models
     return [(units.catalog, units.backends), *([] if judge is None else [(judge.catalog, judge.backends)])]
 
 
 def _rate_limiters(units: Units) -> dict[str, RateLimiter]:
-    """Return the rate limits by model, combined with the cache's state for models with cache points."""
+    """Return the rate limits by model; for models with cache points they also track the prompt cache."""
     from vinelm.backends.registry import prompt_admissions_of, rate_limiters_of
 
     found: dict[str, RateLimiter] = {}
@@ -88,19 +88,19 @@ def _rate_limiters(units: Units) -> dict[str, RateLimiter]:
 
 
 class KeepingWorker:
-    """A worker that stores a unit's checkpoint as soon as the unit is over, on the unit's own thread.
+    """A worker that stores a unit's checkpoint as soon as the unit ends, on the unit's thread.
 
-    Otherwise the run would write them one after another, while it blocks the other runs on the store.
+    Otherwise the run would write checkpoints one after another inside its transactions, which block other writers.
 
     Args:
-        place: where the contents of checkpoints are stored.
+        place: stores the contents of checkpoints.
     """
 
     def __init__(self, worker: Worker, place: CheckpointPlace) -> None:
         self._worker, self._place = worker, place
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
-        """Run as :meth:`Worker.run`; if the place cannot be written, writing the row, which comes next, reports the problem."""
+        """Run as :meth:`Worker.run`. If the checkpoint cannot be written, the error is raised later, with the row."""
         outcome = self._worker.run(job, top_up)
         if outcome.checkpoint is not None:
             with suppress(StoreError):
@@ -108,12 +108,12 @@ class KeepingWorker:
         return outcome
 
     def close(self) -> None:
-        """Close as :meth:`Worker.close`."""
+        """See :meth:`Worker.close`."""
         self._worker.close()
 
 
 def keeping(worker: Worker, store: ObservationStore) -> Worker:
-    """Return a worker that also writes checkpoints if the store keeps them elsewhere; otherwise the worker itself."""
+    """Return a worker that also writes checkpoints, if the store keeps them elsewhere; otherwise return ``worker``."""
     return worker if store.checkpoint_place is None else KeepingWorker(worker, store.checkpoint_place)
 
 

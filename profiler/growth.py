@@ -1,7 +1,7 @@
-"""Brings a store up to date with a changed workflow, dataset or catalog before a run, and reports what that means.
+"""Brings a store up to date with a changed workflow, dataset or catalog before a run, and reports the effects.
 
-What rows show (their signals, answers and classes) does not affect which rows are kept: when ``signal``, ``answer`` or
-``agree`` changes, it is recomputed from the stored states, without a call. See docs/profiling.md#growing-a-store.
+A change of ``signal``, ``answer`` or ``agree`` invalidates no row: signals, answers and answer classes are recomputed from the
+stored states, without a call. See docs/profiling.md#growing-a-store.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Note = Callable[[str], None]
 
 
 def request_digests(workflow: Workflow, requests: Iterable[Request] = ()) -> dict[str, RequestDigest]:
-    """Return the digests of the workflow's requests and of further ones, by id.
+    """Return the digests of the workflow's requests and of further requests, by id.
 
     Args:
-        workflow: its ``inputs`` is called with each request; if it raises, the input is unknown.
+        workflow: its ``inputs`` function is called with each request; if it raises, that input's digest is None.
         requests: further requests.
     """
     every = {request.id: request for request in (*workflow.requests, *requests)}
@@ -47,7 +47,7 @@ def request_digests(workflow: Workflow, requests: Iterable[Request] = ()) -> dic
 
 
 def scoring_part(workflow: Workflow, request: Request) -> Request:
-    """Return the request with what decides its rows, without labels if a judge scores them, since these are compared apart."""
+    """Return the part of a request that decides its rows. It excludes labels if a judge scores the rows."""
     judge = workflow.score
     if not isinstance(judge, LLMJudge):
         return request
@@ -62,13 +62,13 @@ def _input_digest(workflow: Workflow, request: Request) -> str | None:
 
 
 def with_settings_of(identity: StoreIdentity, store: ObservationStore) -> StoreIdentity:
-    """Return the identity with the store's settings (such as a seed) wherever it has none."""
+    """Return the identity, with missing settings (such as a seed) taken from the store."""
     settings = {part: value for part, value in store.identity.fingerprint.items() if part.startswith(SETTING)}
     return replace(identity, fingerprint={**settings, **identity.fingerprint})
 
 
 def kinds_of(workflow: Workflow, requests: Iterable[Request]) -> dict[str, str]:
-    """Return the type of the workflow's requests and of further ones, by id; empty if it declares none.
+    """Return the type of the workflow's requests and of further requests, by id; empty if no types are declared.
 
     Raises:
         WorkflowError: ``kind`` raised or did not return a label. The message names the request.
@@ -80,7 +80,7 @@ def kinds_of(workflow: Workflow, requests: Iterable[Request]) -> dict[str, str]:
 def bring_up_to_date(
     rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDigest], kinds: Mapping[str, str] | None = None
 ) -> None:
-    """Give the store the starting run's identity; score rows again and recompute their signals if needed.
+    """Set the store's identity to that of the starting run; score rows again and recompute signals if needed.
 
     Writes to the store, and calls no model. Reports each change that had an effect in one line.
 
@@ -107,9 +107,9 @@ def bring_up_to_date(
 
 
 def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDigest]) -> Growth | None:
-    """Return the store's growth, plus rows to score again if the scorer or a label has changed; None without a change.
+    """Return the store's growth, after scoring rows again if the scorer or a label has changed; None without a change.
 
-    No judge is asked here: the rows that it scores stay, and are judged when money may be spent.
+    Calls no judge: rows that a judge must score stay, and are judged later, when money may be spent.
     """
     growth = grow(rows.store, identity, wanted)
     waiting = RowsToScore(rows.store, wanted)
@@ -128,7 +128,7 @@ def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDig
 
 
 def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> Rescored:
-    """Return the success of a row, or why it cannot be decided. No paid model call is made."""
+    """Return the success of a row, or why it cannot be decided. Makes no paid model call."""
     job = rows.job((row.request_id, row.prefix), row.state, stopped if row.is_continued else None)
     found = rows.evaluated(job).observation
     if found is None:
@@ -141,12 +141,12 @@ def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> Res
 
 
 def _has_reference(rows: KeptRows) -> bool:
-    """Return whether rows keep answers for comparison with the current setup's."""
+    """Return whether rows store answers to compare with the current setup's answers."""
     return isinstance(rows.units.workflow.score, AsToday)
 
 
 def _renew_kinds(rows: KeptRows, kinds: Mapping[str, str] | None) -> None:
-    """Write the requests' types as declared now. Requests no longer in the dataset keep theirs."""
+    """Write the requests' declared types. Requests that are no longer in the dataset keep their old types."""
     before = request_kinds(rows.store)
     now = {**before, **kinds} if kinds else {}
     if now == before:
@@ -161,16 +161,16 @@ def _renew_kinds(rows: KeptRows, kinds: Mapping[str, str] | None) -> None:
 
 
 def record_for(signals: Signals) -> SignalRecord:
-    """Return a record that identifies a declaration."""
+    """Return a record that identifies the declared signals."""
     signal = signals.signal if signals.signal is None or isinstance(signals.signal, str) else code_digest(signals.signal)
     agree = None if signals.agree is None else code_digest(signals.agree)
     return SignalRecord(signal=signal, edges=signals.edges, agree=agree, answer=signals.answer)
 
 
 def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
-    """Compute the rows' signals, answers and classes again, if they do not match the workflow's current declaration.
+    """Recompute the rows' signals, answers and classes if the workflow's declaration has changed.
 
-    ``has_restored``: whether rows that were set aside before are used again.
+    ``has_restored``: whether retired rows are used again.
     """
     store, signals, shown = rows.store, rows.units.signals, ShownRows(rows.store)
     before = shown.record
@@ -215,12 +215,12 @@ def classify_new(store: ObservationStore, signals: Signals, on_note: Note | None
 
 
 class _Renewal:
-    """Recomputes what rows show.
+    """Recomputes signals and answers of rows.
 
     Args:
         signals: the workflow's declared signals.
-        before: the declaration that they were made with.
-        now: the declaration to make them with.
+        before: the declaration with which they were computed.
+        now: the current declaration.
     """
 
     def __init__(self, rows: KeptRows, signals: Signals, before: SignalRecord | None, now: SignalRecord) -> None:
@@ -230,7 +230,7 @@ class _Renewal:
         self._needs_state = bool(signals.answer) or callable(signals.signal)
 
     def made_anew(self, every: Sequence[Observation]) -> SignalRecord:
-        """Write what the rows show, and return the declaration behind it."""
+        """Write the rows' signals and answers; return a record of the declaration."""
         found: dict[Cell, Shown] = {}
         labels, lost = Labels(), 0
         for row, shown in self._evaluated(every):
@@ -248,7 +248,7 @@ class _Renewal:
             yield from zip(every, pool.map(self._of, every), strict=True)
 
     def _of(self, row: Observation) -> Shown | None:
-        """Return the row's label and answer; None if they need a state that is not stored."""
+        """Return the row's signal and answer; None if they need a state that is not stored."""
         cell = row.request_id, row.prefix
         if row.failure is not None:
             return Shown(with_error(replace(row, signal=None), self._signals).signal)
@@ -264,7 +264,7 @@ class _Renewal:
         return Shown(label, found.answer, found.answer_digest)
 
     def _kept(self, row: Observation) -> Shown:
-        """Return what a row still shows without its state: the parts whose declaration is unchanged."""
+        """Return what remains valid without the state: signal or answer, if its declaration is unchanged."""
         before, now = self._before, self._now
         label, has_answer = None if callable(self._signals.signal) else self._verdict(row), True
         if before is None or (before.signal, before.edges) == (now.signal, now.edges):
@@ -274,7 +274,7 @@ class _Renewal:
         return Shown(label, row.answer, row.answer_digest) if has_answer and now.answer else self._compared(row, Shown(label))
 
     def _compared(self, row: Observation, shown: Shown) -> Shown:
-        """Return what a row shows, with the answer that is compared with the current setup's."""
+        """Return ``shown``, with the row's stored answer if that is compared with the current setup's answer."""
         return shown._replace(answer=row.answer, answer_digest=row.answer_digest) if _has_reference(self._rows) else shown
 
     def _verdict(self, row: Observation) -> str | None:

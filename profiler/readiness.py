@@ -52,15 +52,15 @@ class SeenPrompts:
         self._states: dict[str, Mapping[str, Any]] = {}
 
     def begin(self, request_id: str, state: Mapping[str, Any]) -> None:
-        """Begin the run of a request with this state, dropping an earlier try's prompts."""
+        """Begin the run of a request with this state, discarding the prompts of an earlier try."""
         self._seen[request_id], self._states[request_id] = [], state
 
     def end(self, request_id: str, state: Mapping[str, Any]) -> None:
-        """Record the final state, whose keys name messages."""
+        """Record the final state; its keys are used to name parts of prompts."""
         self._states[request_id] = {**self._states[request_id], **state}
 
     def seeing(self, call: CallContext) -> CallContext:
-        """Return the call's context with its prompts collected here."""
+        """Return the call context, changed so that its prompts are collected here."""
         return replace(call, on_prompt=partial(self._see, call))
 
     def layout(self) -> PromptLayout:
@@ -122,7 +122,7 @@ class ToolRefusal:
 
 
 def tool_refusal(error: BaseException | None) -> ToolRefusal | None:
-    """Return the tool that raised an exception; None if it came from elsewhere, or from a mistake in the tool's code."""
+    """Return the tool that refused its arguments; None if the exception came from elsewhere, or from a bug in the tool."""
     if error is None or (isinstance(error, _FAULTS) and not str(error).startswith(_FOUND_NOTHING)):
         return None
     trace: TracebackType | None = error.__traceback__
@@ -140,9 +140,9 @@ PROMPT_REQUESTS = 5
 
 @dataclass(frozen=True, slots=True)
 class CheckItem:
-    """One check; ``detail`` says in one line what was found, or what is wrong and how to fix it.
+    """The result of a check; ``detail`` is a line with what was found, or what is wrong and how to fix it.
 
-    ``is_doubtful``: only the author can tell whether it is right.
+    ``is_doubtful``: only the workflow's author can tell whether it is right.
     """
 
     name: str
@@ -153,13 +153,13 @@ class CheckItem:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """All checks, in order; those that a failed check made impossible are left out.
+    """All checks, in order, without the checks that an earlier failure made impossible.
 
-    ``template_code`` is the code of a template that was read from the graph; None if the workflow declares one.
-    ``questions`` ask the author about things that a profile does not need, such as which model a stage runs today.
-    ``today`` gives each stage without a declared model the one that the application called it with, by its catalog name.
-    ``prompts`` is what the prompts of the requests have in common; None if not requested, or a check failed.
-    ``requests`` is the number of requests of the workflow.
+    ``template_code`` is the code of the template that was derived from the graph; None if the workflow declares a template.
+    ``questions`` to the author are optional for a profile, such as which model a stage currently uses. ``today`` maps each
+    stage without a declared model to the model that the application called, by catalog name. ``prompts`` describes the common
+    parts of the requests' prompts; None if not requested, or if a check failed. ``requests`` is the number of requests of the
+    workflow.
     """
 
     workflow: str
@@ -181,12 +181,12 @@ def check_workflow(workflow: Workflow, catalog: Catalog, *, with_prompts: bool =
 
     ``with_prompts`` runs :data:`PROMPT_REQUESTS` requests, and compares their prompts.
 
-    Makes no call and spends nothing; runs the workflow's own tools and scorer. The scripted model writes the right answer where
+    Makes no call and spends nothing; runs the workflow's own tools and scorer. The scripted model writes the right answer if
     the workflow has a writer, else the first label, else a fixed text. It calls each tool once, with arguments that fit the
     tool's schema, and then answers; a structured answer is filled with data that fits.
 
     Returns:
-        The checks. A fault of the workflow is a failed item, never an exception.
+        The checks. An error in the workflow gives a failed item, never an exception.
     """
     asks, seen = _Asks(), SeenPrompts()
     items = tuple(_items(workflow, catalog, asks, seen, PROMPT_REQUESTS if with_prompts else 1))
@@ -206,14 +206,14 @@ def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
 
 @dataclass(slots=True)
 class _Asks:
-    """The questions left to the author, and what the application's run has told."""
+    """Open questions to the author, and the models that the application called."""
 
     questions: list[str] = field(default_factory=list)
     today: dict[str, str] = field(default_factory=dict)
 
 
 class _Failed(WorkflowError):
-    """An exception of the application's own code, as an item."""
+    """An exception in the application's code, reported as a failed item."""
 
     def __init__(self, item: CheckItem) -> None:
         super().__init__(item.detail)
@@ -273,7 +273,7 @@ def _runs_today(
     called: Mapping[str, Iterable[str]],
     asks: _Asks,
 ) -> Iterator[CheckItem]:
-    """Yield what each stage runs today: as declared, or else as the application's own models reported in the scripted run."""
+    """Yield a check of each stage's current model: as declared, or else as called by the application in the scripted run."""
     unknown: list[Stage] = []
     for stage in template.stages:
         said, stated = list(called.get(stage.name, ())), stage.default or declared.get(stage.name)
@@ -296,7 +296,7 @@ def _runs_today(
 
 
 def _today(stages: Sequence[Stage]) -> str:
-    """Return whether the current setup is known: plans are compared with it, and only the author knows it."""
+    """Return a question to the author: which models run today? Plans are compared with the current setup."""
     names = ", ".join(stage.name for stage in stages)
     return f'which model runs today at {names}? Say it with its name in the catalog: Stage("{stages[0].name}", default=NAME)'
 
@@ -312,7 +312,7 @@ def _judge(judge: LLMJudge, catalog: Catalog) -> CheckItem:
 
 
 def _unasked(workflow: Workflow, judge: LLMJudge) -> Callable[[Request, Mapping[str, Any]], bool]:
-    """Return a scorer that builds the judge's prompt without asking the judge."""
+    """Return a scorer that builds the judge's prompt without calling the judge."""
 
     def score(request: Request, state: Mapping[str, Any]) -> bool:
         judge.messages(request, workflow.graph_input(request), state)
@@ -336,7 +336,7 @@ def _inputs(workflow: Workflow) -> CheckItem:
 
 
 def _dry_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterator[CheckItem]:
-    """Yield the checks of a scripted run. A tool that refuses the script's invented arguments is not called in the next try."""
+    """Yield the checks of a scripted run. If a tool refuses the scripted arguments, the next try does not call it."""
     refused: list[str] = []
     while True:
         items = list(_one_run(units, request, refused, backend))
@@ -405,7 +405,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
 
 
 def _following(template: Template, rows: Sequence[Observation]) -> Stage | None:
-    """Return the stage of the next unit: the one to which the last row continues."""
+    """Return the stage to which the last row continues."""
     return template.following(len(rows), rows[-1].arm) if rows else template.first_stages[0]
 
 
@@ -417,7 +417,7 @@ def _stages(template: Template, rows: Sequence[Observation], stage: Stage) -> tu
 
 
 def _not_tried(template: Template, rows: Sequence[Observation], refused: Sequence[str], is_beyond: bool, is_stuck: bool) -> str:
-    """Return what the scripted answers did not reach: stages, tools, and the end of a loop."""
+    """Return the stages, tools and loop ends that the scripted answers did not reach."""
     tried = {row.stage for row in rows}
     others = [stage.name for stage in template.stages if stage.name not in tried]
     notes = [
@@ -446,7 +446,7 @@ def _failed(row: Observation, request: Request, error: BaseException | None, bac
 
 
 def _placed(error: BaseException) -> str:
-    """Return an error with its last line in the application. No model was called, so it shows no answer."""
+    """Return an error's text with its last line in the application. It contains no answer, since no model was called."""
     place = user_place(error)
     first = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}: {first}{'' if place is None else f' (at {place})'}"
@@ -474,7 +474,7 @@ def _scored(units: Units, request: Request, row: Observation, state: bytes | Non
 
 
 def _referred(workflow: Workflow, rows: Sequence[Observation]) -> Iterator[CheckItem]:
-    """Yield the check of how answers are read, if the current setup's answers are the references."""
+    """Yield the check of how answers are extracted, if the current setup's answers are the reference."""
     score = workflow.score
     if not isinstance(score, AsToday):
         return
@@ -486,7 +486,7 @@ def _referred(workflow: Workflow, rows: Sequence[Observation]) -> Iterator[Check
 
 
 def _shown(signals: Signals, rows: Sequence[Observation]) -> CheckItem:
-    """Return the check of the signals and answers of the scripted run."""
+    """Return the check of the scripted run's signals and answers."""
     labels = dict.fromkeys(row.signal for row in rows if row.signal is not None)
     answers = [json.loads(row.answer) for row in rows if row.answer is not None]
     try:
@@ -501,14 +501,14 @@ def _shown(signals: Signals, rows: Sequence[Observation]) -> CheckItem:
 
 
 def _line(error: BaseException, otherwise: str) -> str:
-    """Return an error as one line; VineLM's own errors already are one."""
+    """Return an error as one line. VineLM's own errors are one line already."""
     if isinstance(error, VineLMError):
         return str(error)
     return f"{otherwise} {_placed(error)}"
 
 
 class ScriptedBackend:
-    """Replaces every provider: the same answer to every prompt, at no cost and in no time."""
+    """A backend for every provider that gives the same answer to every prompt, free and at once."""
 
     is_simulated = True
     is_virtual_time = True

@@ -1,4 +1,4 @@
-"""One profile: check that everything fits together, execute units into the store, return the result."""
+"""Runs a profile: checks that the inputs fit together, executes units, writes rows to the store, returns the result."""
 
 from __future__ import annotations
 
@@ -49,30 +49,29 @@ def profile(
     store: ObservationStore,
     settings: ProfileSettings | None = None,
 ) -> ProfileResult:
-    """Execute (request, prefix) cells and keep a row of each, until a limit is reached or every reached cell is executed.
+    """Execute cells (request, sequence of models) and store a row for each, until a limit is reached or all reached cells are
+    done.
 
     Calls the models, which spends money, and writes to ``store``. Every row is durable before the next stage of its request
-    starts, so the same call continues where an interrupted or killed one stopped. With deterministic models the
-    rows do not depend on ``settings.execution``. Ctrl-C ends the run when the units in flight are written, a second Ctrl-C at
-    once.
+    starts, so the same call continues a run that was interrupted or killed. With deterministic models the rows do not depend on
+    ``settings.execution``. Ctrl-C ends the run once the units in flight are written; a second Ctrl-C ends it at once.
 
     Args:
-        workflow: the workflow; its template need not be bound.
+        workflow: the workflow; its template need not be bound to the models.
         catalog: the models.
         backends: one for each provider of the catalog.
-        store: a store of this workflow; held exclusively during the run.
-        settings: what is sampled, where the run stops, where units run, and who is notified; default: everything, one unit at a
-            time.
+        store: a store of this workflow; the run locks it.
+        settings: sample, limits, place of execution and callbacks; default: all cells, one unit at a time.
 
     Returns:
         What ended the run, with coverage and costs.
 
     Raises:
         ConfigError: a limit, a sampler or an execution setting is invalid.
-        DatasetError: there is no request.
-        StoreError: the store belongs to another workflow, none of its rows would stay, or another run is writing to it.
+        DatasetError: there are no requests.
+        StoreError: the store belongs to another workflow, none of its rows would remain valid, or another run is writing to it.
         WorkflowError: the workflow cannot be profiled, its ``signal`` has too many values or raised, or ``agree`` is not
-            symmetric or raised. Rows that are paid for are kept.
+            symmetric or raised. Rows written so far are kept.
     """
     settings = settings or ProfileSettings()
     if settings.recorded is not None and (settings.batch_prices is not None or settings.execution.cluster is not None):
@@ -116,7 +115,7 @@ def profile(
 
 
 def _equal_calls(store: ObservationStore, units: Units, settings: ProfileSettings) -> EqualCalls:
-    """Return what answers equal calls of the run once, from the store's answers and those of a trace."""
+    """Return the cache for the run's equal calls, filled with the answers of the store and of a trace."""
     kept = KeptCalls(store)
     if settings.recorded is not None:
         kept.keep_all(settings.recorded.answers(units.catalog))
@@ -124,7 +123,7 @@ def _equal_calls(store: ObservationStore, units: Units, settings: ProfileSetting
 
 
 def _beside_label(rows: KeptRows, wrong: Iterable[Cell]) -> str:
-    """Return a wrong answer and its label, from a state scored again where units run; empty without a state."""
+    """Return a line with a wrong answer and its label, by scoring a stored state again; empty without a state."""
     states = ((cell, rows.store.checkpoint(*cell)) for cell in wrong)
     cell, state = next(((cell, state) for cell, state in states if state is not None), (None, None))
     if cell is None:
@@ -153,21 +152,21 @@ def _sampler_of(
 
 
 def continued_share(workflow: Workflow) -> float:
-    """Return the share of the default sampler's paths that continue after a passed check; only signals make use of these."""
+    """Return the share of the default sampler's paths that continue after a passed check; useful only for signals."""
     return CONTINUED_SHARE if workflow.signals else 0.0
 
 
 def _gate(
     settings: ProfileSettings, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], store: ObservationStore
 ) -> BatchGate | None:
-    """Return the gate where calls wait for batches, if the run uses them; :class:`ConfigError` if it cannot."""
+    """Return the gate that collects calls into batches, None without batches; raise :class:`ConfigError` if unsupported."""
     if settings.batch_prices is None:
         return None
     return gate_of(batched_models(workflow, catalog, backends), catalog, backends, settings.batch_prices)
 
 
 def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any], gate: BatchGate | None) -> RunState:
-    """Open the ledger, judge waiting rows, record the run's settings in the store, and read its rows."""
+    """Open the ledger, judge pending rows, record the run's settings in the store, and read its rows."""
     store, units, settings = rows.store, rows.units, rows.settings
     ledger = Ledger(store, settings.limits, batches=None if gate is None else BatchRecords(store))
     records = RunRecords(store)
@@ -192,9 +191,9 @@ def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any]
 
 
 def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
-    """Return one line if rows of a broken stage were retired, so that the run executes them again; their price stays.
+    """Retire rows of broken stages, so that they are executed again; return a line if there were any. Their cost stays booked.
 
-    Retires all rows if every one failed and the last profile ended for that reason.
+    Retires all rows if all failed and the last profile ended for that reason.
     """
     store = records.store
     first_rows, cut_off, rows = FirstRows(template), CutOff(), store.observations()
@@ -213,7 +212,7 @@ def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
 
 
 def _require_reference(workflow: Workflow, template: Template) -> None:
-    """Refuse requests without labels if the current setup, or how its answer is read, is unknown."""
+    """Raise if requests have no label and the current setup, or how to extract its answer, is unknown."""
     reference = workflow.score
     if not isinstance(reference, AsToday) or all(reference.is_labelled(request) for request in workflow.requests):
         return
@@ -257,7 +256,7 @@ _STORED_ELSEWHERE = ("template", "catalog", "request_ids")  # the first two in t
 def settings_of(sampler: Sampler, requests: Sequence[Request]) -> dict[str, Any]:
     """Return the settings that determine the order of a run's cells, as plain JSON.
 
-    These are the sampler's class, each public setting that is a plain value or a dataclass (as text), and a digest of the
+    These are the sampler's class, its public settings that are plain values or dataclasses (as text), and a digest of the
     request ids.
     """
     own = {name: value for name, value in getattr(sampler, "__dict__", {}).items() if name not in _STORED_ELSEWHERE}
@@ -271,7 +270,7 @@ def _without_limits(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Describe briefly how two runs' settings differ; None if they do not. ``before`` was read from JSON."""
+    """Describe briefly how the settings of two runs differ; None if they are equal. ``before`` was read from JSON."""
     names = [name for name in dict.fromkeys((*now, *before)) if before.get(name) != now.get(name)]
     words = [
         "other requests" if name == "requests" else f"{name} {_word(now.get(name))} instead of {_word(before.get(name))}"

@@ -1,4 +1,4 @@
-"""The contract of samplers, as tests: subclass it and provide a way to make a sampler."""
+"""Tests that every sampler must pass. Subclass :class:`SamplerContract` and provide a function that makes a sampler."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def outcome(template: Template, request_id: str, prefix: tuple[str, ...]) -> Obs
 
 
 def observe(template: Template, paths: Sequence[RequestPath], earlier: Sequence[Observation]) -> tuple[Observation, ...]:
-    """Return a sampler's input after it proposed these paths: each cell along them once, in order."""
+    """Return the observations of these paths: each cell along them once, in order."""
     rows = {(row.request_id, row.prefix): row for row in earlier}
     for request_id, choices, *_ in paths:
         path = tuple(map(str, choices))  # valid for a linear template
@@ -64,7 +64,7 @@ class SamplerContract:
         return self.make_sampler(self.template, self.catalog, self.request_ids)
 
     def _rounds(self, sampler: Sampler) -> Iterator[tuple[int, tuple[Observation, ...], list[RequestPath]]]:
-        """Yield number, observations and proposed paths of the first rounds."""
+        """Yield the number, observations and proposed paths of each of the first rounds."""
         observations: tuple[Observation, ...] = ()
         for round_ in range(ROUNDS):
             paths = list(islice(sampler.propose(round_, observations), PATHS))
@@ -85,11 +85,11 @@ class SamplerContract:
                 assert all(model in (stage.models or ()) for model, stage in zip(path, stages, strict=False))
 
     def test_equal_samplers_propose_the_same(self) -> None:
-        """Check that only settings and observations matter."""
+        """Check that proposals depend only on settings and observations."""
         assert list(self._rounds(self._new())) == list(self._rounds(self._new()))
 
     def test_a_round_depends_on_its_observations_alone(self) -> None:
-        """Check that a round depends neither on earlier requests to the sampler nor on how much of earlier rounds was read."""
+        """Check that a round depends neither on earlier calls of the sampler nor on how much of earlier rounds was read."""
         for round_, observations, paths in list(self._rounds(self._new())):
             fresh = self._new()
             assert list(islice(fresh.propose(round_, observations), PATHS)) == paths
@@ -97,7 +97,7 @@ class SamplerContract:
             assert list(islice(fresh.propose(round_, observations), PATHS)) == paths
 
     def test_the_settings_that_decide_it_are_plain_and_stay_as_they_are(self) -> None:
-        """Check that the settings are plain and stay unchanged: a store records them to notice a later run with others."""
+        """Check that settings are plain and stay unchanged, since a store records them to detect a run with other settings."""
         sampler = self._new()
         requests = [Request(request_id, {}) for request_id in self.request_ids]
         before = json.dumps(settings_of(sampler, requests))

@@ -1,4 +1,4 @@
-"""The observation store (SQLite), and imports of recorded outcomes into it."""
+"""The observation store, and imports of recorded results into it."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,4 +1,4 @@
-"""A small identity and a row, for tests of code that reads or writes stores."""
+"""Makes a small identity and a row, for tests of code that reads or writes stores."""
 
 from __future__ import annotations
 

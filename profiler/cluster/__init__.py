@@ -1,1 +1,1 @@
-"""Units on the nodes of a Ray cluster: only the place of execution changes (docs/decisions/0026-ray.md)."""
+"""Executes a profile's jobs on the nodes of a Ray cluster (docs/decisions/0026-ray.md)."""

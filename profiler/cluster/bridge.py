@@ -1,6 +1,6 @@
-"""The process that talks to Ray for a run, so that the process that writes the store does not load Ray.
+"""A separate process that talks to Ray, so that the process that writes the store need not load Ray.
 
-:class:`RayLink` starts it as ``python -c ... FD`` and speaks to it over a socket. It ends with the run, however that ends.
+:class:`RayLink` starts it as ``python -c ... FD`` and talks to it over a socket. It exits when the run's process exits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _START = "from vinelm.profiler.cluster.bridge import main; main({})"
 
 
 class RayLink:
-    """The run's connection to all hosts of a Ray cluster. One thread receives; any may send."""
+    """The run's connection to all hosts of a Ray cluster. One thread receives; any thread may send."""
 
     def __init__(self, cluster: RayCluster, setup: HostSetup) -> None:
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class RayLink:
             self._connection.send((list(sys.path), cluster, setup))
 
     def receive(self) -> HostEvent:
-        """Wait for the next event; after :meth:`close` that is :class:`Disconnected`."""
+        """Wait for the next event and return it; after :meth:`close`, return :class:`Disconnected`."""
         try:
             event: HostEvent = self._connection.recv()
         except (EOFError, OSError):
@@ -55,11 +55,11 @@ class RayLink:
         return event
 
     def send(self, host: int, message: ToHost) -> None:
-        """Send a message to a host; dropped if the host is gone."""
+        """Send a message to a host; drop the message if the host is lost."""
         self._send((host, message))
 
     def drop(self, host: int) -> None:
-        """End a host, which no longer works; :class:`~vinelm.profiler.cluster.messages.HostLost` follows."""
+        """Kill a host that no longer works; :class:`~vinelm.profiler.cluster.messages.HostLost` follows."""
         self._send((host, None))
 
     def _send(self, order: tuple[int, ToHost | None]) -> None:
@@ -79,7 +79,7 @@ class RayLink:
             self._process.wait()
 
     def _ended(self) -> Disconnected:
-        """Close everything that is open, and return the reason that the process left."""
+        """Close the connection, and return the error that ended the process, from its log."""
         with self._lock:
             self._connection.close()
         with self._log as log:
@@ -90,13 +90,13 @@ class RayLink:
 
 
 def said_by(lines: Sequence[str]) -> str:
-    """Return the first sentence of the last non-empty line, without the time and place that Ray puts before it."""
+    """Return the first sentence of the last non-empty line, without Ray's prefix (time and source location)."""
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return _PLACE.sub("", last).partition(". ")[0]
 
 
 def main(descriptor: int) -> None:
-    """Connect to Ray, start hosts and pass messages on until the run closes its end."""
+    """Connect to Ray, start hosts, and forward messages until the run closes the socket."""
     connection: Connection = Connection(descriptor)
     lock = threading.Lock()
 

@@ -1,6 +1,6 @@
-"""The node's side: executes units in forked processes, or serves requests on its threads.
+"""The code on a cluster node: executes jobs in forked processes, or serves requests on threads.
 
-It asks the run for money and for the rate limits.
+It asks the run's process to reserve money and to admit calls under the rate limits.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ WorkerMaker = Callable[[HostSetup, Mapping[str, "AskingRateLimiter"]], Any]
 
 
 class UnitHost:
-    """Executes units for a remote run. Messages come in by :meth:`send` and go out by :meth:`poll`.
+    """Executes jobs for a run on another machine. Takes messages by :meth:`send` and returns messages by :meth:`poll`.
 
     Args:
-        make_worker: makes the worker that executes units; by default the setup's.
+        make_worker: makes the worker that executes jobs; default: the worker of the setup.
 
     Raises:
         ConfigError: this node has another version of VineLM, lacks the run's folder, or cannot fork processes.
@@ -66,7 +66,7 @@ class UnitHost:
         self._worker = _lasting(lambda: (make_worker or worker_of)(setup, limiters))
 
     def send(self, message: ToHost) -> None:
-        """Take a message of the run."""
+        """Handle a message from the run's process."""
         match message:
             case RunUnit(unit, job):
                 self._answers[unit] = queue.SimpleQueue()
@@ -82,7 +82,7 @@ class UnitHost:
                     permit.admitted.set()
 
     def poll(self, wait_s: float) -> tuple[FromHost, ...]:
-        """Return the messages for the run, in order; waits up to that many seconds for the first one."""
+        """Return the messages for the run, in order; wait up to ``wait_s`` seconds for the first message."""
         messages: list[FromHost] = []
         with suppress(queue.Empty):
             messages.append(self._out.get(timeout=wait_s))
@@ -91,7 +91,7 @@ class UnitHost:
         return tuple(messages)
 
     def close(self) -> None:
-        """Kill the units that run on this node."""
+        """Kill the jobs that run on this node."""
         self._worker.close()
 
     def _run(self, unit: int, job: Job | RequestJob) -> None:
@@ -109,7 +109,7 @@ class UnitHost:
         self._out.put(ended)
 
     def ask(self, model: str, tokens: int) -> AskedPermit:
-        """Ask the run to admit an attempt."""
+        """Ask the run's process to admit an attempt."""
         permit = AskedPermit(next(self._numbers))
         # Before the run hears of it, since the answer may come at once.
         self._attempts[permit.attempt] = permit
@@ -124,7 +124,7 @@ class UnitHost:
 
 @dataclass(slots=True, eq=False)
 class AskedPermit:
-    """One attempt at a call, admitted by the run; see :class:`~vinelm.requests.protocols.RatePermit`."""
+    """An attempt at a call that the run's process has admitted; see :class:`~vinelm.requests.protocols.RatePermit`."""
 
     attempt: int
     replica: int = 0
@@ -145,7 +145,7 @@ class AskingRateLimiter:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[AskedPermit]:
-        """See :class:`~vinelm.requests.protocols.RateLimiter`. ``sleep`` raises if the waiting unit is gone."""
+        """See :class:`~vinelm.requests.protocols.RateLimiter`. ``sleep`` raises if the job was ended meanwhile."""
         permit = self.host.ask(self.model, tokens)
         try:
             while not permit.admitted.wait(_LOOK_S):
@@ -169,7 +169,7 @@ class AskingRateLimiter:
 
 
 def require_version(version: str) -> None:
-    """Refuse a run of another version of VineLM.
+    """Raise if the run uses another version of VineLM.
 
     Raises:
         ConfigError: with the code ``node-version``.
@@ -181,7 +181,7 @@ def require_version(version: str) -> None:
 
 
 def worker_of(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimiter]) -> Any:
-    """Return a worker with the run's folder and module path: units are executed in forks of a process.
+    """Return a worker that uses the run's folder and module path, and executes each job in a forked process.
 
     Raises:
         ConfigError: the folder is missing (``node-folder``), or this system cannot fork processes.
@@ -200,7 +200,7 @@ def worker_of(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimiter]) 
 
 
 def _lasting(make: Callable[[], Any]) -> Any:
-    """Make a worker on a permanent thread, because the kernel ends a child process with the *thread* that started it."""
+    """Make a worker on a permanent thread, because the kernel kills a child process when the *thread* that started it ends."""
     made: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def run() -> None:

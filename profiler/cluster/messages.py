@@ -1,4 +1,4 @@
-"""The messages between a run and the hosts of its units. Everything is pickled; nothing holds a key."""
+"""The messages between a run and its hosts. They are pickled and contain no API keys."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from vinelm.rows.observation import Cell
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSetup:
-    """The settings with which a host executes units.
+    """The settings with which a host executes jobs.
 
     Attributes:
-        version: VineLM's version in the run's process; a host with another one refuses.
-        units: how its processes execute units; or a maker that, given the rate limits by model, makes the server of whole
+        version: VineLM's version in the run's process; a host with another version refuses the run.
+        units: how its processes execute jobs; or a function that takes the rate limits by model and returns the server of whole
             requests.
-        limited: the models whose calls wait for the run's rate limits.
+        limited: the models that have rate limits, which the run enforces.
         folder: the working directory of the run; None if Ray sets the host's.
         path: ``sys.path`` of the run, for modules that the host does not find otherwise.
     """
@@ -33,7 +33,7 @@ class HostSetup:
 
 @dataclass(frozen=True, slots=True)
 class NodeProblem:
-    """An exception on its way to another process."""
+    """An exception in a form that can be sent to another process."""
 
     kind: str
     text: str
@@ -41,14 +41,14 @@ class NodeProblem:
 
     @classmethod
     def of(cls, error: BaseException) -> Self:
-        """Return the problem for an exception."""
+        """Return an exception in the form that can be sent."""
         return cls(type(error).__name__, str(error), getattr(error, "code", None))
 
     def error(self, where: str = "") -> Exception:
-        """Return the exception: an :class:`~vinelm.errors.InputError` as it was, any other as a ``RuntimeError``.
+        """Return the exception: an :class:`~vinelm.errors.InputError` unchanged, any other as a ``RuntimeError``.
 
         Args:
-            where: text to put before the exception's.
+            where: prefix for the exception's message.
         """
         text = f"{where}{self.text}"
         return (
@@ -60,7 +60,7 @@ class NodeProblem:
 
 @dataclass(frozen=True, slots=True)
 class RequestJob:
-    """A whole request instead of a unit; nothing is reserved before its host asks.
+    """A job that serves a whole request. Money is reserved only when its host asks.
 
     Attributes:
         request_id: the request, which the host reads itself.
@@ -73,13 +73,13 @@ class RequestJob:
 
     @property
     def cell(self) -> Cell:
-        """The name of the job's cell, which has no models, since the plan chooses them."""
+        """The name of the job's cell (request and models). It contains no models, since the plan chooses them."""
         return self.request_id, ()
 
 
 @dataclass(frozen=True, slots=True)
 class RequestOutcome:
-    """A worker's result for a request, and the dollars to settle: calls of unknown price count at their bound."""
+    """A worker's result for a request, and the dollars to book: calls of unknown price count at their maximum."""
 
     answer: Any
     settled_usd: float
@@ -90,7 +90,7 @@ class RequestOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RunUnit:
-    """Execute a unit, or serve a request; its number is unique in the run."""
+    """Tells a host to execute a job, with a number that is unique in the run."""
 
     unit: int
     job: Job | RequestJob
@@ -98,7 +98,7 @@ class RunUnit:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The answer to :class:`Asked`."""
+    """The answer to :class:`Asked`: whether the reservation was raised."""
 
     unit: int
     is_granted: bool
@@ -106,7 +106,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The rate limits let an attempt pass; ``replica`` is the place of the replica that serves it, 0 without a group."""
+    """The rate limits admit an attempt; ``replica`` is the index of the replica that serves it (0 without replicas)."""
 
     attempt: int
     replica: int
@@ -117,7 +117,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A unit asks for a total reservation of this many dollars, and waits."""
+    """A job asks to raise its reservation to this total in dollars, and blocks until the answer."""
 
     unit: int
     upper_usd: float
@@ -125,7 +125,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An attempt at a call of a model waits for its rate limit; ``tokens`` is the most it may use."""
+    """An attempt at a model call waits for the rate limit; ``tokens`` is the most that it may use."""
 
     attempt: int
     model: str
@@ -134,7 +134,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """An attempt is over, or has given up waiting; ``used`` tokens, None if unknown."""
+    """An attempt has ended, or has stopped waiting; ``used`` is its tokens, None if unknown."""
 
     attempt: int
     used: int | None
@@ -142,7 +142,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class UnitEnded:
-    """Reports that a unit is over, with an outcome or with a problem."""
+    """Reports that a job has ended, with its outcome or its error."""
 
     unit: int
     outcome: UnitOutcome | RequestOutcome | None
@@ -158,7 +158,7 @@ ToHost = RunUnit | Granted | Admitted
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The cluster has answered; the first event, unless it is :class:`HostRefused`.
+    """The connection to the cluster works. The first event, unless that is :class:`HostRefused`.
 
     Attributes:
         nodes: the cluster's nodes with a CPU; it is not known yet how many CPUs are free.
@@ -169,7 +169,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class HostStarted:
-    """A node has given a host its CPU, and the host is loading the workflow."""
+    """Ray has started a host on a node, and the host is loading the workflow."""
 
     host: int
     node: str
@@ -177,14 +177,14 @@ class HostStarted:
 
 @dataclass(frozen=True, slots=True)
 class HostReady:
-    """A host waits for units."""
+    """A host is ready to execute jobs."""
 
     host: int
 
 
 @dataclass(frozen=True, slots=True)
 class HostRefused:
-    """A node cannot execute units of this run; it is not asked again. Without a node: the cluster cannot be used."""
+    """A node cannot execute jobs of this run, and is not used again. Without a node: the cluster cannot be used."""
 
     node: str | None
     problem: NodeProblem
@@ -199,7 +199,7 @@ class HostLost:
 
 @dataclass(frozen=True, slots=True)
 class HostSaid:
-    """Messages of a host, in their order."""
+    """Messages from a host, in order."""
 
     host: int
     messages: tuple[FromHost, ...]

@@ -1,4 +1,4 @@
-"""The hosts on Ray's nodes, seen from the process that is Ray's driver. The only file that imports Ray."""
+"""Starts and controls the hosts on Ray's nodes, in the process that is Ray's driver. Only this file imports Ray."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ NOT_SHIPPED = (".env", ".env.*", ".git", ".venv", "venv", "build", "dist", "runs
 
 
 class NodeHost:
-    """The actor of a node. Every method except :meth:`poll` returns at once."""
+    """The Ray actor on a node. Every method except :meth:`poll` returns without blocking."""
 
     def __init__(self) -> None:
         self._host: UnitHost | None = None
 
     def start(self, version: str) -> NodeProblem | None:
-        """Return what is wrong with this node's VineLM, before anything else is sent to it."""
+        """Return what is wrong with this node's installation of VineLM, if anything. Called first."""
         try:
             require_version(version)
         except InputError as error:
@@ -79,10 +79,10 @@ class NodeHost:
 
 
 class RayHosts:
-    """Starts one host on each node with a free CPU, including nodes that join later, and reports their fate.
+    """Starts one host on each node with a free CPU, including nodes that join later, and reports what happens to them.
 
     Args:
-        tell: called with each event, from any thread.
+        tell: receives each event; called from any thread.
 
     Raises:
         ConfigError: there is no such cluster, or its Ray or Python has another version.
@@ -114,14 +114,14 @@ class RayHosts:
                 ray.kill(actor)
 
     def close(self) -> None:
-        """Kill all hosts and leave Ray; a cluster that was started for the run ends."""
+        """Kill all hosts and disconnect from Ray; a cluster that was started for the run is shut down."""
         self._is_closed.set()
         for host in list(self._actors):
             self.end(host)
         ray.shutdown()
 
     def _look(self) -> None:
-        """Start a host on each node without one."""
+        """Start a host on each node that has none."""
         while not self._is_closed.is_set():
             # Ask again in a second if the cluster does not answer now.
             with suppress(RayError, RuntimeError, OSError):
@@ -171,12 +171,12 @@ class RayHosts:
 
 
 def _usable_nodes() -> list[dict[str, Any]]:
-    """Return the live nodes with a CPU, free or not."""
+    """Return the running nodes that have a CPU, free or busy."""
     return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
 
 
 def connect(cluster: RayCluster) -> None:
-    """Become a driver of the cluster, or start it.
+    """Connect to the cluster as a driver, or start a cluster.
 
     Raises:
         ConfigError: there is no such cluster (``ray-address``), its Ray or Python has another version (``ray-version``), or it
@@ -202,7 +202,7 @@ def connect(cluster: RayCluster) -> None:
 
 
 def _require_answer(cluster: RayCluster) -> None:
-    """Refuse an address without a listener, which Ray would try for minutes."""
+    """Raise at once if nothing listens at the address; Ray itself would retry for minutes."""
     address = os.environ.get("RAY_ADDRESS", "auto") if cluster.address == "auto" else cluster.address
     host, colon, port = address.rpartition(":")
     if colon and port.isdecimal():
@@ -223,7 +223,7 @@ def _no_cluster(cluster: RayCluster, error: Exception) -> ConfigError:
 
 
 def refusal_of(error: BaseException, version: str) -> NodeProblem | None:
-    """Return why a node cannot be used at all; None for an actor or node that died."""
+    """Return why a node can never be used; None if its actor or the node merely died."""
     text = str(error)
     if "No module named 'vinelm" in text:
         return NodeProblem.of(ConfigError(f"VineLM {version} is not installed there: install it", code="node-version"))

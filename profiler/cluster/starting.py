@@ -1,4 +1,4 @@
-"""Starts the hosts of a run on the nodes of a Ray cluster, or says why it cannot."""
+"""Starts the hosts of a run on the nodes of a Ray cluster, or raises an error that explains why it cannot."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cluster_worker(
         models: the models that may be called.
         rate_limiters: the rate limits by model.
         on_note: called with one line when a node is lost.
-        verb: the command that asks for it, for messages.
+        verb: the name of the user's command, for messages.
         unit: the name of its jobs in messages.
 
     Raises:

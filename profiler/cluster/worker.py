@@ -1,4 +1,4 @@
-"""The run's side: gives units or requests to hosts, answers their questions, and repeats lost ones."""
+"""The run's side of a cluster: sends jobs to hosts, answers the hosts' requests, and repeats lost jobs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _GRACE_S = 2.0
 
 @dataclass(slots=True, eq=False)
 class PlacedUnit:
-    """A unit on a host. ``inbox`` gets the host's messages; None once the host is lost."""
+    """A job on a host. ``inbox`` receives the host's messages, and None once the host is lost."""
 
     number: int
     upper_usd: float
@@ -71,14 +71,14 @@ class KnownHost:
 
 
 class ClusterWorker:
-    """A :class:`~vinelm.profiler.execution.job.Worker` whose units are executed on the nodes of a cluster.
+    """A :class:`~vinelm.profiler.execution.job.Worker` that executes its jobs on the nodes of a cluster.
 
-    Waits until a host is ready, and for the others for a while; :meth:`close` ends them all.
+    Waits until one host is ready, then a limited time for the rest; :meth:`close` ends all hosts.
 
     Args:
         link: the connection to the hosts; closed with the worker.
-        rate_limiters: the rate limits by model; the calls of all hosts wait here.
-        on_note: called with one line when a host is lost, or a node is refused that joined later; from any thread.
+        rate_limiters: the rate limits by model, applied here to the calls of all hosts.
+        on_note: called with one line, from any thread, when a host is lost, or when a node that joined later cannot be used.
         unit: the name of its jobs in these lines.
 
     Raises:
@@ -127,8 +127,8 @@ class ClusterWorker:
         """Wait for a host that is ready. Call with the lock held.
 
         Raises:
-            InputError: a node refused before the run began.
-            ConfigError: before the run began, no node gave a host its CPU in time; with ``lack`` as the reason.
+            InputError: a node could not be used, before the run began.
+            ConfigError: before the run began, no node provided a CPU in time; ``lack`` is the reason.
             WorkerDied: the same happened later, or the connection was lost.
         """
         until = time.monotonic() + FIRST_S
@@ -160,16 +160,17 @@ class ClusterWorker:
         return replace(outcome, paid_usd=lost_usd + outcome.settled_usd) if lost_usd else outcome
 
     def execute(self, job: Job | RequestJob, top_up: TopUp) -> tuple[UnitOutcome | RequestOutcome | None, float]:
-        """Execute a unit, or serve a request, on a host.
+        """Execute a job on a host.
 
-        The cost of a unit that was lost with its host is unknown, so it counts at its reservation. Then it is reserved again,
-        and executed on another host.
+        If a host is lost, the cost of its jobs is unknown, so their whole reservations are booked. Each is reserved again and
+        executed on another host.
 
         Returns:
-            The unit's outcome (None if it was lost and may not be paid for again), and the dollars booked for lost executions.
+            The job's outcome (None if it was lost and the budget forbids a repetition), and the dollars booked for lost
+            executions.
 
         Raises:
-            WorkerDied: there is no host any more, or the unit was lost too often.
+            WorkerDied: no host is left, or the job was lost too often.
         """
         lost_usd = 0.0
         for _ in range(LOSSES):
@@ -188,7 +189,7 @@ class ClusterWorker:
         )
 
     def _placed(self, job: Job | RequestJob) -> PlacedUnit:
-        """Give the unit to the host with the fewest units."""
+        """Give the job to the host that has the fewest jobs."""
         with self._changed:
             self._await_host("no Ray node is left")
             number, host = min(
@@ -201,7 +202,7 @@ class ClusterWorker:
         return unit
 
     def _served(self, unit: PlacedUnit, lost_usd: float, top_up: TopUp) -> UnitOutcome | RequestOutcome | None:
-        """Answer the unit until it is over; None if its host was lost."""
+        """Answer the job's requests until it ends; return its outcome, None if its host was lost."""
         while (message := unit.inbox.get()) is not None:
             if isinstance(message, Asked):
                 is_granted = top_up(lost_usd + message.upper_usd)
@@ -223,7 +224,7 @@ class ClusterWorker:
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        """Read the link until it ends."""
+        """Handle events until the connection ends."""
         while not isinstance(event := self._link.receive(), Disconnected):
             note = self._take(event)
             if note is not None and not self._is_closed:
@@ -258,7 +259,7 @@ class ClusterWorker:
             return note
 
     def _refuse(self, node: str | None, error: Exception) -> str | None:
-        """Record why a node cannot be used: an error at the start of the run, a line later."""
+        """Record why a node cannot be used. This is an error at the start of the run, later a message."""
         if self._has_begun:
             return f"{error}: this node executes no {self._unit}"
         found = error if isinstance(error, InputError) else ConfigError(str(error), code="node-fails")
@@ -298,7 +299,7 @@ class ClusterWorker:
                     unit.inbox.put(message)
 
     def close(self) -> None:
-        """Close every host and its work."""
+        """Close every host and abandon its jobs."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -312,7 +313,7 @@ def _is_broken(message: UnitEnded) -> bool:
 
 
 def _without_objects(job: Job) -> Job:
-    """Return the job without unpicklable parts: a host needs the request's id, and texts to keep out of messages."""
+    """Return the job without unpicklable parts. It keeps the request's id and the texts to hide in messages."""
     texts = {key: value for key, value in job.request.data.items() if isinstance(value, str)}
     return replace(job, request=replace(job.request, data=texts), digest=job.request.digest())
 
@@ -321,7 +322,7 @@ def _without_objects(job: Job) -> Job:
 
 
 class Admissions:
-    """Passes hosts' attempts through the rate limits, and holds their slots until they end or their host is lost."""
+    """Applies the rate limits to the hosts' attempts. An attempt holds its slot until it ends or its host is lost."""
 
     def __init__(self, link: RayLink, rate_limiters: Mapping[str, AdmitsAttempts]) -> None:
         self._link, self._rate_limiters = link, rate_limiters
@@ -329,7 +330,7 @@ class Admissions:
         self._under_way: dict[tuple[int, int], HostAttempt] = {}
 
     def begin(self, host: int, attempt: Waiting) -> None:
-        """Let an attempt wait for its rate limit, without blocking."""
+        """Queue an attempt for its rate limit, without blocking."""
         held = HostAttempt(host, attempt, self._rate_limiters[attempt.model], self._link)
         with self._lock:
             # Before it waits: if its host is lost meanwhile, the place has to be found.
@@ -337,7 +338,7 @@ class Admissions:
         started(held.pass_through, "vinelm attempt")
 
     def end(self, host: int, left: Left) -> None:
-        """Free an attempt's place."""
+        """Free an attempt's slot."""
         with self._lock:
             # None if the host was already considered lost, which freed its places.
             held = self._under_way.pop((host, left.attempt), None)
@@ -345,7 +346,7 @@ class Admissions:
             held.leave(left.used)
 
     def lose(self, host: int) -> None:
-        """Free a lost host's slots; its attempts' use is unknown, so they count at their maximum."""
+        """Free a lost host's slots. The tokens of its attempts are unknown, so they count at their maximum."""
         with self._lock:
             lost = [self._under_way.pop(key) for key in list(self._under_way) if key[0] == host]
         for held in lost:
@@ -361,7 +362,7 @@ class HostAttempt:
         self._used: int | None = None
 
     def pass_through(self) -> None:
-        """Wait for the rate limit, tell the host, and hold the slot until the attempt is over."""
+        """Wait for the rate limit, notify the host, and occupy the slot until the attempt is over."""
         with suppress(ConnectionError), self._rate_limiter.admit(self._attempt.tokens, self._sleep) as permit:
             self._link.send(self._host, Admitted(self._attempt.attempt, getattr(permit, "replica", 0)))
             self._is_over.wait()
@@ -374,6 +375,6 @@ class HostAttempt:
         self._is_over.set()
 
     def _sleep(self, seconds: float) -> None:
-        """Sleep that long; ``ConnectionError`` as soon as the attempt is over."""
+        """Sleep; raise ``ConnectionError`` as soon as the attempt is over."""
         if self._is_over.wait(seconds):
             raise ConnectionError("the attempt was given up")

@@ -1,4 +1,4 @@
-"""Converts a forecast to batches: dollars at half price, and waves instead of hours."""
+"""Converts a forecast to one for batch APIs: half the price, and a number of batches in sequence instead of hours."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class BatchApiForecast:
     """The forecast of a run in batches.
 
     Attributes:
-        cost_usd: median dollars, of calls in batches and of direct calls.
+        cost_usd: median dollars of all calls, in batches or direct.
         ordinary_usd: median dollars without batches.
-        waves: how often calls wait for batches at least: the most invocations of a path.
-        wait_s: the longest that a run waits for one batch, in seconds.
-        timed_cells: about how many rows have direct calls.
+        waves: the least number of batches in sequence: the most invocations of a path.
+        wait_s: the longest time that a run waits for a batch, in seconds.
+        timed_cells: the approximate number of results whose calls are made directly, so that they have latencies.
     """
 
     cost_usd: float
@@ -36,13 +36,13 @@ class RunForecast:
     """What a profile would buy.
 
     Attributes:
-        workflow: the workflow to profile, with its template bound.
+        workflow: the workflow to profile, with its template bound to the models.
         catalog: the models.
-        is_simulated: whether some of them are simulated.
+        is_simulated: whether some models are simulated.
         run: what the run buys within its limits.
-        needs: what it would need without its budgets.
-        batches: the forecast for the providers' batches, if it buys in them.
-        max_error: the certainty at which it would end, see :func:`vinelm.profile`; None without one.
+        needs: what the run would need without its budgets.
+        batches: the forecast for batch APIs, if the run uses them.
+        max_error: the allowed error at which the run would end, see :func:`vinelm.profile`; None: none.
     """
 
     workflow: Workflow
@@ -62,8 +62,8 @@ def batch_forecast(
     Args:
         forecast: at ordinary prices.
         prices: the terms of the run.
-        batched: the models whose calls go in batches.
-        template: a bound template.
+        batched: the models that are called through batch APIs.
+        template: a template bound to the catalog's models.
         catalog: the models.
     """
     # Each model's share of the dollars, by its calls and the cost of a typical call.

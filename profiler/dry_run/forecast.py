@@ -1,8 +1,8 @@
-"""Forecasts what a profile will execute and cost, and what it lacks to reach its coverage. Pure: no model is called.
+"""Forecasts what a profile will execute and cost, and what its budgets lack to reach its coverage. Calls no model.
 
 The whole run, round after round up to its limits, is simulated dozens of times, each time with rates, prices and times drawn
-from the store's rows (requests resampled whole), or from the catalog's price limits without rows. The results are intervals,
-which are wide without pilot rows.
+from the store's rows (whole requests are resampled), or from the catalog's price limits if there are no rows. The results are
+intervals, which are wide without pilot rows.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _MOST_RUNS, _FEWEST_RUNS = 40, 4
 
 
 class ForecastInterval(NamedTuple):
-    """Contains the figure with a probability of about 0.9, if the rows so far are like those to come."""
+    """An interval that contains the figure with a probability of about 0.9, if future rows resemble the rows so far."""
 
     low: float
     middle: float
     high: float
 
     def times(self, factor: float) -> ForecastInterval:
-        """Return the interval of a multiple of the figure."""
+        """Return the interval multiplied by a factor."""
         return ForecastInterval(*(factor * end for end in self))
 
 
@@ -52,14 +52,14 @@ class Forecast:
         requests: requests with a new cell.
         cells: new cells.
         cost_usd: dollars.
-        hours: the least time that the workers and the engines' limits allow.
+        hours: the shortest time that the workers and the endpoints' rate limits allow, in hours.
         coverage: the coverage at which the run ends.
         pilot_rows: the number of rows that the forecast is calibrated on.
         stopped_by: the reason why most simulations ended.
-        is_extrapolated: the run is too long to be simulated to its end.
-        held_back_by: the workers or the engine limit that determined the time of most simulations.
-        rounds: how many rounds the sampler proposed. With more than one it is adaptive: each round was proposed once, using the
-            outcomes of the simulation that reached it first.
+        is_extrapolated: whether the run was too long to be simulated to its end.
+        held_back_by: the limit (the workers or an endpoint's rate limit) that determined the time of most simulations.
+        rounds: how many rounds the sampler proposed. A sampler with several rounds is adaptive: each round was proposed once,
+            from the outcomes of the simulation that reached it first.
     """
 
     calls: Mapping[str, ForecastInterval]
@@ -83,7 +83,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class WholeRuns:
-    """Every run on every request (:class:`~vinelm.requests.protocols.Sampler`).
+    """A sampler that proposes every run on every request (:class:`~vinelm.requests.protocols.Sampler`).
 
     Attributes:
         request_ids: the requests.
@@ -94,12 +94,12 @@ class WholeRuns:
     runs: Sequence[Run]
 
     def on_first(self, n: int) -> WholeRuns:
-        """Return those on the first ``n`` requests."""
+        """Return the same runs on only the first ``n`` requests."""
         return replace(self, request_ids=self.request_ids[:n])
 
     @classmethod
     def of_single_models(cls, template: Template, catalog: Catalog, request_ids: Sequence[str]) -> WholeRuns:
-        """Return those of each single model, and of what runs today."""
+        """Return only the runs of each single model and of the current setup."""
         race = ModelRace(template, catalog, request_ids, models_by_depth(template), ProfileLimits())
         return cls(request_ids, [racer.run for racer in race.racers()])
 
@@ -125,12 +125,12 @@ def forecast_profile(
     """Forecast a run by simulating it. Pure, takes seconds.
 
     Args:
-        template: a bound template.
+        template: a template bound to the catalog's models.
         catalog: the models.
         request_ids: the requests to sample from.
         sampler: proposes the request paths.
-        limits: where the run stops.
-        workers: units that run at a time.
+        limits: the limits of the run.
+        workers: the number of units that run in parallel.
         rates: the engines' rate limits (:func:`rates_of`).
         rows: the store's rows, to calibrate on and to continue from.
         committed_usd: dollars booked in the store's ledger.
@@ -169,17 +169,17 @@ def forecast_profile(
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What a run without budgets needs, compared with what is left. The intervals are those of the forecast.
+    """What a run would need without budgets, and what is left of the budgets. The intervals are those of the forecast.
 
     Attributes:
-        coverage: the coverage at which the run ends, in (0, 1]; None if the paths are too many for that, and
-            what is needed are all single models on all requests.
-        cost_usd: dollars needed, those of earlier runs not included.
+        coverage: the coverage at which the run ends, in (0, 1]. None if there are too many paths; the needs are then those of
+            every single model on every request.
+        cost_usd: dollars needed, without those of earlier runs.
         calls: model calls needed.
-        requests: requests on which rows are bought.
-        rows: rows that are bought.
-        race_usd: dollars of the first rows: whole runs of all single models and of the current setup. None with a sampler that
-            does not race them.
+        requests: the number of requests that would get new rows.
+        rows: the number of new rows.
+        race_usd: dollars of the first rows: whole runs of all single models and of the current setup. None if the sampler has
+            no such race.
         left_usd: dollars left of the budget; None without one.
         left_calls: calls left of the budget; None without one.
         left_requests: requests to sample from.
@@ -219,10 +219,10 @@ def needs_of(
     Args:
         forecast: the forecast of the run to ``coverage``, without budgets.
         limits: the budgets of the run that is planned.
-        template: a bound template.
+        template: a template bound to the catalog's models.
         n_requests: the number of requests to sample from.
-        coverage: where the forecast run ends; None: with all single models on all requests.
-        times: how many times the forecast run the whole run is.
+        coverage: the coverage at which the forecast run ends; None: it runs every single model on every request.
+        times: the length of the whole run, as a multiple of the forecast run.
         rows: the store's rows.
         committed_usd: dollars booked in the store's ledger.
     """

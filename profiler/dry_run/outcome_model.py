@@ -1,4 +1,4 @@
-"""One random guess at models' outcomes, for a forecast: resampled from a store's rows, or drawn from the catalog's limits."""
+"""Random outcomes of calls for a forecast: resampled from a store's rows, or drawn within the catalog's limits."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Kind = tuple[int, str, str]
 
 
 class Unit(NamedTuple):
-    """One simulated unit. ``requests`` are its calls with retries, ``tokens`` are prompt and completion, ``arm`` is the
-    next stage; None if the request ends.
+    """One simulated unit. ``requests`` counts its calls including retries, ``tokens`` counts prompt and completion, ``arm`` is
+    the next stage (None if the request ends).
     """
 
     cost_usd: float
@@ -38,15 +38,15 @@ class Unit(NamedTuple):
 
 
 class OutcomeModel:
-    """Rates at which a request ends or continues to each stage, with dollars, calls, tokens and seconds by (depth, stage,
+    """Rates at which a request ends or continues to each stage; also dollars, calls, tokens and seconds, by (depth, stage,
     model).
 
-    Requests of the rows are resampled whole, because the cells of one request are correlated. Without rows a request continues
-    with a rate that is drawn once, to each possible stage with equal probability.
+    Whole requests are resampled, because the cells of one request are correlated. Without rows, one continuation rate is drawn,
+    and each possible next stage is equally likely.
 
     Args:
-        rows: to resample from; may be empty.
-        rng: consumed by the draws.
+        rows: the rows to resample from; may be empty.
+        rng: the random generator; the draws advance it.
     """
 
     def __init__(self, template: Template, catalog: Catalog, rows: Sequence[Observation], rng: random.Random) -> None:
@@ -77,7 +77,7 @@ class OutcomeModel:
         self._weights: dict[Kind, Mapping[str, float]] = {}
 
     def stage(self, cell: Cell, possible: Sequence[str]) -> str:
-        """Return the stage of a cell's last invocation among the possible ones; a request's first stage is drawn once."""
+        """Return the stage of a cell's last invocation, out of the possible stages; a request's first stage is drawn once."""
         if len(possible) == 1:
             return possible[0]
         request_id = cell[0]
@@ -87,7 +87,7 @@ class OutcomeModel:
         return self._first[request_id]
 
     def unit(self, cell: Cell, stages: Sequence[str]) -> Unit:
-        """Draw the outcome of a cell; ``stages`` are those that have run, its own last."""
+        """Draw the outcome of a cell; ``stages`` are the stages that have run, including this one."""
         stage = stages[-1]
         kind = len(cell[1]), stage, cell[1][-1]
         if kind not in self._weights:
@@ -106,7 +106,7 @@ class OutcomeModel:
         return Unit(cost, row.calls, row.calls + row.retries, tokens, call_s, row.tool_latency_s, arm or None)
 
     def row(self, cell: Cell, unit: Unit, stage: str) -> Observation:
-        """Return the drawn outcome in the form of an observation for samplers."""
+        """Return the drawn outcome as an observation, which samplers can read."""
         request_id, prefix = cell
         has_ended = unit.arm is None
         return Observation(
@@ -130,7 +130,9 @@ class OutcomeModel:
         return Unit(cost, 1, 1, FIRST_PROMPT_TOKENS * share + tokens_out, call_s, 0.0, arm)
 
     def _outcome_weights(self, depth: int, stage: str, model: str) -> Mapping[str, float]:
-        """Return P(the request continues to a stage), by name, and P(it ends); a model's rates are shrunk to the stage's."""
+        """Return P(the request continues to a stage), by name, and P(it ends); a model's rates are shrunk towards the stage's
+        rates.
+        """
         arms = self.template.flow.stages_at[depth - 1][stage]
         if not arms:
             return {}
@@ -145,7 +147,7 @@ class OutcomeModel:
 
 
 def _may_end(template: Template) -> frozenset[Place]:
-    """Return whether the template, or the workflow's check of an answer, lets a request end."""
+    """Return whether a request may end at this point, by the template or by the workflow's own check."""
     flow = template.flow
     return frozenset(
         (depth + 1, stage)

@@ -1,4 +1,4 @@
-"""Simulates one future run on a sampled outcome model."""
+"""Simulates one future run with an outcome model."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _IDLE = 20_000  # paths in a row without a new cell, after which an endless samp
 
 
 class Proposals:
-    """A sampler's rounds, shared by many simulations: each is proposed once, to the first simulation that reaches it.
+    """A sampler's rounds, shared by many simulations. Each round is proposed once, for the first simulation that reaches it.
 
     Exact for samplers whose proposals do not depend on observations. An adaptive sampler would propose differently in each
-    simulation, which takes seconds each time; the price of its proposals is much the same.
+    simulation, which takes seconds; the cost of its proposals would hardly change.
     """
 
     def __init__(self, sampler: Sampler) -> None:
@@ -34,7 +34,7 @@ class Proposals:
         return sum(bool(paths) for paths, _ in self._kept)
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """Return the round's paths. Rounds must be asked for in order."""
+        """Return the round's paths. Rounds must be requested in order."""
         if round_ == len(self._kept):
             self._kept.append(([], iter(self._sampler.propose(round_, observations))))
         paths, more = self._kept[round_]
@@ -50,7 +50,8 @@ class Proposals:
 
 
 class SimulatedRun:
-    """One run on one outcome model, up to a limit, or long enough to extrapolate: the whole run is ``scale`` times as long.
+    """One run simulated with one outcome model, to its end or long enough to extrapolate: the whole run is ``scale`` times as
+    long.
 
     Args:
         model: draws the outcomes.
@@ -136,7 +137,7 @@ class SimulatedRun:
             is_continued = is_continued or row.ended(self._rule)
 
     def _draw(self, cell: Cell, stages: Sequence[str], *, is_continued: bool) -> Observation | None:
-        """Draw the cell's outcome after its stages; None if a budget does not allow it."""
+        """Return a drawn outcome of the cell; None if a budget does not allow it."""
         unit = self.model.unit(cell, stages)
         limits = self._limits
         is_too_expensive = limits.budget_usd is not None and self._committed_usd + unit.cost_usd > limits.budget_usd
@@ -161,7 +162,7 @@ class SimulatedRun:
         self.load.add(model, requests=unit.requests, tokens=unit.tokens, call_s=unit.call_s, tool_s=unit.tool_s)
 
     def _check(self) -> None:
-        """Check the coverage whenever the cells have grown by 1 %, since that takes longer than a cell."""
+        """Check the coverage after every 1 % more cells, since a check takes longer than simulating a cell."""
         self._check_at = self.new_cells + max(self.new_cells // 100, 1)
         if self._coverage.is_complete:
             self.stopped_by = "complete"

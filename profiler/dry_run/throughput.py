@@ -1,4 +1,4 @@
-"""The least time that a run takes, given its workers and the engines' rate limits."""
+"""The shortest time that a run can take, given its workers and the endpoints' rate limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vinelm.requests.protocols import Backend
 
 @dataclass(frozen=True, slots=True)
 class EngineRate:
-    """The rate limits of an engine, and the models that it serves."""
+    """The rate limits of an endpoint, and the models that it serves."""
 
     engine: str
     limits: RateLimits
@@ -23,7 +23,7 @@ class EngineRate:
 
 
 def rates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[EngineRate, ...]:
-    """Return the rates of each engine that has limits."""
+    """Return the rate limits of each endpoint that has any."""
     rate_limiters = rate_limiters_of(catalog, backends)
     shared: dict[int, list[str]] = {}
     for name, rate_limiter in rate_limiters.items():
@@ -35,7 +35,7 @@ def rates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[EngineR
 
 @dataclass
 class Workload:
-    """The work of a run: seconds of all units, and by model requests (including repeated attempts), tokens and seconds."""
+    """The work of a run: the seconds of all units; and for each model the requests (including retries), tokens and seconds."""
 
     seconds: float = 0.0
     requests: Counter[str] = field(default_factory=Counter)
@@ -43,17 +43,17 @@ class Workload:
     busy_s: dict[str, float] = field(default_factory=dict)
 
     def add(self, model: str, *, requests: float, tokens: float, call_s: float, tool_s: float) -> None:
-        """Add a unit, or a multiple of one."""
+        """Add a unit, or several equal units."""
         self.seconds += call_s + tool_s
         self.requests[model] += requests  # type: ignore[assignment]
         self.tokens[model] += tokens  # type: ignore[assignment]
         self.busy_s[model] = self.busy_s.get(model, 0.0) + call_s
 
     def least_s(self, workers: int, rates: Iterable[EngineRate], scale: float = 1.0) -> tuple[float, str]:
-        """Return the least seconds for ``scale`` times this work, and what determines them.
+        """Return the shortest time in seconds for ``scale`` times this work, and the limit that determines it.
 
-        It is the longest of: the time of all units divided among the workers; for each engine the time of its calls divided by
-        its concurrency, and the one-minute windows that its requests and tokens fill before the last window.
+        It is the longest of: the time of all units divided among the workers; for each endpoint, the time of its calls divided
+        by its concurrency, and the one-minute windows that its requests and tokens fill before the last window.
         """
         bounds = [(scale * self.seconds / workers, f"{workers} worker{'s' if workers > 1 else ''}")]
         for rate in rates:

@@ -1,4 +1,4 @@
-"""Finds where a request's final state contains its label, for workflows that read the answer elsewhere."""
+"""Finds the part of a final state that contains the label, in case the workflow reads its answer from a wrong part."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _SHOWN, _CHARS = 4, 80
 
 
 def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]) -> str:
-    """Return one line with a request's labels next to its final state, and where the state has the first label.
+    """Return a line with a request's labels and where its final state contains the first label, or the state's end.
 
     Args:
-        workflow: says which keys of the row are labels.
+        workflow: knows which keys of a dataset row are labels.
         request: the request that was run.
         values: the final state.
     """
@@ -40,7 +40,7 @@ def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]
 
 
 def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield the texts and numbers in a value, each with the code that leads to it; JSON texts are parsed."""
+    """Yield the texts and numbers in a value, each with the Python code that reads it; JSON texts are parsed."""
     if depth > _DEEPEST or value is None:
         return
     if isinstance(value, str) and isinstance(inner := _json_of(value), dict | list):

@@ -1,4 +1,4 @@
-"""Units whose calls go into the providers' batches: which ones can, and the worker that runs them."""
+"""Batch APIs: which models support them, and the worker whose units send their calls in batches."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ CODE = "batch-prices"
 
 @dataclass(frozen=True, kw_only=True)
 class BatchPrices:
-    """Calls go in the providers' batches, at half price and within a day.
+    """Settings for calls through the providers' batch APIs, which cost half and answer within a day.
 
     Attributes:
         times: the waiting times for batches.
-        timed_paths: on how many paths each stage and model is called directly and at the ordinary price: only these rows have
-            seconds. With 0 no row has seconds, nor has an estimate.
+        timed_paths: on how many paths each stage and model is called directly, at the ordinary price. Only these rows have
+            latencies; with 0, neither rows nor estimates have any.
 
     Raises:
         ConfigError: a value is out of range.
@@ -51,11 +51,11 @@ class BatchPrices:
 
 
 def batched_models(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[str, ...]:
-    """Return the models of a workflow whose calls can go in batches. Runs no node.
+    """Return the models of a workflow that can be called through batch APIs. Runs no node.
 
     Raises:
-        ConfigError: there is no such model, a model runs on a self-hosted engine, a judge is asked, or the graph limits the
-            time of a node, which would end while its calls wait.
+        ConfigError: there is no such model, a model runs on a self-hosted engine, the workflow has a judge, or the graph limits
+            the time of a node, which would expire while its calls wait.
     """
     workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
     template = workflow.template.bind(tuple(catalog))
@@ -99,29 +99,29 @@ def with_batches(models: Collection[str], catalog: Catalog, backends: Mapping[st
 
 
 def having_batches(models: Collection[str], catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[str, ...]:
-    """Return which of the models can be called in batches; empty without any."""
+    """Return the models that can be called in batches, possibly none."""
     by_name = ((name, backends.get(catalog[name].provider)) for name in models)
     return tuple(name for name, one in by_name if isinstance(one, RemoteBackend) and one.has_batches(catalog[name]))
 
 
 def gate_of(models: tuple[str, ...], catalog: Catalog, backends: Mapping[str, Backend], prices: BatchPrices) -> BatchGate:
-    """Return the gate where these models' calls wait. It submits nothing before :meth:`BatchGate.start`."""
+    """Return the gate that collects these models' calls into batches. It submits nothing before :meth:`BatchGate.start`."""
     known: dict[str, Any] = {name: backends[catalog[name].provider] for name in models}
     return BatchGate({name: (catalog[name], backend.batch_api) for name, backend in known.items()}, prices.times)
 
 
 def through(gate: BatchGate, backends: Mapping[str, Backend]) -> dict[str, Backend]:
-    """Return the backends, with the calls of batched units waiting at the gate."""
+    """Return the backends, changed so that batched units send their calls through the gate."""
     return {name: one.through(gate) if isinstance(one, RemoteBackend) else one for name, one in backends.items()}
 
 
 class BatchApiWorker:
-    """A worker whose units wait for batches together.
+    """A worker whose units share batches.
 
     Args:
         worker: runs the units, on threads of this process.
-        gate: where their calls wait.
-        records: the store's batches.
+        gate: collects their calls.
+        records: the batches recorded in the store.
     """
 
     def __init__(self, worker: Worker, gate: BatchGate, records: BatchRecords) -> None:
@@ -130,10 +130,10 @@ class BatchApiWorker:
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
         """See :meth:`Worker.run`.
 
-        Calls that an earlier process bought for the cell, but the unit did not ask for this time, count at their maximum.
+        Calls that an earlier process bought for the cell, and that the unit did not repeat, are booked at their maximum.
 
         Raises:
-            VineLMError: the run no longer waits for its batches.
+            VineLMError: the run has stopped waiting for its batches.
         """
         with self._gate.unit(job.cell, is_batched=job.is_batched) as unit:
 
@@ -149,6 +149,6 @@ class BatchApiWorker:
         return replace(outcome, paid_usd=outcome.settled_usd + unused_usd) if unused_usd else outcome
 
     def close(self) -> None:
-        """See :meth:`Worker.close`; units that wait for a batch end."""
+        """See :meth:`Worker.close`; units that are waiting for a batch end."""
         self._gate.end()
         self._worker.close()

@@ -1,7 +1,7 @@
-"""Checkpoints of a LangGraph run as bytes: the state after a prefix, from which any process can continue.
+"""Checkpoints of a LangGraph run as bytes: the state after a sequence of model calls, from which any process can continue.
 
 The same state gives the same bytes (ids, times and random version suffixes are left out), so that equal checkpoints can be
-kept once. No pickle: LangGraph's own serializer, see :mod:`vinelm.profiler.execution.state_types`.
+stored once. Uses LangGraph's serializer instead of pickle, see :mod:`vinelm.profiler.execution.state_types`.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _FIXED_TIME = "1970-01-01T00:00:00+00:00"
 
 
 class StateError(Exception):
-    """A workflow state that cannot be checkpointed. Names key and type, never the value."""
+    """Raised for a workflow state that cannot be checkpointed. The message names key and type, never the value."""
 
 
 class UnitSaver(BaseCheckpointSaver[int]):
-    """A checkpointer with the last checkpoint of each thread, serialized: resumed states are always normalised (tuples
-    become lists), as if they came from another process.
+    """A checkpointer that keeps the last checkpoint of each thread, serialized. Resumed states are therefore always normalised
+    (tuples become lists), as if they came from another process.
 
-    A graph that is invoked inside a node runs as it does in an application without a checkpointer: nothing of it is kept, and
-    it always starts from its input. The exception is ``compile(checkpointer=True)``: such a graph remembers its state from one
-    invocation to the next, so its state is part of the thread's checkpoint.
+    A graph that is invoked inside a node runs as in an application without a checkpointer: its state is not kept, and it always
+    starts from its input. The exception is ``compile(checkpointer=True)``: such a graph remembers its state from one invocation
+    to the next, so its state is part of the thread's checkpoint.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
         self.changed: dict[str, str] = {}
 
     def load(self, thread_id: str, content: bytes) -> None:
-        """Set the checkpoint that the thread resumes from."""
+        """Set the checkpoint from which the thread resumes."""
         held: dict[str, bytes] = self.serde.loads_typed(("msgpack", content)) if content[:1] in _MAPS else {_ROOT: content}
         self._held[thread_id] = held
 
@@ -61,7 +61,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
         """Return the thread's last checkpoint.
 
         Raises:
-            KeyError: it has none.
+            KeyError: the thread has no checkpoint.
         """
         held = self._held[thread_id]
         if held.keys() == {_ROOT}:
@@ -70,12 +70,12 @@ class UnitSaver(BaseCheckpointSaver[int]):
         return self.serde.dumps_typed(dict(sorted(held.items())))[1]
 
     def forget(self, thread_id: str) -> None:
-        """Drop the thread."""
+        """Delete the thread's checkpoint."""
         self._held.pop(thread_id, None)
         self._resumed.pop(thread_id, None)
 
     def normalised(self, value: dict[str, Any]) -> Any:
-        """Return a graph's input in the form in which it is read back from a checkpoint.
+        """Return a graph's input as it would be read back from a checkpoint.
 
         Raises:
             StateError: a value cannot be checkpointed; names its key.
@@ -85,7 +85,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
     # -- LangGraph's interface ---------------------------------------------------------------------------------
 
     def get_next_version(self, current: int | None, channel: None) -> int:
-        """Return the next number, so that the same run gives the same versions."""
+        """Return the next version as a plain number, so that equal runs give equal versions."""
         return 1 if current is None else current + 1
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -104,7 +104,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
     def put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
     ) -> RunnableConfig:
-        """Keep the checkpoint, serialized.
+        """Store the checkpoint, serialized.
 
         Raises:
             StateError: a value cannot be checkpointed; names its key.
@@ -124,8 +124,8 @@ class UnitSaver(BaseCheckpointSaver[int]):
         return {"configurable": place}
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
-        """Keep the answers of a node that waits for another one, and ignore the rest: a failed unit runs again from its
-        parent.
+        """Store the answers given to a node that waits for a further answer; ignore other writes, because a failed unit runs
+        again from its parent.
         """
         thread_id, _ = _place(config)
         answers = [(task_id, channel, value) for channel, value in writes if channel == RESUME]
@@ -134,7 +134,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
             self._resumed[thread_id] = [*others, *answers]
 
     def list(self, config: RunnableConfig | None, **_: Any) -> Iterator[CheckpointTuple]:
-        """Yield the last checkpoint; there is no history."""
+        """Yield only the last checkpoint; earlier checkpoints are not kept."""
         found = None if config is None else self.get_tuple(config)
         return iter(() if found is None else (found,))
 
@@ -191,7 +191,7 @@ _MAPS = frozenset(bytes([first]) for first in (*range(0x80, 0x90), 0xDE, 0xDF))
 
 
 def _place(config: RunnableConfig) -> tuple[str, str]:
-    """Return the thread and namespace."""
+    """Return the thread and namespace of a configuration."""
     configurable = config["configurable"]
     return configurable.get(UNIT_KEY) or configurable["thread_id"], configurable.get("checkpoint_ns") or _ROOT
 

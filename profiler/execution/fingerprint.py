@@ -1,9 +1,9 @@
-"""Digests of everything that determines an answer besides the request and models: graph, nodes' code, prompts, resources.
+"""Digests of everything, besides request and models, that determines an answer: graph, node code, prompts, resources.
 
-Rows and checkpoints of a changed workflow must not be mixed with old ones. Each part has its own digest, so that a mismatch can
-name what changed. Code is digested as its syntax tree, without comments, docstrings and layout, and the same under every
-version of Python, together with the constants and functions of its package that it uses. Anything that code reads in other ways
-(files, environment, other packages) belongs in ``Workflow.resources``.
+Results of a changed workflow must not be mixed with old results. Each part has a separate digest, so that an error can name the
+changed part. Code is digested as its syntax tree, without comments, docstrings and layout, and the same under every version of
+Python, together with the constants and functions of its package that it uses. Anything that code reads in other ways (files,
+environment, other packages) belongs in ``Workflow.resources``.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def store_identity(
     *,
     settings: Mapping[str, Any] | None = None,
 ) -> StoreIdentity:
-    """Return the identity of a store for this profile. Builds the graph without running it.
+    """Return the identity (workflow, models, settings) of a store for this profile. Builds the graph without running it.
 
     Args:
         workflow: the workflow.
         catalog: the models.
-        backends: one for each provider of the catalog.
+        backends: a backend for each provider of the catalog.
         settings: other settings that determine answers, such as the seed of simulated models; plain JSON.
     """
     parts = fingerprint(workflow, catalog, backends)
@@ -71,7 +71,7 @@ def store_identity(
 
 
 def _portable(catalog: dict[str, Any]) -> dict[str, Any]:
-    """Return the catalog with digests instead of the paths of files that its backends answer from, since files move."""
+    """Return the catalog with file digests instead of file paths in its backends' options, since files move."""
     for settings in catalog["backend"].values():
         table = settings.get("table")
         if isinstance(table, str) and Path(table).is_file():
@@ -115,7 +115,7 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
 
 
 def _scorer_digest(score: Callable[..., Any]) -> str:
-    """Return a digest of what decides a row's score, or its answer if today's is the reference; not of the comparison."""
+    """Return a digest of the code that scores an answer, or that extracts it if the current setup's answer is the reference."""
     if not isinstance(score, AsToday):
         return code_digest(score)
     return _digest([*score.labels, *(None if one is None else code_digest(one) for one in (score.answer, score.score))])
@@ -127,7 +127,7 @@ def code_digest(target: Callable[..., Any]) -> str:
 
 
 def _functions_of(app: Any) -> Iterator[str]:
-    """Yield digests of an application's code without a graph: a function, or an entrypoint of LangGraph's functional API."""
+    """Yield digests of an application that is not a graph: a function, or an entrypoint of LangGraph's functional API."""
     for node in getattr(app, "nodes", {}).values():
         bound = getattr(node, "bound", None)
         function = held_attribute(bound, "func") or held_attribute(bound, "afunc")
@@ -138,7 +138,7 @@ def _functions_of(app: Any) -> Iterator[str]:
 
 
 class _Recorder(VineInterface):
-    """A ``vine`` that records the functions before its adapter wraps them."""
+    """A ``vine`` object that records functions before the adapter wraps them."""
 
     def __init__(self, adapter: GraphAdapter) -> None:
         self.adapter = adapter
@@ -158,7 +158,7 @@ class _Recorder(VineInterface):
 
 
 def _shape(builder: Any) -> Any:
-    """Return nodes and edges of a ``StateGraph`` in a fixed order. A finish node counts as its destination."""
+    """Return nodes and edges of a ``StateGraph`` in a fixed order. A finish node is replaced by its destination."""
     leads_to = {source: target for source, target in builder.edges if _is_finish(builder.nodes.get(source))}
 
     def at(name: Any) -> Any:
@@ -173,7 +173,7 @@ def _shape(builder: Any) -> Any:
 
 
 def _is_finish(node: Any) -> bool:
-    """True for our node that returns an earlier answer. It has no effect in a profile, so rows hold with and without it."""
+    """Return whether this is VineLM's node that returns an earlier answer. It has no effect in a profile, so it is ignored."""
     return bool(getattr(_function(node), FINISH_MARK, False))
 
 
@@ -183,13 +183,13 @@ def _function(node: Any) -> Any:
 
 
 class _Code:
-    """The parts of code: its own tree, then everything in its package that it refers to, each object once."""
+    """Collects the parts of code: its syntax tree, then everything in its package that it refers to, each object once."""
 
     def __init__(self) -> None:
         self._seen: dict[int, Any] = {}
 
     def of(self, target: Any, package: str) -> Iterator[Any]:
-        """Yield a callable's tree (its bytecode without source), and what it refers to."""
+        """Yield a callable's syntax tree (its bytecode if there is no source), and what it refers to."""
         if id(target) in self._seen:
             return
         self._seen[id(target)] = target
@@ -230,7 +230,7 @@ class _Code:
         yield from self.values([value for _, value in members], package)
 
     def values(self, values: list[Any], package: str) -> Iterator[Any]:
-        """Yield the constants among the values, and the code that belongs to the package."""
+        """Yield the given values that are constants, and the parts of those that are code of the package."""
         for value in values:
             plain = _plain(value)
             if plain is not None:
@@ -245,7 +245,9 @@ class _Code:
                 yield from self.of(value, package)
 
     def chain(self, target: Any, package: str) -> Iterator[Any]:
-        """Yield the prompts, settings and functions of a chain that calls a stage; its own dump names only their types."""
+        """Yield the prompts, settings and functions of a LangChain chain that calls a stage; LangChain's dump has only their
+        types.
+        """
         if isinstance(target, (str, int, float, bool, type(None))):
             yield target
             return
@@ -285,7 +287,7 @@ def _bytecode(code: CodeType) -> str:
 
 
 def _package(target: Any) -> str:
-    """Return the package whose code belongs to the workflow: the module's, or the module itself without one."""
+    """Return the package whose code belongs to the workflow; a module outside a package is returned itself."""
     module = getattr(target, "__module__", None) or type(target).__module__
     return str(module.rpartition(".")[0] or module)
 

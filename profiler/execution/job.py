@@ -1,4 +1,4 @@
-"""A unit's input (a job, its budget, and the source of its workflow in another process), and its result."""
+"""The input of a unit of work (its job, its budget, how another process builds the workflow), and its result."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ TopUp = Callable[[float], bool]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One unit to run: the last invocation of ``prefix``, for one request.
+    """A unit of work: execute the last invocation of ``prefix`` for one request.
 
     Attributes:
         prefix: the models of the invocations up to and including this one.
         parent: the checkpoint after ``prefix[:-1]``; None for the first invocation.
         upper_usd: the dollars reserved for the unit.
-        n_again: the number of invocations before this one whose state is not kept. They are executed again first, from
-            ``parent``, which is the checkpoint before them.
-        stages: the stages of the invocations of ``prefix``, as far as they are known: the last one may not be for the first
-            invocation. Empty if only the state is needed.
-        is_scoring: whether to execute nothing, and score ``parent``, which is the state after ``prefix``.
-        passed: whether the workflow's own check had passed the answer of each earlier invocation, if it had passed any and the
-            request continues all the same. Otherwise empty.
-        judged: the verdicts of the workflow's judge on this request's answers so far, by what it was asked. None: no judge is
-            asked, so that answers which need one have no score.
-        is_batched: whether its calls go in batches, which requires that all of its models have them.
-        digest: the request's digest, against which another machine checks the request that it reads; None on this machine.
-        prompt_key: the key for the shapes of the unit's prompts; empty: no shapes are made.
+        n_again: the number of preceding invocations whose state is not stored. They are executed again first, from ``parent``,
+            which is the checkpoint before them.
+        stages: the stages of the invocations of ``prefix``, as far as known: the stage of a first invocation may be unknown.
+            Empty if only the state is needed.
+        is_scoring: whether to only score ``parent``, which is the state after ``prefix``, without executing anything.
+        passed: for each earlier invocation, whether its answer passed the workflow's own check, if the request continued after
+            a passed answer. Otherwise empty.
+        judged: the judge's verdicts on this request's answers so far, by the digest of the question. None: the judge is not
+            called, so that answers that need a judge have no score.
+        is_batched: whether its calls go through batch APIs, which all of its models must support.
+        digest: the request's digest, with which another machine verifies the request that it reads; None on this machine.
+        prompt_key: the key for hashing the unit's prompts; empty: prompts are not hashed.
     """
 
     request: Request
@@ -61,20 +61,20 @@ class Job:
         return self.request.id, self.prefix
 
     def stage(self, template: Template) -> str:
-        """Return the stage of the unit's invocation, or the first possible one if it is not known before it runs."""
+        """Return the stage of the unit's invocation; if it is unknown before the run, the first possible stage."""
         return template.stages_at(len(self.prefix), self.stages)[0].name
 
 
 class UnitBudget(SpendGuard):
-    """The dollars and calls that one unit may still spend. Its calls may come from several threads.
+    """The dollars and calls that a unit may still spend. Thread-safe.
 
     Args:
         upper_usd: dollars that are already reserved for the unit.
-        top_up: asked before a call that needs more. If it refuses, the call is not made and :attr:`was_refused` stays true,
-            even if the application catches the exception.
+        top_up: called before a call that needs more; returns whether it may be spent. If not, the call is not made, and
+            :attr:`was_refused` is true even if the application catches the exception.
         on_settled: called with the dollars of each call that has ended.
-        on_reserved: called with the dollars that calls in flight may cost, whenever they change.
-        before: called before each call, whether or not it needs more; an exception refuses the call.
+        on_reserved: called with the maximum dollars of calls in flight, at each change.
+        before: called before each call; if it raises, the call is not made.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class UnitBudget(SpendGuard):
         self._on_reserved = on_reserved
 
     def close(self) -> None:
-        """Refuse every call from now on, because the unit was abandoned."""
+        """Refuse all further calls, because the unit was abandoned."""
         self.was_refused, self.limit_usd = True, 0.0
 
     def authorize(self, upper_usd: float) -> SpendPermit:
@@ -123,16 +123,16 @@ class UnitBudget(SpendGuard):
 
 @dataclass(frozen=True, slots=True)
 class UnitOutcome:
-    """The result of a unit, from the unit through its worker to the commit.
+    """The result of a unit.
 
     Attributes:
-        observation: the row; None if the budget did not allow one of the unit's calls, so that it was not finished.
+        observation: the row; None if the unit was not finished because the budget did not allow a call.
         checkpoint: the state from which the next invocation resumes; None after a failure and the last invocation.
-        paid_usd: dollars to settle if they differ from the row's: for an unfinished unit, for a worker that died during a call
-            that may have been billed, and for a judged unit, including the judge's.
-        judgement: the workflow's judge's verdict on the answer; None without a judge.
-        shown: when a state is scored again, the state with its labels, to show to a person; never stored.
-        shapes: the shapes of the prompts of the row's calls, packed (:mod:`vinelm.prompts.stored`); empty if unknown.
+        paid_usd: dollars to book if they differ from the row's: for an unfinished unit, for a worker that died during a call
+            that may have been billed, and for a judged unit (including the judge's cost).
+        judgement: the judge's verdict on the answer; None without a judge.
+        shown: if a state is scored again, the state with its labels, to show to a person; never stored.
+        shapes: hashes of the prompts of the row's calls, packed (:mod:`vinelm.prompts.stored`); empty if unknown.
     """
 
     observation: Observation | None
@@ -144,7 +144,7 @@ class UnitOutcome:
 
     @property
     def settled_usd(self) -> float:
-        """The dollars to settle in the ledger."""
+        """The dollars to book in the ledger."""
         if self.paid_usd is not None or self.observation is None:
             return self.paid_usd or 0.0
         return self.observation.cost_usd + self.observation.tool_cost_usd
@@ -152,7 +152,7 @@ class UnitOutcome:
 
 @dataclass(frozen=True, slots=True)
 class UnitFinished:
-    """The message that a unit is over. ``problem`` is its worker's exception, if there is no outcome."""
+    """The message that a unit has ended. ``problem`` is the worker's exception if there is no outcome."""
 
     job: Job
     outcome: UnitOutcome | None
@@ -167,10 +167,10 @@ class Worker(Protocol):
 
         Args:
             job: the unit.
-            top_up: asks for a higher reservation before a call that may cost more than is reserved; may block.
+            top_up: requests a higher reservation before a call that may cost more than is reserved; may block.
 
         Raises:
-            InputError: an error that every further unit would meet as well.
+            InputError: an error that every further unit would raise as well.
         """
 
     def close(self) -> None:
@@ -188,11 +188,11 @@ def run_job(worker: Worker, job: Job, top_up: TopUp) -> UnitFinished:
 
 
 class LoadedWorkflow(Protocol):
-    """The return type of a source's function."""
+    """What the function of a :class:`WorkflowSource` returns."""
 
     @property
     def workflow(self) -> Workflow:
-        """The workflow, with a bound template and all its requests."""
+        """The workflow, with all requests and a template bound to the models."""
 
     @property
     def catalog(self) -> Catalog:
@@ -230,14 +230,14 @@ class WorkflowSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitSetup:
-    """The settings of fresh processes that execute the units of a workflow, here or on a node of a cluster.
+    """The settings of the processes that execute the units of a workflow, here or on a cluster node.
 
     Attributes:
         source: how a process builds the workflow.
-        fingerprint: the workflow's parts in the run's process, compared with those in the other.
+        fingerprint: the digests of the workflow's parts in the run's process; the new process must have the same.
         timeout_s: seconds that one unit may run.
         memory_mb: MiB that one unit may use beyond its imports; 0 for no limit.
-        is_virtual_time: whether latencies do not pass in real time, so that a killed unit has none.
+        is_virtual_time: whether latencies are simulated, so that a killed unit has none.
     """
 
     source: WorkflowSource

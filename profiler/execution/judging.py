@@ -1,4 +1,4 @@
-"""Asks a workflow's judge about one answer: reserves, calls, reads the verdict, and reports the cost."""
+"""Has a workflow's judge score one answer: reserves money, calls the judge, reads the verdict, and reports the cost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STAGE = "judge"
 
 
 class Judging:
-    """The judge of a workflow, ready to be asked."""
+    """The judge of a workflow, with the model and backend to call."""
 
     def __init__(self, judge: LLMJudge, models: UnitModels, entry: Model) -> None:
         self.judge, self.models, self.entry = judge, models, entry
@@ -38,7 +38,7 @@ class Judging:
         self._truth = "" if judge.truth is None else code_digest(judge.truth)
 
     def label_digest(self, request: Request) -> str | None:
-        """Return a hash of the request's label and of how it is compared; None without a label."""
+        """Return a hash of the request's label and of the comparison; None without a label."""
         if not self.judge.is_labelled(request):
             return None
         return _hash([request.data[self.judge.label or ""], self.judge.answer, self._truth])
@@ -52,18 +52,19 @@ class Judging:
         known: Mapping[str, bool],
         budget: UnitBudget | None,
     ) -> Judgement:
-        """Return the judgement of an answer. Calls the judge's model, which spends money, unless it was asked the same before.
+        """Return the judgement of an answer. Calls the judge's model, which spends money, unless the same question is in
+        ``known``.
 
         Args:
             request: the request.
             given: the graph's inputs.
             state: the state's own keys after the answer.
-            known: verdicts on the request's answers so far, by what the judge was asked.
+            known: verdicts on the request's answers so far, by the digest of the question.
             budget: authorizes each call; None allows every call.
 
         Raises:
-            WorkflowError: the judge cannot be asked about such a state, or ``truth`` raised.
-            ConfigError: the provider refused the key.
+            WorkflowError: the judge's prompt cannot be made from this state, or ``truth`` raised.
+            ConfigError: the provider rejected the API key.
         """
         messages = self.judge.messages(request, given, state)
         asked = _hash([self.digest, messages])
@@ -86,7 +87,7 @@ class Judging:
     def _verdict(
         self, request: Request, messages: list[tuple[str, str]], usages: list[Usage], budget: UnitBudget | None
     ) -> tuple[bool | None, str | None]:
-        """Return the verdict, or None with the reason why there is none."""
+        """Return (verdict, None), or (None, the reason why there is no verdict)."""
         for attempt in range(self.judge.attempts):
             instructions = messages[0][1] if not attempt else f"{messages[0][1]}\n\n{AGAIN}"
             try:
@@ -118,7 +119,7 @@ class Judging:
 
 
 def judge_catalog(judge: LLMJudge, catalog: Catalog) -> Catalog:
-    """Return a catalog with only the judge's model: the entry of that name, the model itself, or one of known list price.
+    """Return a catalog with only the judge's model: a given ``Model``, a catalog entry, or a ``provider:model`` of known price.
 
     Raises:
         ConfigError: there is no such entry, and the name is not a ``provider:model`` with a known price.
@@ -140,7 +141,7 @@ def judge_catalog(judge: LLMJudge, catalog: Catalog) -> Catalog:
 
 
 def judge_backends(judge: LLMJudge, catalog: Catalog, backends: Mapping[str, Backend]) -> Mapping[str, Backend]:
-    """Return the backend of the judge's model; for an entry of the catalog, the given one. Makes no call."""
+    """Return the backend of the judge's model (the given backend, if the model is in the catalog). Makes no call."""
     own = judge_catalog(judge, catalog)
     provider = own.models[0].provider
     is_entry = own.models[0].name in catalog or provider not in PROVIDERS  # a backend only knows the engines of its catalog
@@ -148,7 +149,7 @@ def judge_backends(judge: LLMJudge, catalog: Catalog, backends: Mapping[str, Bac
 
 
 def judge_backends_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> Mapping[str, Backend]:
-    """Return the backend of the workflow's judge by provider, which may cost money; empty without a judge. Makes no call.
+    """Return the backend of the workflow's judge, by provider; empty without a judge. Makes no call.
 
     Raises:
         ConfigError: see :func:`judge_catalog`.
@@ -157,9 +158,9 @@ def judge_backends_of(workflow: Workflow, catalog: Catalog, backends: Mapping[st
 
 
 def judge_price(workflow: Workflow, catalog: Catalog) -> tuple[str, float] | None:
-    """Return the judge's model and the most that one call of it costs in dollars; None without a judge.
+    """Return the judge's model and the most that one call can cost, in dollars; None without a judge.
 
-    The length of its prompt is assumed, as for any prompt before the first was seen.
+    Assumes a prompt length, as before the first prompt of any stage.
 
     Raises:
         ConfigError: see :func:`judge_catalog`.
@@ -175,7 +176,7 @@ def make_judging(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Ba
 
     Raises:
         ConfigError: see :func:`judge_catalog`.
-        WorkflowError: the template stops by the oracle, which needs ground truth.
+        WorkflowError: the template has the oracle stop rule, which needs labels.
     """
     judge = workflow.score
     if not isinstance(judge, LLMJudge):
@@ -190,10 +191,10 @@ def make_judging(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Ba
 
 
 class JudgedUnit:
-    """The judging of one unit's answer.
+    """Judges the answer of one unit.
 
     Attributes:
-        judgement: the result; None until the judge was asked.
+        judgement: the result; None before the judge has been called.
     """
 
     def __init__(self, judging: Judging, known: Mapping[str, bool], budget: UnitBudget | None) -> None:
@@ -201,7 +202,7 @@ class JudgedUnit:
         self.judgement: Judgement | None = None
 
     def verdict(self, workflow: Workflow, request: Request, state: Mapping[str, Any]) -> bool | None:
-        """Ask about an answer, store the judgement, and return its verdict."""
+        """Judge an answer, keep the judgement, and return its verdict."""
         given = {key: value for key, value in workflow.graph_input(request).items() if key != self._judging.judge.label}
         self.judgement = self._judging.ask(request, given, state, known=self._known, budget=self._budget)
         return self.judgement.correct
@@ -213,7 +214,7 @@ UNIT_JUDGE: ContextVar[JudgedUnit | None] = ContextVar("vinelm_unit_judge", defa
 
 @contextmanager
 def judged(unit: JudgedUnit) -> Iterator[JudgedUnit]:
-    """Let answers be judged inside the block."""
+    """Allow answers to be judged inside the block."""
     token = UNIT_JUDGE.set(unit)
     try:
         yield unit

@@ -1,4 +1,4 @@
-"""The ledger: reserves an upper bound before each unit, settles its real price after it, and knows where a profile stops.
+"""The ledger: reserves the maximum price before each unit, books the real price after it, and enforces the budgets.
 
 See docs/architecture.md#invariants.
 """
@@ -28,14 +28,14 @@ _PROMPT_MARGIN = 1.5
 
 
 class PriceBound:
-    """Upper bound on the dollars of a unit, learned from the executed cells of its stage and model.
+    """An upper bound on the dollars of a unit, learned from executed cells of the same stage and model.
 
     The completion is bounded by the model's ``max_tokens``. The prompt is not known before the stage writes it, so the bound
     assumes the longest prompt observed at that stage times a margin (2,048 tokens before the first), the most calls that the
-    stage has made in one invocation, and at least the price of the model's most expensive invocation. If the backend can price
-    a call from its real prompt, the reservation is raised before the call (:class:`~vinelm.profiler.execution.job.UnitBudget`);
-    otherwise an unusually long prompt can exceed the bound, and the excess of that one call is settled at its real price. The
-    same sequence of cells gives the same bounds.
+    stage has made in one invocation, and is at least the price of the model's most expensive invocation. If the backend can
+    price a call from its real prompt, the reservation is raised before the call
+    (:class:`~vinelm.profiler.execution.job.UnitBudget`); otherwise an unusually long prompt can exceed the bound, and that call
+    is still booked at its real price. The same sequence of cells gives the same bounds.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -53,7 +53,7 @@ class PriceBound:
         return twin
 
     def add(self, observation: Observation) -> None:
-        """Learn from one executed cell."""
+        """Update the bound with one executed cell."""
         stage, calls = observation.stage, max(observation.calls, 1)
         if observation.tokens_in is not None:  # the sum over calls, which bounds each call's prompt
             self._prompt[stage] = max(self._prompt.get(stage, 0), observation.tokens_in)
@@ -62,7 +62,7 @@ class PriceBound:
         self._tools_usd[stage] = max(self._tools_usd.get(stage, 0.0), observation.tool_cost_usd)
 
     def usd(self, stage: str, model: str) -> float:
-        """Return the dollars that one invocation of ``stage`` on ``model``, tools included, should not exceed."""
+        """Return the maximum dollars expected for one invocation of ``stage`` on ``model``, including tools."""
         entry = self._catalog[model]
         longest = self._prompt.get(stage)
         prompt = FIRST_PROMPT_TOKENS if longest is None else math.ceil(longest * _PROMPT_MARGIN)
@@ -71,13 +71,13 @@ class PriceBound:
         return calls_usd + self._tools_usd.get(stage, 0.0) * _PROMPT_MARGIN
 
     def calls(self, stage: str) -> int:
-        """Return the number of model calls that one invocation of ``stage`` should not exceed."""
+        """Return the maximum number of model calls expected in one invocation of ``stage``."""
         return self._calls.get(stage, 1)
 
 
 @dataclass(slots=True)
 class Reservation:
-    """The reservation of one unit: its entry in the store's ledger, dollars and model calls."""
+    """A unit's reservation: the ledger entry, the dollars and the model calls."""
 
     entry: int
     upper_usd: float
@@ -85,15 +85,14 @@ class Reservation:
 
 
 class Ledger:
-    """Reserves and settles money within the budgets, which hold for the whole store, including earlier runs.
+    """Reserves and books money within the budgets, which apply to the whole store, including earlier runs.
 
-    Thread-safe: a check and its reservation are one step. Opening a ledger charges the units that an earlier run left open at
-    their bound.
+    Thread-safe: check and reservation are atomic. Opening a ledger books units that a killed run left open at their maximum.
 
     Args:
-        store: the store that the ledger belongs to; the caller holds it exclusively.
-        limits: the budgets for dollars (settled and reserved) and for model calls (of all rows and of units in flight).
-        batches: the store's batches, if units' calls go in batches.
+        store: the ledger's store; the caller must have locked it.
+        limits: the budgets for dollars (booked and reserved) and for model calls (of all rows and of running units).
+        batches: the store's batches, if calls go through batch APIs.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class Ledger:
         """Model calls of all rows, retired ones included, and the bounds of those of units in flight."""
 
     def refusal(self, extra_usd: float, extra_calls: int = 0) -> str | None:
-        """Return why this much more cannot be reserved, in one line; None if it can."""
+        """Return in one line why this amount cannot be reserved; None if it can."""
         budget_usd, budget_calls = self.limits.budget_usd, self.limits.budget_calls
         if budget_usd is not None and round(self.committed_usd + extra_usd - budget_usd, 9) > 0:  # ignore rounding errors
             left = budget_usd - self.committed_usd
@@ -137,16 +136,16 @@ class Ledger:
         is_batched: bool = False,
         is_paid: bool = False,
     ) -> Reservation:
-        """Reserve the bound, durably.
+        """Reserve a unit's maximum cost, durably.
 
         Args:
             request_id: the unit's request.
             prefix: the unit's prefix.
-            upper_usd: its dollars at most.
-            upper_calls: its model calls at most.
-            is_batched: all its calls go in batches. The reservation that an interrupted run left open for it is replaced; the
-                new one is no smaller.
-            is_paid: the unit has already run, so no budget is checked.
+            upper_usd: its maximum dollars.
+            upper_calls: its maximum number of model calls.
+            is_batched: whether all its calls go through batch APIs. A reservation that an interrupted run left for the unit is
+                replaced by one at least as large.
+            is_paid: whether the unit has already run, so that no budget is checked.
 
         Raises:
             BudgetExhausted: a budget would be exceeded.
@@ -187,7 +186,7 @@ class Ledger:
             return True
 
     def lower(self, reservation: Reservation, upper_usd: float) -> None:
-        """Give back, durably, what a unit no longer needs once its calls' prices are known; see :meth:`top_up`."""
+        """Lower a reservation, durably, once the unit's call prices are known; see :meth:`top_up`."""
         with self._lock, self._locked():
             self._store.raise_reservation(reservation.entry, upper_usd)
             self._reserve(upper_usd - reservation.upper_usd)
@@ -197,15 +196,15 @@ class Ledger:
         self, reservation: Reservation, observation: Observation, checkpoint: bytes | None, *, paid_usd: float | None = None,
         judgement: Judgement | None = None, shapes: bytes = b"",
     ) -> None:  # fmt: skip
-        """Write the row, its checkpoint and its real price in one transaction.
+        """Write a unit's row, checkpoint and real price in one transaction.
 
         Args:
             reservation: the unit's reservation.
             observation: the row.
-            checkpoint: the state to resume from; None to keep none.
-            paid_usd: dollars to settle if they differ from the row's.
+            checkpoint: the state to resume from; None: no state is stored.
+            paid_usd: dollars to book if they differ from the row's.
             judgement: the judge's verdict on the answer.
-            shapes: the shapes of its calls' prompts, packed; empty for none.
+            shapes: hashes of its prompts, packed; empty for none.
         """
         with self._lock:
             paid = observation.cost_usd + observation.tool_cost_usd if paid_usd is None else paid_usd
@@ -224,15 +223,15 @@ class Ledger:
             self._close(reservation, paid, observation.calls)
 
     def settle_without_row(self, reservation: Reservation, paid_usd: float, calls: int = 0) -> None:
-        """Settle a unit that adds no row: it was refused half-way, or its cell already has a row."""
+        """Book the cost of a unit without a row: a call was refused, or its cell already has a row."""
         with self.settling(reservation, paid_usd, calls):
             pass
 
     @contextmanager
     def settling(self, reservation: Reservation, paid_usd: float, calls: int = 0, *, name: str | None = None) -> Iterator[None]:
-        """Settle a unit in one transaction with whatever the block writes in place of a row.
+        """Book a unit's cost in one transaction with what the block writes instead of a row.
 
-        ``name`` is the request of an entry that was reserved before its request was known.
+        ``name`` is the request, for an entry that was reserved before the request was known.
         """
         with self._lock:
             with self._locked():
@@ -245,7 +244,7 @@ class Ledger:
         """Run the block in one transaction, rolled back if it raises.
 
         Raises:
-            StoreError: the run no longer holds the store, so another run may be buying the same cells.
+            StoreError: the run has lost its lock on the store, so another run may be buying the same cells.
         """
         self._store.database.require_held()
         with self._store.together():

@@ -1,4 +1,4 @@
-"""The contents of a unit's row: its failure and place, the score of its answer, its label, and the next stage."""
+"""Computes the contents of a unit's row: failure and its source line, score, signal, and next stage."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from vinelm.template.stop_rules import WorkflowStop
 
 
 def with_place(detail: str, error: BaseException) -> str:
-    """Return the detail with the application's file and line of the exception, if known."""
+    """Return the failure's text, with the file and line in the application if known."""
     place = user_line(error)
     return detail if place is None else f"{detail} at {PurePath(place[0]).name}:{place[1]}"  # without the folder
 
 
 def checked_score(verdict: object, rule: WorkflowStop) -> tuple[bool | float, str | None]:
-    """Return the success of a row, a bool or a number in [0, 1], and what is wrong with it, if anything.
+    """Return a row's success (a bool or a number in [0, 1]), and what is wrong with the verdict, if anything.
 
     Args:
         verdict: what ``score(request, state)`` returned.
-        rule: the template's stop rule; the oracle's needs a bool.
+        rule: the template's stop rule; the oracle rule needs a bool.
     """
     if isinstance(verdict, (bool, np.bool_)):
         return bool(verdict), None
@@ -70,10 +70,10 @@ class Scored(NamedTuple):
     """The score of an answer.
 
     Attributes:
-        success: None if no state can be seen yet, if a judge gave no verdict or is not asked, or if the current setup is the
-            reference (compared later). False without an answer.
-        problem: What is wrong with the scorer, if it raised or did not return a score.
-        answer: What is compared with the current setup's answer, as canonical JSON; None if nothing is compared.
+        success: None if the state is not visible yet, if there is no judge's verdict, or if the current setup is the reference
+            (compared later). False if there is no answer.
+        problem: What is wrong with the scorer, if it raised or returned no score.
+        answer: The value to compare with the current setup's answer, as canonical JSON; None if nothing is compared.
     """
 
     success: bool | float | None
@@ -110,19 +110,19 @@ def with_shown(
     stage: Stage,
     answer: str | None = None,
 ) -> Observation:
-    """Return the row with its state's label and answer.
+    """Return the row with the signal and answer that its state shows.
 
     Args:
         row: the row of an invocation that succeeded.
         signals: the workflow's declared signals.
-        values: the state's own keys; None if no state can be seen yet, so that only ``"status"`` gives a label.
-        stage: the invocation's stage. The workflow's own check passes or fails only answerable stages; after any other stage
-            some keys of the answer may still be missing.
-        answer: the answer to compare with the current setup's, replacing the one that the signals extract.
+        values: the state's own keys; None if the state is not visible yet: then only ``signal="status"`` gives a signal.
+        stage: the invocation's stage. Only a stage that can answer is checked; after other stages the answer's keys may still
+            be missing.
+        answer: the answer to compare with the current setup's, instead of the answer that the signals extract.
 
     Raises:
-        WorkflowError: the signal function raised or did not return a label, or the answer's keys are wrong. The message names
-            the request and the invocation.
+        WorkflowError: the signal function raised or returned no label, or the answer's keys are wrong. The message names the
+            request and the invocation.
     """
     if answer is not None:
         row = replace(row, answer=answer, answer_digest=digest_of_text(answer))
@@ -141,7 +141,7 @@ def with_shown(
 
 
 def with_error(row: Observation, signals: Signals) -> Observation:
-    """Return a failed row with the signal of ``signal="status"``; any other row unchanged."""
+    """Add the signal of ``signal="status"`` to a failed row; return other rows unchanged."""
     if row.failure is None or signals.signal != "status":
         return row
     return replace(row, signal=STATUS[0])
@@ -158,7 +158,7 @@ def stages_in(values: Any) -> tuple[str, ...]:
 
 
 def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str]) -> tuple[str | None, str | None]:
-    """Return the row's next stage, and what is wrong if the template does not have it there.
+    """Return the row's next stage, or an error text if the template does not allow that stage there.
 
     Args:
         template: the workflow's template.
@@ -166,7 +166,7 @@ def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str])
         reached: the stages that the graph is about to run; none if it has ended.
 
     Returns:
-        (arm, None), where the arm is None if the template alone determines it; (None, None) if the graph or the template ends;
+        (next stage, None); the stage is None if the template allows only one. (None, None) if the graph or the template ends;
         (None, problem) if they disagree.
     """
     names = list(dict.fromkeys(reached))
@@ -191,7 +191,7 @@ def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str])
 
 
 def cut_off(template: Template, stages: Sequence[str], reached: Iterable[str]) -> str | None:
-    """Return a line saying that the graph continues beyond the template's end; None if it does not.
+    """Return a line if the graph continues beyond the template's end; otherwise None.
 
     Args:
         template: the workflow's template.
@@ -206,7 +206,7 @@ def cut_off(template: Template, stages: Sequence[str], reached: Iterable[str]) -
 
 
 def refuse_other(workflow: Workflow, template: Template, depth: int, reached: Collection[str], what: str = "graph") -> None:
-    """Raise if the graph goes to another stage than a template without alternatives says."""
+    """Raise if the graph reaches a stage other than the only one that the template allows."""
     follower = template.stage_after(depth)
     if follower is not None and not set(reached) <= {follower.name}:
         before = template.stages_along(depth, ())

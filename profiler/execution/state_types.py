@@ -1,7 +1,7 @@
-"""Reads workflow states from stores as data only, never calling a function that a store names.
+"""Reads workflow states from stores without calling any function that a store names.
 
-A store may come from anyone. LangGraph's serializer imports and calls whatever a serialized object names as its type, which can
-be any function of any module. Here a state is rebuilt only from data types of the packages that this process already uses.
+A store may come from an untrusted source. LangGraph's serializer imports and calls whatever a serialized object names as its
+type, which can be any function. Here a state is rebuilt only from data types of the packages that this process already uses.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _MARKS = ("model_fields", "__fields__", "_asdict", "get_secret_value")
 
 
 class StateSerializer(JsonPlusSerializer):
-    """LangGraph's serializer, in its default mode without pickle, that rebuilds data types only."""
+    """LangGraph's serializer without pickle, restricted to objects of data types."""
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """Return the deserialized object.
 
         Raises:
-            StoreError: it names a type that is not a data type; such content may have been written to run code.
+            StoreError: it names something other than a data type, which may be an attempt to run code.
         """
         kind, content = data
         if kind == "msgpack":
@@ -62,7 +62,7 @@ class StateSerializer(JsonPlusSerializer):
 
 
 def _look(content: bytes, wrong: list[object]) -> Any:
-    """Note type names in serialized data that are not data types, without creating objects."""
+    """Collect names in serialized data that are not data types, without creating objects."""
 
     def inside(code: int, data: bytes) -> None:
         if code != _SNAPSHOT and code not in _CONSTRUCTORS:
@@ -81,7 +81,7 @@ _ABSENT: Any = object()
 
 
 def _is_data(module: Any, name: Any) -> bool:
-    """Return whether a name is a data type of a package used by this process, or does not exist at all."""
+    """Return whether a name is a data type of a package used by this process; True also if the name does not exist."""
     if (module, name) in _NAMED:
         return True
     if not isinstance(module, str) or not isinstance(name, str) or module.partition(".")[0] not in sys.modules:

@@ -1,8 +1,8 @@
 """The syntax tree of a function or class as plain JSON, identical under every supported version of Python.
 
 The text that Python generates from a tree (``ast.unparse``), its dump and its bytecode differ between versions, so a digest of
-them would report a code change after an upgrade. Here fields that a version has added are left out while they are empty, and
-the pieces of f-strings, which differ between versions, are joined.
+them would report a code change after an upgrade. Here fields that only some versions have are left out if empty, and the pieces
+of f-strings, which differ between versions, are joined.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 def tree_of(target: FunctionType | type) -> Any:
     """Return the tree of a definition without layout, comments and docstrings; None without source.
 
-    Lambdas that begin on the same line cannot be distinguished: each has the trees of all of them.
+    Lambdas that begin on the same line cannot be distinguished, so each gets the trees of all of them.
     """
     inner = inspect.unwrap(target) if isinstance(target, FunctionType) else target
     target = inner if isinstance(inner, (FunctionType, type)) else target
@@ -47,7 +47,7 @@ def _found(target: FunctionType | type, text: str) -> Iterator[ast.AST]:
 
 
 def _alone(target: FunctionType | type) -> Iterator[ast.AST]:
-    """Yield the lines of a single function, if the file does not parse or has changed since its import."""
+    """Yield the source of a single function, if its file does not parse or has changed since the import."""
     if isinstance(target, FunctionType):
         try:
             yield ast.parse(textwrap.dedent(inspect.getsource(target)))
@@ -75,7 +75,7 @@ def _definitions(text: str) -> tuple[tuple[str, _Definition], ...]:
 
 
 def _first_line(node: _Definition) -> int:
-    """Return the line where a definition's code begins: that of its first decorator, if any."""
+    """Return the line where a definition's code begins: the line of its first decorator, if it has any."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(one.lineno for one in decorators)])
 

@@ -1,5 +1,5 @@
-"""One unit of profiling: the last invocation of a (request, prefix), from the parent's checkpoint to the next stage, with
-its score.
+"""Executes a unit: the last invocation of ``prefix`` for a request, from the previous checkpoint to the next stage, and scores
+it.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from vinelm.template import Template
 
 
 class NeedsReplayError(WorkflowError):
-    """The workflow's checkpoints cannot be forked: its requests are replayed."""
+    """Raised if the workflow cannot resume from checkpoints, so that its requests must be replayed."""
 
 
 class UnitRunner:
     """Runs units of one workflow in this process. The graph is built once; each unit has a separate LangGraph thread.
 
-    Under the oracle stop rule a unit continues *past* the workflow's own stop: the check's verdict is recorded and does not end
-    the request. Under the workflow's stop rule, a unit after an answer that the check passed resumes from where the workflow
-    stopped. Calls the models, which spends money. May be shared by threads as far as the workflow's own code allows.
+    Under the oracle stop rule, a passed check is recorded, but the request continues. Under the workflow's stop rule, a unit
+    that follows a passed answer resumes where the workflow stopped. Calls the models, which spends money. May be shared by
+    threads as far as the workflow's own code allows.
     """
 
     def __init__(self, workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> None:
@@ -93,15 +93,15 @@ class UnitRunner:
 
     @property
     def is_virtual_time(self) -> bool:
-        """True if latencies do not pass in real time."""
+        """True if latencies are simulated."""
         return self.control.models.is_virtual_time
 
     def knows(self, stage: str) -> bool:
-        """Return whether a node is known to run the stage, so that the graph can be sent there."""
+        """Return whether the node that runs the stage is known, so that the graph can resume there."""
         return stage in self._nodes
 
     def values_after(self, checkpoint: bytes | None) -> dict[str, Any]:
-        """Return the state's own keys after a unit, from its checkpoint; empty without one."""
+        """Return the state's own keys from a unit's checkpoint; empty without a checkpoint."""
         if checkpoint is None:
             return {}
         thread_id = f"u{next(self._threads)}"
@@ -129,14 +129,14 @@ class UnitRunner:
             parent: the checkpoint after ``prefix[:-1]``; None for the first invocation.
             budget: authorizes each model call; None to allow every call.
             stages: see :class:`~vinelm.profiler.execution.job.Job`.
-            passed: ignored, because a checkpoint says where the workflow stopped.
+            passed: ignored, because a checkpoint records where the workflow stopped.
 
         Returns:
             The row and the checkpoint. A stage or tool that raises gives a row with its failure and the cost so far; a call
             that the budget refused gives no row.
 
         Raises:
-            InputError: an error that every further unit would meet as well, such as a graph that does not follow its template
+            InputError: an error that every further unit would raise as well, such as a graph that does not follow its template
                 or a missing key.
         """
         thread_id = f"u{next(self._threads)}"
@@ -213,14 +213,14 @@ class UnitRunner:
             )
 
     def _kept_ending(self, policy: UnitPolicy) -> tuple[str, ...]:
-        """Return the node after the loop before which the unit's state is also stored, so that a request can continue there."""
+        """Return the node after the loop. The state before it is stored too, so that a request can continue there."""
         if not self.can_go_on or not self.signals:
             return ()
         ending = self._endings[policy.stage]
         return () if ending is None or self.template.stage_after(len(policy.prefix)) is None else (ending,)
 
     def _refuse_oracle(self) -> None:
-        """Refuse to continue past the end of a graph if it is unknown which stage would have come."""
+        """Raise if the run must continue past the graph's end and the next stage is unknown."""
         if not self.template.knows_past_ends:
             self.template.rule.require_served(
                 WorkflowError(
@@ -230,7 +230,7 @@ class UnitRunner:
             )
 
     def _step(self, thread_id: str, chat: UnitChat, policy: UnitPolicy, start: Any, boundaries: list[str]) -> None:
-        """Run the graph up to the next boundary, the next chat model call that is a stage, or its end."""
+        """Run the graph to the next boundary, the next call of a stage's chat model, or the end."""
         assert policy.request is not None
         stated = {"thread_id": thread_id, **stated_configurable(self.workflow, policy.request)}
         run = replace(self.control.context(policy=policy, request=policy.request), chat_host=chat)
@@ -288,8 +288,8 @@ class UnitRunner:
         """Score the state after ``prefix`` again, as if the request ended there.
 
         Returns:
-            A row that holds the success, or a failure with what is wrong, and what the state shows (except ``"status"``). No
-            row if a node after the loop made a call that the budget does not allow.
+            A row with the success (or with a failure and its text), and the signal and answer of the state (except
+            ``"status"``). No row if a node after the loop makes a call that the budget does not allow.
         """
         thread_id = f"u{next(self._threads)}"
         policy = UnitPolicy(self.template, prefix, self.control.models.new_clock(), request)
@@ -316,7 +316,7 @@ class UnitRunner:
         return UnitOutcome(row, shown=beside_label(self.workflow, request, values or {}))
 
     def _ended(self, chat: UnitChat, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
-        """Return the state if the loop ended here (the nodes after it run on a copy), and what went wrong, if anything."""
+        """Return the final state if the loop ended here, by running the later nodes on a copy; and the error, if any."""
         # On a copy, because the unit's own checkpoint has to stay where the run waits for the next stage.
         fork = f"{thread_id}-ended"
         self.saver.load(fork, self.saver.dump(thread_id))
@@ -337,12 +337,12 @@ class UnitRunner:
 def _first_boundaries(template: Template, opening: Collection[str], boundaries: Sequence[str]) -> list[str]:
     """Return the stages before which a first invocation pauses.
 
-    The first stage is left out if nothing precedes it and it is not visited again: one step less saves a third of the overhead.
+    Leaves out the first stage if nothing precedes it and it is not visited again; this saves a third of the overhead.
 
     Args:
-        template: the workflow's shape.
+        template: the workflow's template.
         opening: the nodes that the start has an edge to.
-        boundaries: the stages before which every other invocation pauses.
+        boundaries: the stages before which all later invocations pause.
     """
     first, *others = (stage.name for stage in template.first_stages)
     is_again = any(first in level for level in template.flow.stages_at[1:])
@@ -352,7 +352,7 @@ def _first_boundaries(template: Template, opening: Collection[str], boundaries: 
 
 
 def _only_ending(ends: Collection[str], holders: Collection[str]) -> str | None:
-    """Return the node after a loop whose routes lead to ``ends``; None if there is not exactly one."""
+    """Return the node after a loop whose routes lead to ``ends``; None if there is no such node or more than one."""
     (end, *others) = ends or {END}
     return None if others or end == END or end in holders else end
 
@@ -362,13 +362,13 @@ def _config(thread_id: str) -> RunnableConfig:
 
 
 def _values(state: Any) -> dict[str, Any]:
-    """Return the state's own keys, in the form that a checkpoint returns."""
+    """Return the state's own keys, as they are read from a checkpoint."""
     values = state if isinstance(state, Mapping) else vars(state)
     return {key: value for key, value in values.items() if key != PATH_KEY}
 
 
 class RunsUnits(Protocol):
-    """The interface of a workflow's unit runner that a worker needs."""
+    """The interface of a unit runner."""
 
     template: Template
     control: UnitAdapter
@@ -395,8 +395,8 @@ class RunsUnits(Protocol):
 def run_unit(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
     """Run a job: execute the unit after re-executing any invocations whose state is lost, or score a state.
 
-    Invocations that are executed again are paid for and leave no row. The recorded rows say whether the workflow's own check
-    passed them, so an execution that differs in that is repeated, up to :data:`_ATTEMPTS` times.
+    Invocations that are executed again cost money and write no row. If the workflow's own check decides otherwise than in the
+    recorded rows, the execution is repeated, up to :data:`_ATTEMPTS` times.
     """
     if job.is_scoring:
         assert job.parent is not None
@@ -413,7 +413,7 @@ def run_unit(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
 
 
 def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | None:
-    """Execute the lost invocations and the unit; None if the request ended before the unit."""
+    """Execute the invocations without stored states, then the unit; None if the request ends before the unit."""
     state = job.parent
     for length in range(len(job.prefix) - job.n_again, len(job.prefix)):
         outcome = units.run(
@@ -432,7 +432,7 @@ def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | 
 
 
 def _last(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -> UnitOutcome:
-    """Run the unit's own invocation."""
+    """Run the unit's invocation."""
     run = partial(units.run, job.request, job.prefix, state, budget, job.stages, passed=job.passed)
     if not job.prompt_key:
         return _judged(units, job, budget, run)
@@ -446,7 +446,7 @@ def _last(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -
 
 
 def _judged(units: RunsUnits, job: Job, budget: UnitBudget, run: Callable[[], UnitOutcome]) -> UnitOutcome:
-    """Run the unit with the workflow's judge, if any: the judge's dollars belong to the unit, but to no column of the row."""
+    """Run the unit with the workflow's judge, if any. The judge's cost is booked, but is in no column of the row."""
     if units.judging is None or job.judged is None:
         return run()
     with judged(JudgedUnit(units.judging, job.judged, budget)) as unit:
@@ -467,7 +467,7 @@ class LocalWorker:
         return run_unit(self._units, job, UnitBudget(job.upper_usd, top_up))
 
     def close(self) -> None:
-        """Nothing to stop: threads finish their unit."""
+        """Do nothing: threads finish their units."""
 
 
 _WAITS, _ENDED, _FINAL, _PASSED = b"w", b"e", b"f", b"p"
@@ -477,12 +477,12 @@ _ATTEMPTS = 3
 
 
 def is_extendable(checkpoint: bytes | None) -> bool:
-    """Return whether an invocation can resume from the checkpoint."""
+    """Return whether a next invocation can resume from the checkpoint."""
     return checkpoint is not None and checkpoint[:1] != _FINAL  # the record of a replayed request is always extendable
 
 
 def warm_up() -> None:
-    """Run a trivial graph, so that LangGraph's lazy imports are done before a process forks."""
+    """Run a trivial graph, so that LangGraph's lazy imports happen before a process forks."""
     from langgraph.graph import END, START, StateGraph
 
     graph: Any = StateGraph(dict)

@@ -1,4 +1,4 @@
-"""The adapter of a profiled graph: every model call is charged to the unit's budget and waits for the rate limits."""
+"""The adapter of a profiled graph: charges each model call to the unit's budget and applies the rate limits."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class ReplayedCalls(Protocol):
     """Answers the calls of a replayed unit; see :mod:`vinelm.profiler.execution.replayed`."""
 
     def chat_model(self, call: CallContext, make: Callable[[], BaseChatModel]) -> BaseChatModel:
-        """Return the chat model of one invocation; ``make`` returns the real one."""
+        """Return the chat model of one invocation; ``make`` returns the real model."""
 
 
 class UnitPrompts:
-    """The shapes of the prompts of a unit's calls, in order. Threads of one unit may share it.
+    """Hashes of the prompts of a unit's calls, in order. Threads of one unit may share it.
 
     Args:
         key: the store's key.
@@ -45,11 +45,11 @@ class UnitPrompts:
         self._key, self._shapes = key, list[Shape]()
 
     def see(self, messages: Sequence[BaseMessage], tools: Sequence[Any]) -> None:
-        """Add a prompt without keeping its text."""
+        """Add a prompt's hashes; the text is not kept."""
         self._shapes.append(shape_of(prompt_parts(messages, tools), self._key))
 
     def packed(self) -> bytes:
-        """Return the shapes as bytes; empty without a call."""
+        """Return the hashes as bytes; empty if no call was made."""
         return packed(self._shapes, self._key) if self._shapes else b""
 
 
@@ -63,7 +63,8 @@ UNIT_CALLS: ContextVar[ReplayedCalls | None] = ContextVar("vinelm_unit_calls", d
 class UnitModels(ModelResolver):
     """The chat models of profiled units.
 
-    If a backend can price a call, the unit's budget is checked before it; calls of other backends are charged when they end.
+    If the backend can price a call in advance, the unit's budget is checked before the call; otherwise the call is charged at
+    its end.
     """
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
@@ -85,7 +86,7 @@ class UnitModels(ModelResolver):
 
 
 class UnitAdapter(VineInterface):
-    """The object that a profiled workflow's ``build(vine)`` receives; a profile always returns the last answer."""
+    """The object that a profiled workflow's ``build(vine)`` receives; a profiled graph always returns its latest answer."""
 
     def __init__(self, catalog: Catalog, backends: Mapping[str, Backend], *, template: Template | None) -> None:
         self.models = UnitModels(catalog, backends)
@@ -93,18 +94,18 @@ class UnitAdapter(VineInterface):
 
     @property
     def ends(self) -> frozenset[str]:
-        """The nodes that the graph's routes lead to after their loop."""
+        """The nodes to which the graph's routes lead after their loops."""
         return frozenset(self.adapter.ends)
 
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        """See :class:`VineInterface`. Only the template bounds the loop of a route with ``again``."""
+        """See :class:`VineInterface`. A route with ``again`` loops as often as the template allows."""
         if settings.get("to") is None:
             settings.pop("times", None)
         return super().route(fn, **settings)
 
 
 def _refuse(context: RunContext) -> None:
-    """Refuse a call outside of a unit, which could not be charged to one."""
+    """Raise for a call outside of a unit, because it could not be charged to any unit."""
     raise WorkflowError(
         "a model was asked for outside of the profiled run (in a graph or thread of the application's own): "
         "its calls would be in no row, so make them in a node of the workflow's graph"

@@ -1,4 +1,4 @@
-"""The rules within one unit: its forced invocation, answered interrupts, and the chat model call that ends it."""
+"""The rules of a unit: which model its invocation uses, how interrupts are answered, and which call ends it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vinelm.template import Template
 
 
 class UnitPolicy(ForcedPolicy):
-    """Forces the last invocation of ``prefix`` and makes its :class:`~vinelm.rows.observation.Observation`."""
+    """Makes the unit use the last model of ``prefix``, and makes its :class:`~vinelm.rows.observation.Observation`."""
 
     def __init__(
         self, template: Template, prefix: tuple[str, ...], clock: Clock, request: Request, stages: Sequence[str] = ()
@@ -59,7 +59,7 @@ class UnitPolicy(ForcedPolicy):
         self._stage_ended_s = self.clock.now()
 
     def at_boundary(self) -> None:
-        """Record that the next stage waits or the workflow has ended: what runs from now on is not part of the unit."""
+        """Record that the next stage is reached or the workflow has ended; later work is not part of the unit."""
         self._boundary_s = self.clock.now()
 
     def observation(
@@ -92,10 +92,10 @@ MOST_ANSWERS = 100
 
 
 def answered(workflow: Workflow, policy: UnitPolicy, interrupts: Sequence[Interrupt]) -> Command[Any]:
-    """Return the value with which the graph is resumed, and count the answer.
+    """Return the value that resumes the interrupted graph, and count the answer.
 
     Raises:
-        WorkflowError: no node answers, or several nodes ask at once.
+        WorkflowError: no answer is defined, or several nodes ask at once.
         VineLMError: the unit has asked too often.
     """
     where = f"workflow {workflow.name!r} waits for a person (interrupt) in request {policy.request_id!r}"
@@ -111,9 +111,9 @@ def answered(workflow: Workflow, policy: UnitPolicy, interrupts: Sequence[Interr
 
 
 class StageReachedError(BaseException):
-    """The next stage was called: the unit is over, and the node that called it will be run again by the next unit.
+    """Raised when the next stage is called, which ends the unit. The next unit runs the calling node again.
 
-    Not an ``Exception``, so that an application that handles its models' errors lets it pass.
+    It is not an ``Exception``, so that an application that handles its models' errors does not catch it.
     """
 
 
@@ -121,13 +121,13 @@ class UnitChat:
     """Called before each chat model call in one unit; see :class:`vinelm.adapters.langgraph.runs.run_context.ChatHost`.
 
     Attributes:
-        reached: the stage that was called when the unit ended; None if it was not ended by a call.
-        halted: the exception that was raised to end it.
-        nodes: the nodes in which stages were called, by stage.
+        reached: the stage whose call ended the unit; None if no call ended it.
+        halted: the exception that was raised to end the unit.
+        nodes: the node in which each stage was called.
         problem: what is wrong with the graph, even if the application caught the exception.
 
     Args:
-        wrapped: the nodes of wrapped stages, where a refused call that the application handles is harmless.
+        wrapped: the nodes of wrapped stages; there a refused call is harmless even if the application catches the exception.
     """
 
     def __init__(self, policy: UnitPolicy, wrapped: frozenset[str]) -> None:
@@ -139,11 +139,11 @@ class UnitChat:
         self._wrapped = wrapped
 
     def admit(self, stage: str, prefix: tuple[str, ...], *, node: str, is_repeated: bool) -> None:
-        """Allow the unit's own invocation, and end the unit at the next one.
+        """Allow the unit's invocation, and end the unit at the next invocation.
 
         Raises:
-            StageReachedError: the next invocation.
-            WorkflowError: the call has no place in the template.
+            StageReachedError: this is the next invocation.
+            WorkflowError: the template does not allow the call.
         """
         policy = self._policy
         if is_repeated:
@@ -168,7 +168,7 @@ class UnitChat:
         self.nodes.setdefault(stage, node)
 
     def admit_inner(self, stage: str, *, node: str) -> None:
-        """Refuse a call inside a subgraph: a checkpoint cannot be forked there.
+        """Raise for a call inside a subgraph, because a unit cannot resume from a checkpoint there.
 
         Raises:
             WorkflowError: always.
@@ -181,7 +181,7 @@ class UnitChat:
 
     @property
     def has_failed(self) -> bool:
-        """True if every call of the unit's stage failed, even if the application handled that."""
+        """True if every call of the unit's stage failed, even if the application caught the error."""
         calls = self._policy.invocations
         return bool(self.nodes and calls) and all(call.failure is not None for call in calls)
 

@@ -1,4 +1,4 @@
-"""The parent's side of one child process: its channel, its clock, its spending so far, and its remaining output."""
+"""The parent's side of one child process: its channel, timeout, spending so far, and last output."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ _POLL_S = 1.0  # how often the clock of a unit that waits for the parent is chec
 
 
 class Child:
-    """One unit in a separate process. Waiting for the parent (a reservation, a rate limit) does not count against its timeout.
+    """A unit in a separate process. Time spent waiting for the parent (a reservation, a rate limit) does not count for its
+    timeout.
 
     Attributes:
-        cost_usd: dollars of the calls that it has reported.
-        calls: how many calls it has reported.
-        under_way_usd: upper bound of the calls in flight; None until the unit reports one.
+        cost_usd: dollars of the calls that the process has reported.
+        calls: the number of calls reported.
+        under_way_usd: maximum dollars of the calls in flight; None until the unit reports a call.
         upper_usd: dollars reserved for the unit.
-        code: its exit code, once it has exited; negative for a signal.
+        code: the process's exit code; negative for a signal; None while it runs.
     """
 
     def __init__(self, number: int, channel: socket.socket, timeout_s: float) -> None:
@@ -52,7 +53,7 @@ class Child:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Stop the unit's clock inside the block. Several threads may enter it at once."""
+        """Pause the unit's timeout inside the block. Several threads may enter it at once."""
         with self._lock:
             if not self._waits:
                 self._waits_since = time.monotonic()
@@ -67,19 +68,19 @@ class Child:
 
     @property
     def ran_s(self) -> float:
-        """Seconds since the start, excluding those spent waiting for the parent."""
+        """Seconds since the start, without time spent waiting for the parent."""
         with self._lock:
             return (self._waits_since if self._waits else time.monotonic()) - self._started - self._waited_s
 
     def exited(self, code: int) -> None:
-        """Record the exit and wake the reader, even if a grandchild still holds the channel open."""
+        """Record the exit and wake the reader, even if a grandchild process keeps the channel open."""
         self.code = code
         self.has_exited.set()
         with suppress(OSError):
             self.channel.shutdown(socket.SHUT_RD)
 
     def execute(self, job: Job, top_up: TopUp) -> UnitOutcome | None:
-        """Send the job and serve the child until it is done; None if it exited without a result.
+        """Send the job, answer the child's requests, and return its result; None if it exited without a result.
 
         Raises:
             TimeoutError: the unit has used up its time.
@@ -150,7 +151,7 @@ class Child:
 
 
 def error_of(message: Mapping[str, Any]) -> Exception:
-    """Return the exception that another process reported as its class (``error``), ``text`` and ``code``."""
+    """Return the exception that another process reported by class name (``error``), ``text`` and ``code``."""
     kind = getattr(errors, message["error"], None)
     if isinstance(kind, type) and issubclass(kind, InputError):
         return kind(message["text"], code=message["code"])
@@ -169,7 +170,7 @@ def describe_exit(code: int | None) -> str:
 
 
 def last_lines(log: IO[bytes], job: Job) -> str:
-    """Return the end of the child's output as one line, with secrets and the request's own values replaced."""
+    """Return the end of the child's output as one line, with secrets and the request's values replaced."""
     size = log.seek(0, os.SEEK_END)
     log.seek(max(size - 8192, 0))
     lines = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]

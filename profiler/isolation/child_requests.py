@@ -1,7 +1,7 @@
-"""Children's requests to the parent outside of their channel: each has its own socket, so that any may wait.
+"""Requests from child processes to the parent. Each request has a separate socket, so that it can wait for long.
 
 A child creates a socket pair and sends one end to the parent with a line of JSON. If the child dies, the kernel closes the
-other end, so the parent notices wherever it is waiting.
+child's end, which the parent notices wherever it is waiting.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _LONGEST = 8192  # bytes of a request, which may contain a model's name and the 
 
 
 class ChildRequests:
-    """The parent's side; children inherit the socket ``theirs``. One daemon thread per open request.
+    """The parent's side; children inherit the socket ``theirs``. Each open request has a daemon thread.
 
     Args:
-        answer: called with the socket of a request, which it closes, and the request.
+        answer: called with a request's socket and the request; must close the socket.
         name: the name of the threads.
     """
 
@@ -32,7 +32,7 @@ class ChildRequests:
         started(self._serve, f"vinelm {name}s")
 
     def close(self) -> None:
-        """Accept no further requests."""
+        """Stop accepting requests."""
         with suppress(OSError):
             self._mine.shutdown(socket.SHUT_RDWR)
         self._mine.close()
@@ -54,7 +54,7 @@ def requested(theirs: socket.socket, request: Mapping[str, Any]) -> socket.socke
     """Send a request to the parent, and return the socket on which the answer arrives.
 
     Raises:
-        OSError: the parent is gone.
+        OSError: the parent process has exited.
     """
     mine, other = socket.socketpair()
     with other:

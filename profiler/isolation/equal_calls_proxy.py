@@ -1,7 +1,7 @@
-"""Equal calls across all children: the parent process knows the stored answers, and who is making a call.
+"""Shares answers of equal calls between child processes: the parent has the stored answers and knows the calls in flight.
 
-A child asks for a digest and gets the stored answer, or none. If the child has to make the call, it sends the answer on the
-same socket; if it dies meanwhile, the next child makes the call.
+A child sends a call's digest and gets the stored answer, or none. Without an answer, the child makes the call and sends its
+answer on the same socket; if it dies meanwhile, the next child makes the call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class EqualCallsProxy(ChildRequests):
 
     Args:
         equal: the stored answers and the calls in flight.
-        waiting: a context manager, given the unit's number, that is entered while one of its calls waits for another.
+        waiting: returns, for a unit's number, a context manager that is entered while one of its calls waits for an equal call.
     """
 
     def __init__(self, equal: EqualCalls, waiting: Callable[[int], AbstractContextManager[None]]) -> None:

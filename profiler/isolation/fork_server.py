@@ -1,7 +1,7 @@
-"""The process that children are forked from: it imports everything and builds the graph once; each unit is a fresh fork.
+"""The process from which children are forked. It imports everything and builds the graph once; each unit is a new fork.
 
 Started by :mod:`vinelm.profiler.isolation.process_worker` with sockets: ``python -m ... CONTROL LIMITS [EQUAL]``. It runs no
-unit itself, has one thread, and exits with all its children as soon as the process that started it is gone.
+units itself, has one thread, and exits with all children when the process that started it exits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from vinelm.requests.workflow import Request
 
 
 def main(descriptor: int, limits: int, equal: int | None = None) -> None:
-    """Load the workflow, report ready, and fork on request until the parent is gone."""
+    """Load the workflow, report that it is ready, and fork on request until the parent exits."""
     die_with_parent()
     control = socket.socket(fileno=descriptor)
     frame = receive(control)
@@ -53,10 +53,9 @@ def main(descriptor: int, limits: int, equal: int | None = None) -> None:
 
 
 def preload(backends: Iterable[Backend]) -> None:
-    """Run a trivial graph, and let each backend do the setup of its first call, so that units do not repeat it. Calls no model.
+    """Run a trivial graph, and do each backend's setup of its first call once, before units are forked. Calls no model.
 
-    Tracing is off meanwhile: a tracer would start threads, which do not survive a fork, and would send this run as if it were a
-    request.
+    Tracing is off meanwhile: a tracer would start threads, which do not survive a fork, and would report this run as a request.
     """
     from langsmith import tracing_context
 
@@ -96,7 +95,7 @@ class _ForkServer:
         gc.freeze()  # forks share the memory allocated so far
 
     def share(self, equal: socket.socket, *, has_recorded: bool) -> None:
-        """Let the parent process answer equal calls of all children once."""
+        """Make the parent process answer equal calls of all children from one cache."""
         self.equal, self.has_recorded = equal, has_recorded
 
     def serve(self) -> None:
@@ -174,7 +173,7 @@ class _ForkServer:
             os._exit(70)
 
     def _request(self, request_id: str, digest: str | None) -> Request:
-        """Return the request of a unit; if a run on another machine gives a digest, the request here must match it."""
+        """Return a unit's request; raise if it does not match the digest given by a run on another machine."""
         request = self.requests.get(request_id)
         if digest is not None and (request is None or request.digest() != digest):
             what = "is missing" if request is None else "is another one"
@@ -228,7 +227,7 @@ class _ForkServer:
 
 
 def _contain(log: int, memory_mb: int) -> None:
-    """Send output to the log, write no core file, and limit memory to what is mapped now plus ``memory_mb``."""
+    """Redirect output to the log, disable core files, and limit memory to the current size plus ``memory_mb``."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)

@@ -1,4 +1,4 @@
-"""The protocol between the parent and its children: frames of a JSON object and bytes over a stream socket. No pickle."""
+"""The protocol between the parent and its children: frames (a JSON object and bytes) over a stream socket, without pickle."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def send(channel: socket.socket, plain: Mapping[str, Any], content: bytes = b"")
     """Send one frame.
 
     Raises:
-        OSError: the other side is gone.
+        OSError: the other process has exited.
     """
     text = json.dumps(plain, allow_nan=False).encode()
     channel.sendall(_HEAD.pack(len(text), len(content)) + text + content)
 
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], bytes] | None:
-    """Return the next frame; None if the other side is gone, even in the middle of a frame.
+    """Return the next frame; None if the other process has exited, even in the middle of a frame.
 
     Raises:
         TimeoutError: the socket's timeout has passed.

@@ -1,4 +1,4 @@
-"""Units in fresh processes: whatever the workflow's code does becomes a row and does not affect other units.
+"""Runs each unit in a new process: even a crash of the workflow's code becomes a row and does not affect other units.
 
 One fork server (:mod:`vinelm.profiler.isolation.fork_server`) imports everything and builds the graph once; each unit is a fork
 of it with a separate process group, memory limit and output file. A unit that takes too long is sent SIGTERM, then SIGKILL.
@@ -46,17 +46,17 @@ class _Killed:
 
 
 class ProcessWorker:
-    """A :class:`~vinelm.profiler.execution.job.Worker`. Starts a process at once; :meth:`close` ends it and its children.
+    """A :class:`~vinelm.profiler.execution.job.Worker`. Starts the fork server at once; :meth:`close` ends it and its children.
 
     Args:
-        setup: how the process builds the workflow, and the limits of one unit.
-        rate_limiters: the rate limits by model. A child does not see other children's calls, so each of its calls waits in
-            this process (:mod:`vinelm.profiler.isolation.rate_limit_proxy`).
-        equal: answers equal calls of all children once (:mod:`vinelm.profiler.isolation.equal_calls_proxy`); None: every call
+        setup: how the fork server builds the workflow, and the limits of each unit.
+        rate_limiters: the rate limits by model. Children do not see each other's calls, so calls wait for the limits in this
+            process (:mod:`vinelm.profiler.isolation.rate_limit_proxy`).
+        equal: the cache for equal calls of all children (:mod:`vinelm.profiler.isolation.equal_calls_proxy`); None: every call
             is made.
 
     Raises:
-        WorkflowError: the workflow does not load in a fresh process, or differs there.
+        WorkflowError: the workflow does not load in a new process, or differs there.
     """
 
     def __init__(self, setup: UnitSetup, rate_limiters: Mapping[str, AdmitsAttempts], equal: EqualCalls | None = None) -> None:
@@ -118,9 +118,8 @@ class ProcessWorker:
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
         """See :meth:`vinelm.profiler.execution.job.Worker.run`.
 
-        A unit whose process was killed from outside (by a person, or by the kernel for lack of memory) runs once more before
-        this becomes a row, since the workflow and the model may not be the cause. What its calls may have cost is settled as
-        well.
+        A unit whose process was killed from outside (by a person, or by the kernel for lack of memory) runs once more before it
+        gets a failed row, since neither workflow nor model may be the cause. The possible cost of its calls is booked as well.
         """
         lost_usd, attempt = 0.0, 0
         while True:
@@ -174,7 +173,7 @@ class ProcessWorker:
 
     @contextmanager
     def _waiting(self, number: int) -> Iterator[None]:
-        """Wait for a rate limit inside the block, for one of the unit's calls."""
+        """Pause the unit's timeout inside the block, while a call of the unit waits."""
         with self._lock:
             unit = self._units.get(number)
         with unit.waiting() if unit is not None else nullcontext():
@@ -195,7 +194,7 @@ class ProcessWorker:
                 return
 
     def _dead(self, job: Job, unit: Child, kind: FailureKind, detail: str) -> UnitOutcome:
-        """Return the row of a unit that died: its cost so far, and for the ledger also the call during which it died."""
+        """Return the row of a unit that died, with its cost so far. The ledger also books the interrupted call."""
         latency_s = 0.0 if self._setup.is_virtual_time else unit.ran_s
         stage = job.stage(self._setup.template)
         row = Observation(
@@ -253,7 +252,7 @@ class ProcessWorker:
 
 
 def _beyond(lost_usd: float, top_up: TopUp) -> TopUp:
-    """Return a function that tops up a restarted unit's reservation, where the dollars of its first execution stay reserved."""
+    """Return a top-up function for a restarted unit that keeps the dollars of its first execution reserved."""
     return top_up if not lost_usd else lambda upper_usd: top_up(lost_usd + upper_usd)
 
 

@@ -1,11 +1,11 @@
-"""Rate limits across all children: a call in a child waits for the rate limiter of the parent process.
+"""Shares rate limits between child processes: a call in a child waits for the parent's rate limiter.
 
-Each attempt is a request to the parent (:mod:`vinelm.profiler.isolation.child_requests`) with its unit, its model and the
-tokens. When it is admitted, the parent answers with one byte: the number of the replica that serves it, 0 without a group. When
-it is over, the parent receives the tokens it used. If a child dies, the kernel closes its end, which frees its place.
+Each attempt is a request to the parent (:mod:`vinelm.profiler.isolation.child_requests`) with unit, model and tokens. When the
+attempt is admitted, the parent answers with one byte: the number of the replica that serves it (0 without replicas). At its
+end, the child sends the tokens used. If a child dies, the kernel closes the child's socket, which frees its slot.
 
-For a model with cache points, the attempt also carries the shape of its prompt, the answer has a further byte for each mark,
-and the child sends :data:`_BEGUN` when the model begins to answer.
+For a model with cache points, the request also contains the prompt's hashes, the answer has a further byte for each cache
+point, and the child sends :data:`_BEGUN` when the model begins to answer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RateLimitProxy(ChildRequests):
 
     Args:
         rate_limiters: the rate limits by model.
-        waiting: a context manager, called with the unit's number and entered while one of its attempts waits.
+        waiting: returns, for a unit's number, a context manager that is entered while one of its attempts waits.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class RateLimitProxy(ChildRequests):
 
 
 def _sleep(channel: socket.socket, seconds: float) -> None:
-    """Sleep that long; raises ``ConnectionError`` as soon as the other side is gone."""
+    """Sleep; raise ``ConnectionError`` as soon as the other process has exited."""
     channel.settimeout(seconds)
     try:
         # The child sends nothing while it waits, so if this read ends before the timeout, the child is gone.
@@ -83,7 +83,7 @@ def _sleep(channel: socket.socket, seconds: float) -> None:
 
 @dataclass(slots=True)
 class _ProxiedPermit:
-    """The child's side of one admitted attempt; reports its tokens when closed."""
+    """The child's side of an admitted attempt; reports the tokens used when closed."""
 
     channel: socket.socket
     tokens: int | None = field(default=None)
@@ -95,7 +95,7 @@ class _ProxiedPermit:
         self.tokens = tokens
 
     def take(self, answer: bytes) -> None:
-        """Record the parent's answer. Raises ``ConnectionError`` if the parent is gone."""
+        """Record the parent's answer. Raises ``ConnectionError`` if the parent has exited."""
         if not answer:
             raise ConnectionError("the process that holds the rate limits is gone")
         self.replica = answer[0]
@@ -114,9 +114,10 @@ class _ProxiedPermit:
 
 
 class ProxiedRateLimiter:
-    """The child's side of one model's :class:`vinelm.requests.protocols.RateLimiter`, for any of its threads and event loops.
+    """The child's side of a model's :class:`vinelm.requests.protocols.RateLimiter`, for all threads and event loops of the
+    child.
 
-    Raises ``ConnectionError`` if the parent is gone.
+    Raises ``ConnectionError`` if the parent has exited.
     """
 
     def __init__(self, theirs: socket.socket, unit: int, model: str, prompt: PromptCall | None = None) -> None:
@@ -129,7 +130,7 @@ class ProxiedRateLimiter:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[_ProxiedPermit]:
-        """See :class:`vinelm.requests.protocols.RateLimiter`; only ``tokens`` is used, since the parent waits."""
+        """See :class:`vinelm.requests.protocols.RateLimiter`; uses only ``tokens``, since the parent does the waiting."""
         permit = self._request(tokens)
         try:
             permit.take(permit.channel.recv(_LONGEST))

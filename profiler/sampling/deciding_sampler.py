@@ -1,4 +1,4 @@
-"""The default sampler: a race of single models, then dollars by their expected effect on the plan."""
+"""The default sampler: compares single models first, then spends money where it is expected to change the plan most."""
 
 from __future__ import annotations
 
@@ -38,36 +38,36 @@ SWAPPED_SHARE = 0.5
 
 
 class DecidingSampler:
-    """Buys the rows that decide which plan is served (:class:`~vinelm.requests.protocols.Sampler`).
+    """Buys the rows that are most useful for choosing a plan (:class:`~vinelm.requests.protocols.Sampler`).
 
-    First comes a race (:class:`~vinelm.profiler.sampling.race.ModelRace`): all single models and the current setup answer the
-    same first requests. Then dollars go to what they are expected to change:
+    It begins with a race (:class:`~vinelm.profiler.sampling.race.ModelRace`): all single models and the current setup answer
+    the same first requests. After the race, the dollars depend on the workflow:
 
-    - Where a request is one call, answers of the model whose next answers change the best mixtures most per dollar
+    - If a request is one call: answers of the models whose next answers change the best mixtures most per dollar
       (:mod:`~vinelm.profiler.sampling.mixtures`).
-    - Where it takes several, half of the dollars are whole runs of the candidates, and half paths of
-      :class:`~vinelm.profiler.sampling.priced_sampler.PricedSampler`. If rows show nothing but the workflow's own check, no
-      plan continues after a first answer that it passes: the share of such answers is that of the dollars for first answers,
-      chosen as where a request is one call.
-    - Where the template says what runs today, three quarters are whole runs of that and of the candidates on the same requests,
-      one plan after the other. Of the rest some differ from today's run in one place.
+    - If a request is several calls: half of the dollars buy whole runs of the candidates, and half buy paths of
+      :class:`~vinelm.profiler.sampling.priced_sampler.PricedSampler`. If the workflow's own check is the only signal, no plan
+      continues after a passed first answer. First answers then get the share of the dollars that equals the share of passed
+      first answers, and are chosen as for one call.
+    - If the template declares the current setup: three quarters buy whole runs of it and of the candidates on the same
+      requests, one plan after the other. Some of the other paths differ from the current setup in one place.
 
-    Every share is a share of dollars. A round after the race has a fifth of the dollars before it. Once none of this is left,
-    the priced paths continue until every reached cell has a row.
+    A round after the race spends a fifth of the dollars spent before it. At the end, priced paths continue until every reached
+    cell has a row.
 
     Args:
-        template: A bound template.
-        catalog: Models and list prices; None if unknown.
+        template: A template bound to the catalog's models.
+        catalog: The models with list prices; None if unknown.
         request_ids: The requests to sample from.
         seed: The seed for the order of the requests and of the priced paths.
-        limits: Where the profile stops, which determines how many dollars the race may take.
-        continued_share: See :class:`PricedSampler`; here a share of the priced paths' dollars as well.
-        candidates: The plans to buy whole runs of; None buys none.
+        limits: The limits of the profile, which determine how many dollars the race may spend.
+        continued_share: See :class:`PricedSampler`; here also a share of the dollars for priced paths.
+        candidates: The plans whose whole runs are bought; None: no plans.
         kinds: See :class:`PricedSampler`.
         few_rounds: Plan fewer and larger rounds, because a round takes hours (as with batches).
 
     Raises:
-        ConfigError: A setting is out of its range, or the stages that may come first allow different models.
+        ConfigError: A setting is out of range, or the possible first stages allow different models.
     """
 
     def __init__(
@@ -108,21 +108,21 @@ class DecidingSampler:
             yield from self._deciding(round_, observations)
 
     def is_racing(self, round_: int, observations: Sequence[Observation]) -> bool:
-        """Return whether a round belongs to the race, given the rows of all earlier rounds."""
+        """Return whether a round belongs to the race, given all rows of earlier rounds."""
         return bool(self._racing(round_, observations))
 
     def _racing(self, round_: int, observations: Sequence[Observation]) -> list[RequestPath]:
-        """Return the paths of a race round. Cached for the last rows, since they are requested twice."""
+        """Return the paths of a race round; the last result is cached, since it is requested twice."""
         if self._last is None or self._last[0] != round_ or self._last[1] is not observations:
             self._last = round_, observations, self._race.paths(round_, observations)
         return self._last[2]
 
     def asking(self, round_: int, request_id: str, run: Run) -> str:
-        """Describe a path of the race briefly: the model, and which of how many requests."""
+        """Describe a path of the race briefly, such as ``gpt-5-mini 12 of 30`` (model, request, requests)."""
         return self._race.asking(round_, request_id, run)
 
     def single_models(self, observations: Sequence[Observation], counted: str = "right") -> SingleModels:
-        """Return what rows show of each single model and of the current setup; ``counted`` names what counts, such as right."""
+        """Return the results of each single model and of the current setup; ``counted`` names the counted results ("right")."""
         return replace(self._race.table(observations), counted=counted)
 
     def race_alone(self) -> Self:
@@ -132,7 +132,7 @@ class DecidingSampler:
         return alone
 
     def _deciding(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """Yield a round after the race: each path is for the purpose furthest behind its share of the dollars."""
+        """Yield the paths of a round after the race, each for the purpose furthest behind its share of the dollars."""
         rows = rows_by_cell(observations)
         prices = Prices.of(self.template, self.catalog, observations)
         spent_usd = prices.spent(observations, self.catalog)
@@ -183,19 +183,19 @@ class DecidingSampler:
 
     @property
     def _is_one_call(self) -> bool:
-        """True if every request is a single call of one of several models."""
+        """True if every request is a single call, with a choice of models."""
         return len(self._choices) == 1 and self._begins_alike
 
     @property
     def _begins_alike(self) -> bool:
-        """True if every request begins with a call to one of the same models."""
+        """True if all requests choose their first call from the same models."""
         first = self._choices[0]
         return isinstance(first, tuple) and SKIP not in first
 
     def _ended_by_first(self, observations: Sequence[Observation]) -> float:
-        """Return, by the rows, the share of first answers that end every plan because the workflow's check passes them.
+        """Return the share of first answers, by the rows, that pass the workflow's check and so end every plan.
 
-        The share is 0 if rows show a signal or whether answers agree, since plans may then continue after a passed answer.
+        The share is 0 if the rows have signals or agreement of answers, since plans may then continue after a passed answer.
         """
         if self.template.stop != "workflow" or not self._begins_alike:
             return 0.0
@@ -246,11 +246,11 @@ class DecidingSampler:
 
 @dataclass(eq=False)
 class _Use:
-    """The purpose of some of a round's dollars.
+    """A purpose on which a round spends a share of its dollars.
 
     Attributes:
-        share: Its share of the dollars, > 0.
-        take: Returns the next path; None once there is none.
+        share: The share of the dollars, > 0.
+        take: Returns the next path; None if none is left.
         used_usd: The expected dollars of the paths taken.
     """
 

@@ -1,4 +1,4 @@
-"""Where a profile stops."""
+"""The limits of a profile."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileLimits:
-    """Where a profile stops: at whichever limit comes first. None means no such limit.
+    """Where a profile stops: at the limit that is reached first. None means no such limit.
 
     Attributes:
         coverage: the fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
-        budget_usd: dollars settled and reserved in the store, earlier runs included.
-        budget_calls: model calls recorded in the store, earlier runs included.
+        budget_usd: dollars booked and reserved in the store, including earlier runs.
+        budget_calls: model calls recorded in the store, including earlier runs.
 
     Raises:
         ConfigError: a value is out of range (codes ``coverage-range``, ``budget-usd-range``, ``budget-calls-range``).
@@ -44,7 +44,7 @@ class ProfileLimits:
             raise ConfigError(f"the budget is {self.budget_calls} calls: it must be >= 0", code="budget-calls-range")
 
     def usd(self, prices: Prices, everything: float, rows: Sequence[Observation]) -> float:
-        """Return the total dollars that a profile may spend, on the scale of the prices.
+        """Return the total dollars that a profile may spend, in the units of ``prices``.
 
         Args:
             prices: The prices estimated from these rows.

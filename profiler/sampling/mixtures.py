@@ -1,4 +1,4 @@
-"""Finds the answers expected to change the best mixtures of models most per dollar, if a request is a single call."""
+"""For requests of a single call: finds the answers that are expected to change the best mixtures of models most per dollar."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEAST_GAIN = 1e-9
 
 
 class Mixtures:
-    """The value of the best mixture of two models under each of several budgets, by the models' accuracies.
+    """Computes the best accuracy of a mixture of two models under several budgets, from the models' accuracies.
 
     Args:
         usd: The dollars of an answer of each model, > 0; (models,).
@@ -64,7 +64,7 @@ def posterior(right: Sequence[float], asked: Sequence[int]) -> tuple[FloatArray,
 
 
 def chances_to_be_strongest(right: Sequence[float], asked: Sequence[int]) -> FloatArray:
-    """Return P(each model is the most accurate) by their posteriors; for the arguments see :func:`posterior`."""
+    """Return each model's probability of being the most accurate, by its posterior; for the arguments see :func:`posterior`."""
     from scipy.special import betainc  # the import takes a tenth of a second, and few commands need it
 
     a, b = posterior(right, asked)
@@ -94,7 +94,7 @@ class Gains:
         self._of = lru_cache(maxsize=None)(self._expected)
 
     def of(self, model: int, answers: int) -> float:
-        """Return the expected gain from this many further answers of a model."""
+        """Return the expected gain from a number of further answers of a model."""
         return self._of(model, answers) if answers else 0.0
 
     def _expected(self, model: int, n: int) -> float:
@@ -110,12 +110,12 @@ class Gains:
 
 
 def purchases(gains: Gains, usd: Sequence[float], open_: Sequence[int], round_usd: float, left_usd: float) -> list[int]:
-    """Return the models to buy answers of, in order: the answers that gain most per dollar come next, until the round is full.
+    """Return the models whose answers to buy, in order of gain per dollar, until the round's dollars are spent.
 
     Args:
         gains: The expected gains.
         usd: The dollars of an answer of each model, > 0.
-        open_: How many requests each model has not answered.
+        open_: The number of requests that each model has not answered.
         round_usd: The dollars of the round; the last purchase may exceed them.
         left_usd: The total dollars left, which no purchase exceeds.
     """

@@ -1,7 +1,7 @@
-"""The default sampler: cheap models are asked more often than expensive ones, first on the same requests.
+"""A sampler that calls cheap models more often than expensive models, first on the same requests.
 
-If every model were asked equally often, nearly all dollars of a profile would go to the most expensive ones. Here a model is
-asked in proportion to ``max(price, 1 % of the median price) ** -alpha`` instead.
+If every model were called equally often, nearly all dollars of a profile would go to the most expensive models. Here the number
+of calls is proportional to ``max(price, 1 % of the median price) ** -alpha`` instead.
 """
 
 from __future__ import annotations
@@ -42,37 +42,37 @@ PILOT = 2
 
 
 class PricedSampler:
-    """Asks each model in proportion to price ** -alpha (:class:`~vinelm.requests.protocols.Sampler`).
+    """Calls each model in proportion to price ** -alpha (:class:`~vinelm.requests.protocols.Sampler`).
 
-    The requests have one random order, and the first answers of a model are those of the first requests in it: a request that
-    an expensive model answered was answered by the cheaper ones too, which shows where they agree. Once a model has answered
-    every request, its paths continue after first answers that did not end the request, and its weight is multiplied by the
-    share of requests that continue. Below the first answer a model is drawn for each invocation.
+    The requests have one random order, in which every model answers them: a request that an expensive model answered was
+    answered by the cheaper models too, which shows whether they agree. Once a model has answered every request, its paths
+    continue after first answers that did not end the request, and its weight is multiplied by the share of requests that
+    continue. After the first answer, the model of each invocation is drawn at random.
 
-    A draw takes one of the models that were drawn less often than their weights require, in proportion to what each lacks, so
-    that any prefix of the order is close to the weights. Each path has at least one cell without a row.
+    A draw considers the models that were drawn less often than their weights require, in proportion to each deficit, so that
+    frequencies are always close to the weights. Each path has at least one cell without a row.
 
-    Prices are mean dollars of the rows of earlier rounds, tools included; for a model without rows its list price, on the scale
-    of the others' rows. Round 0 has two paths per model, each later round as many as there are rows, so that any budget may cut
-    a run off.
+    Prices are mean dollars of the rows of earlier rounds, tools included; a model without rows has its list price, scaled as in
+    the rows of other models. Round 0 has two paths per model, each later round as many paths as there are rows, so that a run
+    may end at any budget.
 
-    The ``probability`` of a path is that of its models from the first invocation without a row on: the product of the chances
-    that each had in its draw, given all earlier draws. The request follows from the order. If stages with different models may
-    come, it is None.
+    The ``probability`` of a path is the product of the probabilities of its draws, given all earlier draws, from the first
+    invocation without a row on. The request is determined by the order. The probability is None if stages with different models
+    are possible.
 
     Args:
-        template: A bound template.
-        catalog: Models and list prices; None if unknown: round 0 then asks all models equally often.
+        template: A template bound to the catalog's models.
+        catalog: The models with list prices; None if unknown: round 0 then calls all models equally often.
         request_ids: The requests to sample from.
         seed: Seed of the random choices.
-        alpha: Exponent of the price, >= 0; 0 asks all models equally often.
+        alpha: Exponent of the price, >= 0; with 0, all models are called equally often.
         continued_share: Share of the paths, in [0, 1), that continue by one invocation after an answer that the workflow's own
-            check passed. Without effect under the oracle's stop rule, and if several stages may follow each other.
-        kinds: The kind of each request. The first drawn answers then cover some requests of each kind that an estimate can
-            learn, before all others; None: kinds are not distinguished.
+            check passed. Has no effect under the oracle stop rule, or if the template branches.
+        kinds: The type of each request. The order then begins with some requests of each type that is frequent enough for an
+            estimate; None: types are not distinguished.
 
     Raises:
-        ConfigError: A setting is out of its range, or the stages that may come first allow different models.
+        ConfigError: A setting is out of range, or the possible first stages allow different models.
     """
 
     def __init__(
@@ -120,18 +120,18 @@ class PricedSampler:
 
 
 def shuffled(request_ids: Sequence[str], seed: int) -> list[str]:
-    """Return the requests in the random order that a seed determines."""
+    """Return the requests in a random order that depends only on the seed."""
     order = list(request_ids)
     random.Random(f"priced:{seed}").shuffle(order)
     return order
 
 
 def kinds_first(order: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]:
-    """Return an order of requests with the first :data:`OF_EACH_KIND` of each type first, types in turn.
+    """Return the order changed to begin with :data:`OF_EACH_KIND` requests of each type, alternating between types.
 
     Args:
         order: The requests.
-        kinds: The kind of each; the kinds that an estimate would not learn count as one. Empty: the order stays.
+        kinds: The type of each request; types too rare for an estimate count as one type. Empty: the order stays.
     """
     learnt = learnt_kinds(kinds[name] for name in order if name in kinds)
     of_kind: dict[str, list[str]] = {kind: [] for kind in learnt}
@@ -144,7 +144,7 @@ def kinds_first(order: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]
 def price_weights(prices: Mapping[str, float], alpha: float) -> dict[str, float]:
     """Return the weight of each model, up to a factor: ``max(price, 1 % of the median price) ** -alpha``.
 
-    The median is over the models that are not free; all weights are 1 if every model is free.
+    The median excludes free models; all weights are 1 if every model is free.
     """
     priced = [price for price in prices.values() if price > 0.0]
     if not priced:
@@ -154,10 +154,10 @@ def price_weights(prices: Mapping[str, float], alpha: float) -> dict[str, float]
 
 
 def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
-    """Return the possible models of each invocation; by stage if several stages with different models may come.
+    """Return the possible models of each invocation; by stage, if stages with different models are possible there.
 
     Raises:
-        ConfigError: several stages may come first, with different models; which one comes is known only once it runs.
+        ConfigError: several first stages with different models are possible, and the actual stage is known only when it runs.
     """
     first, *others = template.first_stages
     for other in others:
@@ -175,15 +175,15 @@ def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
 
 
 class OpenCells:
-    """Cells without a row that their request is known to reach. Claimed cells are no longer open.
+    """Tracks open cells: cells without a row that their request is known to reach, and that are not claimed.
 
     Args:
-        rows: The rows so far. Those after a passed check (``is_continued``) are kept separately.
+        rows: The rows so far. Rows after a passed check (``is_continued``) are treated separately.
 
     Attributes:
-        n_going_on: By first model, the number of requests that have its first answer and an open cell below it.
-        continuable: The cells of rows that can continue although the workflow's own check passed their answer or an earlier
-            one.
+        n_going_on: For each model, the number of requests with its first answer and an open cell after that answer.
+        continuable: The cells of rows that can continue although the workflow's own check passed that answer or an earlier
+            answer.
     """
 
     def __init__(self, template: Template, request_ids: Sequence[str], rows: Sequence[Observation]) -> None:
@@ -200,20 +200,20 @@ class OpenCells:
         self.continuable = [cell for cell, row in self._every.items() if self._is_continuable(row)]
 
     def is_new(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a cell that is reached has no row and is not claimed."""
+        """Return whether a reached cell has no row and is not claimed."""
         return (request, prefix) not in self._rows and (request, prefix) not in self._claimed
 
     def is_open(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a reached cell is new, or has a new cell below it."""
+        """Return whether a reached cell is new, or can lead to a new cell."""
         cell = (request, prefix)
         return bool(self._below[cell]) if cell in self._rows else cell not in self._claimed
 
     def open_below(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models with which a row's request can continue to an open cell."""
+        """Return the models by which a row's request can continue to an open cell."""
         return self._below[request, prefix]
 
     def claim(self, request: str, prefix: Prefix) -> None:
-        """Count a new cell as executed. Its successors are unknown until the next round."""
+        """Count a new cell as executed. The cells after it are unknown until the next round."""
         self._claimed.add((request, prefix))
         while len(prefix) > 1:
             prefix, model = prefix[:-1], prefix[-1]
@@ -225,13 +225,13 @@ class OpenCells:
             self.n_going_on[prefix[0]] -= 1
 
     def not_continued(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models without a row after a continuable cell."""
+        """Return the models that have no row after a continuable cell."""
         stage = self._template.stage_after(len(prefix))
         models = () if stage is None else stage.models or ()
         return [name for name in models if (request, (*prefix, name)) not in self._every]
 
     def of_today(self, request: str) -> Iterator[Cell]:
-        """Yield the cells reached with the current models from which other models can continue."""
+        """Yield the cells, reached with the current setup's models, from which other models can continue."""
         today = self._template.today or {}
         prefix: Prefix = ()
         models = dict.fromkeys(today.values())
@@ -276,7 +276,7 @@ class _Draws:
         self._counts: Counter[str] = Counter()
 
     def draw(self, weights: Mapping[str, float]) -> _Drawn:
-        """Draw one of these models, in proportion to how far each is below its share."""
+        """Draw a model, in proportion to how far each model is below its share."""
         n, total = 1 + sum(self._counts[name] for name in weights), sum(weights.values())
         lacks = {name: max(n * weight / total - self._counts[name], 0.0) for name, weight in weights.items()}
         (model,) = self._rng.choices(tuple(lacks), tuple(lacks.values()))
@@ -304,7 +304,7 @@ class RoundPaths:
         rng.shuffle(self._to_continue)
 
     def next(self) -> RequestPath | None:
-        """Return the next path; None if every reached cell is executed or proposed."""
+        """Return the next path; None if all reached cells are executed or proposed."""
         weights = {}
         for name in self._first:
             share = 1.0 if self._unanswered(name) is not None else self._cells.n_going_on[name] / len(self._order)
@@ -340,7 +340,7 @@ class RoundPaths:
             self._cells.claim(path.request_id, (first,))
 
     def continued(self) -> RequestPath | None:
-        """Return a path one invocation longer than a row at or below a passed check; None if there is none left."""
+        """Return a path that continues a row by an invocation after a passed check; None if none is left."""
         while self._to_continue:
             request, prefix = self._to_continue.pop()
             models = self._cells.not_continued(request, prefix)
@@ -350,9 +350,9 @@ class RoundPaths:
         return None
 
     def swapped(self) -> RequestPath | None:
-        """Return a path that differs from the current setup in its first model or in the later ones; None if none is left.
+        """Return a path that differs from the current setup in its first model or in later models; None if none is left.
 
-        Most continue from a cell that today's models have reached, since only what follows is paid for there.
+        Most paths continue a cell that the current models have reached, since only the continuation costs money.
         """
         self._n_swapped += 1
         found = self._other_first() if self._n_swapped % FIRST_SWAPPED == 0 else None
@@ -368,7 +368,7 @@ class RoundPaths:
         return found
 
     def _other_first(self) -> RequestPath | None:
-        """Return a new first answer by a model that is not today's, followed by today's models."""
+        """Return a path with a new first answer by another model, followed by the current setup's models."""
         today, *others = self._today or (None,)
         models = [name for name in self._first if name != today and self._unanswered(name) is not None]
         if not models or not others:
@@ -390,7 +390,7 @@ class RoundPaths:
         return None
 
     def _going_on(self, model: str) -> str:
-        """Return the next request, in turn, with an open cell below the model's first answer; there must be one."""
+        """Return the next request, in turn, with an open cell after the model's first answer; such a request must exist."""
         at = self._at[model]
         while True:
             request = self._order[at.turn % len(self._order)]
@@ -425,7 +425,7 @@ class RoundPaths:
 
 
 class _FirstAnswer:
-    """How far in the order of requests a model has given first answers, and its position for later invocations."""
+    """A model's position in the order of requests, for first answers and for later invocations."""
 
     def __init__(self, turn: int) -> None:
         self.next = 0

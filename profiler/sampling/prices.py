@@ -1,4 +1,4 @@
-"""Estimates what invocations cost and how often requests continue, from the rows so far: a profile's shares are of dollars."""
+"""Estimates from the rows so far what invocations cost and how often requests continue."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ class Prices:
     """Expected dollars of invocations and runs, estimated from some rows.
 
     Attributes:
-        usd: The dollars of an invocation on each model, >= 0; 1 each if all are free, so that shares are of invocations.
-        goes_on: P(a request continues after an invocation on the model), in (0, 1).
+        usd: The dollars of an invocation on each model, >= 0; all 1 if every model is free, so that invocations are counted
+            instead.
+        goes_on: The probability that a request continues after an invocation on the model, in (0, 1).
         is_free: Whether every model is free.
     """
 
@@ -32,7 +33,7 @@ class Prices:
 
     @classmethod
     def of(cls, template: Template, catalog: Catalog | None, rows: Sequence[Observation]) -> Prices:
-        """Estimate the prices from rows; a model without rows has its list price, on the scale of the others' rows."""
+        """Estimate the prices from rows; a model without rows has its list price, scaled as in the rows of other models."""
         usd = prices_usd(template, catalog, rows)
         is_free = not any(price > 0.0 for price in usd.values())
         counts = {name: [0, 0] for name in usd}
@@ -47,12 +48,12 @@ class Prices:
         return cls(dict.fromkeys(usd, 1.0) if is_free else usd, rates, is_free)
 
     def of_run(self, path: Sequence[Choice], n_paid: int = 0, *, goes_on: bool = False) -> float:
-        """Return the expected dollars after the first ``n_paid`` invocations of a path, if the request gets there.
+        """Return the expected dollars of a path after its first ``n_paid`` invocations, if the request continues after them.
 
         Args:
             path: The models of the whole path; if several may run an invocation, their mean counts.
-            n_paid: How many of them have rows.
-            goes_on: Whether the path is executed to its end whatever passes.
+            n_paid: How many of its invocations have rows.
+            goes_on: Whether the path continues after a passed check.
         """
         total, chance = 0.0, 1.0
         for choice in path[n_paid:]:
@@ -62,7 +63,7 @@ class Prices:
         return total
 
     def everything(self, choices: Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]], n_requests: int) -> float:
-        """Return the approximate dollars of every reached cell once; ``choices`` are the models of each invocation."""
+        """Return the approximate dollars to execute every reached cell once; ``choices`` are the models of each invocation."""
         below = 0.0
         for models in reversed(choices):
             stages = (models,) if isinstance(models, tuple) else tuple(models.values())
@@ -70,20 +71,20 @@ class Prices:
         return n_requests * below
 
     def spent(self, rows: Sequence[Observation], catalog: Catalog | None) -> float:
-        """Return the dollars of rows, on the scale of :attr:`usd`."""
+        """Return the total dollars of rows, in the units of :attr:`usd`."""
         return float(len(rows)) if self.is_free else sum(fresh_usd(row, catalog) for row in rows)
 
 
 def listed_usd(catalog: Catalog | None, model: str) -> float:
-    """Return the list price of a usual call in dollars; 0 without a catalog."""
+    """Return the list price of a typical call in dollars; 0 without a catalog."""
     return 0.0 if catalog is None else catalog[model].price.cost_usd(*NOMINAL_TOKENS)
 
 
 def prices_usd(template: Template, catalog: Catalog | None, observations: Iterable[Observation]) -> dict[str, float]:
-    """Return the dollars of a call of each model: the mean of its rows; without rows, its list price times a common scale.
+    """Return the dollars of a call to each model: the mean of its rows, or without rows its list price times a common scale.
 
-    The scale is the ratio of the dollars of all rows to the list prices of their models. Without rows these are list prices.
-    Dollars are those without a prompt cache, so that a profile buys the same rows whatever its prompt caches hold.
+    The scale is the ratio of the dollars of all rows to the list prices of their models. If no model has rows, the prices are
+    list prices. Savings by prompt caching are ignored, so that a profile buys the same rows whatever prompts are cached.
     """
     paid: dict[str, list[float]] = {name: [] for name in template.models}
     for row in observations:
@@ -96,7 +97,7 @@ def prices_usd(template: Template, catalog: Catalog | None, observations: Iterab
 
 
 def fresh_usd(row: Observation, catalog: Catalog | None) -> float:
-    """Return a row's dollars, including tools, without prompt caching."""
+    """Return a row's dollars, including tools, as if no prompt were cached."""
     if catalog is None or row.model not in catalog or not (row.calls and row.tokens_in) or row.tokens_out is None:
         return row.served_usd
     model, calls = catalog[row.model], row.calls

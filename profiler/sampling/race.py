@@ -1,4 +1,4 @@
-"""The race of single models: all answer the same first requests, twice as many in each round, and losers drop out."""
+"""The race of single models: all answer the same requests, twice as many in each round; clearly worse models drop out."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Choices = Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]]
 
 
 class Racer(NamedTuple):
-    """A run that races."""
+    """A whole run that takes part in the race."""
 
     name: str
     run: Run
@@ -49,15 +49,15 @@ class Racer(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelRace:
-    """Plans the race. Every method is a pure function of the rows, so that an interrupted run is planned the same again.
+    """Plans the race. Every method is a pure function of the rows, so that a resumed run makes the same plan.
 
     Args:
-        template: A bound template.
-        catalog: Models and list prices; None if unknown.
-        order: The requests, in the order in which they are asked.
+        template: A template bound to the catalog's models.
+        catalog: The models with list prices; None if unknown.
+        order: The requests, in the order in which they are run.
         choices: The models of each invocation.
         limits: The profile's limits.
-        requests: How many requests the remaining models have answered after each round, increasing.
+        requests: The number of requests that the remaining models have answered after each round, increasing.
     """
 
     template: Template
@@ -95,7 +95,7 @@ class ModelRace:
     def paths(self, round_: int, observations: Sequence[Observation]) -> list[RequestPath]:
         """Return the paths of a race round; empty once it is over.
 
-        Plans the earlier rounds again, each with the rows of that time, so that rows bought after the race do not change it.
+        Plans the earlier rounds again, each from the rows known then, so that rows bought after the race do not change it.
 
         Args:
             round_: The number of the round, from 0.
@@ -112,7 +112,7 @@ class ModelRace:
         return self._next(round_, known)
 
     def asking(self, round_: int, request_id: str, run: Run) -> str:
-        """Describe a path of a round briefly: the model, and which of how many requests."""
+        """Describe a path of a round briefly, such as ``gpt-5-mini 12 of 30`` (model, request, requests)."""
         name = next((racer.name for racer in self.racers() if racer.run == run), "")
         asked = self.requests[min(round_, len(self.requests)) - 1] if round_ else PILOT
         return f"{name} {self.order.index(request_id) + 1} of {min(asked, len(self.order))}"
@@ -128,7 +128,7 @@ class ModelRace:
         return SingleModels(models=told, spent_usd=sum(row.served_usd for row in rows))
 
     def _next(self, round_: int, known: Rows) -> list[RequestPath]:
-        """Return the runs of a round that the race's dollars allow, request by request, the cheap models first."""
+        """Return the runs of a round that the race's budget allows: request by request, cheap models first."""
         if round_ > len(self.requests):
             return []
         rows = list(known.values())
@@ -157,7 +157,7 @@ class ModelRace:
         return found
 
     def _usd(self, prices: Prices, rows: Sequence[Observation]) -> float:
-        """Return the dollars of the race."""
+        """Return the race's budget in dollars."""
         usd = SHARE * self.limits.usd(prices, prices.everything(self.choices, len(self.order)), rows)
         if self.template.today is None or self.limits.coverage is None:
             return usd
@@ -166,7 +166,7 @@ class ModelRace:
         return max(usd, min(least, SHARE * without.usd(prices, prices.everything(self.choices, len(self.order)), rows)))
 
     def _kept_for_today(self, known: Rows, prices: Prices) -> float:
-        """Return the dollars reserved for the current setup if a coverage ends the profile, so that it is compared before."""
+        """If a coverage ends the profile, return the dollars reserved to run the current setup before that."""
         if self.template.today is None or self.limits.coverage is None or self.limits.budget_usd is not None:
             return 0.0
         run = whole_path(self.template, self.template.today)
@@ -177,7 +177,7 @@ class ModelRace:
         return prices.of_run(whole_path(self.template, self.template.today or {}))
 
     def _models(self, rows: Rows, prices: Prices, requests: Sequence[str]) -> list[SingleModel]:
-        """Return each racer's results on these requests, cheapest first."""
+        """Return the results of each racer on these requests, cheapest first."""
         found = []
         for racer in self.racers():
             runs = [run_of(rows, self.template, request, racer.run) for request in requests]

@@ -1,4 +1,4 @@
-"""Whole runs: the models of every invocation of a request, and whether rows have them."""
+"""Functions on whole runs (the models of every invocation of a request) and their rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Run = tuple[Choice, ...]
 
 
 def distinct(paths: Iterable[Run]) -> tuple[Run, ...]:
-    """Return each path once, in order; paths with a model for each stage cannot be hashed."""
+    """Return the paths without duplicates, in order. Paths may be unhashable (a model for each stage)."""
     found: list[Run] = []
     for path in paths:
         if path not in found:
@@ -26,15 +26,16 @@ def distinct(paths: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def whole_path(template: Template, models: Mapping[str, str]) -> Run:
-    """Return the path of a run with each stage's model, down to the template's last invocation."""
+    """Return the path in which each stage uses its model, up to the template's last invocation."""
     return tuple(_choice(stages, models) for stages in template.flow.stages_at)
 
 
 def as_run(reached: FloatArray, trie: Trie, template: Template) -> Run:
-    """Return the models of a whole run along a plan: the most frequent model at each stage of each invocation.
+    """Return the models of a whole run that follows a plan: at each stage of each invocation, the most frequent model.
 
     Args:
-        reached: P(a request of the plan runs the invocation of each node), shape (n + 1,). The path ends where it ends.
+        reached: For each node, the probability that a request under the plan executes it; shape (n + 1,). The path ends where
+            the plan ends.
         trie: The plan's trie.
         template: A bound template. Stages that the plan does not reach run their current model; if that is unknown, a run ends
             there.
@@ -58,7 +59,7 @@ def _choice(stages: Iterable[str], models: Mapping[str, str]) -> Choice:
 def run_of(
     rows: Mapping[Cell, Observation], template: Template, request: str, path: Sequence[Choice]
 ) -> tuple[list[Observation], bool]:
-    """Return the rows of a request's run along a path, and whether they are complete."""
+    """Return a request's rows along a path, and whether they form a complete run."""
     found: list[Observation] = []
     stage = template.first_stages[0].name if len(template.first_stages) == 1 else None
     for choice in path:

@@ -1,4 +1,4 @@
-"""Samplers decide which requests to run along which paths. They are pure functions of their settings, seed and paid rows."""
+"""Samplers choose the requests and paths to run. They are pure functions of their settings, seed and the rows so far."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from vinelm.template import Template
 class CascadeSampler:
     """A random request and a random model at each depth (VineLM paper §4.2 and appendix A).
 
-    Requests and paths are drawn uniformly with replacement, in one endless round. If several stages may come next, one draw
-    decides the model of each, so that it is uniform whichever comes.
+    Requests and paths are drawn uniformly with replacement, in one endless round. If several next stages are possible, one draw
+    decides the model of each, so that the actual stage's model is uniform.
     """
 
     def __init__(self, template: Template, request_ids: Sequence[str], seed: int) -> None:
@@ -39,7 +39,7 @@ class CascadeSampler:
 
 
 class ExhaustiveSampler:
-    """Every request on every path, request by request and depth first, so that few checkpoints are stored at a time."""
+    """Runs every request on every path, request by request and depth first, so that few checkpoints are stored at a time."""
 
     def __init__(self, template: Template, request_ids: Sequence[str], seed: int = 0) -> None:
         self.template = template
@@ -54,14 +54,14 @@ class ExhaustiveSampler:
                 yield RequestPath(request_id, path)
 
     def _united(self, models: Models | Mapping[str, Models]) -> Models:
-        """Return every model allowed by some stage there; a path ends if the next stage does not allow its model."""
+        """Return every model that a possible stage allows there; a path ends if the next stage does not allow its model."""
         if isinstance(models, tuple):
             return models
         return tuple(name for name in self.template.models if any(name in allowed for allowed in models.values()))
 
 
 def _drawn(models: Models | Mapping[str, Models], share: float) -> Choice:
-    """Return the model at this share of the list, of each stage's list if they differ."""
+    """Return the model at this fraction of the list; a model for each stage, if the stages' lists differ."""
     if isinstance(models, tuple):
         return models[int(share * len(models))]
     return {stage: allowed[int(share * len(allowed))] for stage, allowed in models.items()}
@@ -91,15 +91,17 @@ def make_sampler(
         template: The template.
         request_ids: The requests to sample from.
         seed: Seed of the random choices.
-        catalog: List prices for ``"deciding"`` and ``"priced"``; None: the first rounds ask all models equally often.
-        limits: Where the whole profile stops, from which ``"deciding"`` computes its shares of dollars.
-        continued_share: Share of these two samplers' priced paths, in [0, 1), that continue after a passed check.
+        catalog: List prices for ``"deciding"`` and ``"priced"``; None: the first rounds call all models equally often.
+        limits: The limits of the whole profile, from which ``"deciding"`` computes its shares of dollars.
+        continued_share: Share of the priced paths of ``"deciding"`` and ``"priced"``, in [0, 1), that continue after a passed
+            check.
         candidates: The plans whose whole runs ``"deciding"`` buys.
-        kinds: The kind of each request, so that these two samplers cover each kind; None: kinds are not distinguished.
-        few_rounds: A round takes hours, so ``"deciding"`` plans fewer and larger ones.
+        kinds: The type of each request, so that ``"deciding"`` and ``"priced"`` cover each type; None: types are not
+            distinguished.
+        few_rounds: Whether a round takes hours, so that ``"deciding"`` plans fewer and larger rounds.
 
     Raises:
-        ConfigError: no sampler has that name, or ``continued_share`` is out of its range.
+        ConfigError: no sampler has that name, or ``continued_share`` is out of range.
     """
     require_sampler(name)
     if name == "deciding":

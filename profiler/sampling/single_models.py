@@ -1,4 +1,4 @@
-"""The table of single models: the accuracy and cost of using each one for every call, by a profile's rows."""
+"""The table of single models: accuracy and cost if one model makes every call, from a profile's rows."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ NEAR = 0.03
 
 @dataclass(frozen=True, kw_only=True)
 class SingleModel:
-    """The rows' figures for one model on every call.
+    """Accuracy and cost of one model used for every call.
 
     Attributes:
-        name: The model's name; if several run today, the models of the stages, joined by `` > ``.
+        name: The model's name; for a current setup of several models, the names joined by `` > ``.
         run: The models of a whole run.
         is_current: Whether it is the current setup.
-        requests: How many requests have its whole run.
-        right: How many of them it answered right; for scores, their sum.
-        low, high: 90 % interval of its accuracy (Beta, Jeffreys' prior), fractions.
-        usd_per_1000: The dollars of 1,000 requests, by its runs, or else by list prices on the scale of the others' rows.
-        is_out: Whether a cheaper model is surely better: its interval's lower end is above this one's upper end.
+        requests: The number of requests that have a whole run.
+        right: The number of right answers; for scores, their sum.
+        low, high: 90 % interval of the accuracy (Beta, Jeffreys' prior), fractions.
+        usd_per_1000: Dollars per 1,000 requests, from its runs, or without runs from list prices scaled as in the rows of other
+            models.
+        is_out: Whether a cheaper model is clearly better: the lower end of its interval is above the upper end of this model's
+            interval.
     """
 
     name: str
@@ -45,7 +47,7 @@ class SingleModel:
 
     @property
     def accuracy(self) -> float | None:
-        """The share of its requests that the model answers right; None without any."""
+        """The share of requests that the model answered right; None without requests."""
         return self.right / self.requests if self.requests else None
 
 
@@ -56,7 +58,7 @@ class SingleModels:
     Attributes:
         models: The models.
         spent_usd: The dollars of the rows so far.
-        counted: What counts as a good answer, in a word or two.
+        counted: What is counted as a good answer, in a word or two.
     """
 
     models: tuple[SingleModel, ...]
@@ -65,11 +67,11 @@ class SingleModels:
 
     @property
     def strongest(self) -> SingleModel | None:
-        """The model that is most probably the most accurate, by the posteriors used for buying; None without rows.
+        """The model with the highest probability of being the most accurate; None without rows.
 
-        Expensive models, often the strongest, have few rows in a small profile, so their mean, shrunk towards that of all
-        models, would name them too rarely. A model with fewer than four requests is never named if another has more: three
-        right answers out of three prove little.
+        Expensive models, often the strongest, have few rows in a small profile, so a comparison of means, shrunk towards the
+        mean of all models, would choose them too rarely. A model with fewer than four requests is never named if another has
+        more: three right answers out of three prove little.
         """
         least = min(LEAST_NAMED, max((one.requests for one in self.models), default=0))
         known = [one for one in self.models if one.requests and one.requests >= least]
@@ -79,7 +81,7 @@ class SingleModels:
 
     @property
     def cheapest_good(self) -> SingleModel | None:
-        """The cheapest model at most three points below the strongest one; never one with fewer than ten requests."""
+        """The cheapest model at most three points below the strongest one; never a model with fewer than ten requests."""
         best = self.strongest
         if best is None or best.accuracy is None:
             return None
@@ -89,11 +91,11 @@ class SingleModels:
 
     @property
     def without_rows(self) -> tuple[SingleModel, ...]:
-        """The models without runs, because one run of them costs more than was left for the comparison."""
+        """The models without runs, because a single run costs more than was left for the comparison."""
         return tuple(one for one in self.models if not one.requests)
 
     def lines(self) -> Iterator[str]:
-        """Yield sentences about the table: the strongest model, the cheapest good one, and those without rows."""
+        """Yield sentences about the table: the strongest model, the cheapest good model, and models without rows."""
         best, good = self.strongest, self.cheapest_good
         if best is not None and best.accuracy:
             sparse = f", of {best.requests} requests only" if best.requests < LEAST_REQUESTS else ""
@@ -111,7 +113,7 @@ class SingleModels:
             )
 
     def table(self) -> list[tuple[str, ...]]:
-        """Return a row of text for each model: name, requests, percent right with its interval, dollars of 1,000 requests."""
+        """Return a row of text for each model: name, requests, percent right with its interval, dollars per 1,000 requests."""
         found: list[tuple[str, ...]] = []
         for one in self.models:
             known = f"{100 * (one.accuracy or 0.0):.1f} ({100 * one.low:.0f} to {100 * one.high:.0f})" if one.requests else "-"
@@ -131,7 +133,7 @@ def beta_interval(right: float, requests: int, level: float = LEVEL) -> tuple[fl
 
 
 def without_losers(models: Sequence[SingleModel]) -> list[SingleModel]:
-    """Return the models except those surely worse than a cheaper model. The current setup always stays.
+    """Return the models that are not clearly worse than a cheaper model. The current setup always stays.
 
     Args:
         models: Cheapest first.
@@ -147,7 +149,7 @@ def without_losers(models: Sequence[SingleModel]) -> list[SingleModel]:
 
 
 def is_apart(models: Sequence[SingleModel]) -> bool:
-    """Return whether the lower end of the best model is above the upper ends of all others that have rows."""
+    """Return whether the best model's interval lies above the intervals of all other models with rows."""
     known = [one for one in models if one.requests]
     if len(known) < 2:
         return len(models) < 2

@@ -1,4 +1,4 @@
-"""The units that may start now: those that a run of one unit at a time would reach, whatever the outcome of earlier ones."""
+"""Chooses the units that may start now: units that a sequential run would execute as well, whatever earlier units return."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ MARGIN = 8.0
 
 
 class Admission:
-    """Reserves money for units to start, and answers requests by units in flight for a higher reservation.
+    """Reserves money for units to start, and answers the requests of running units for a higher reservation.
 
-    There are never more units in flight than the run has workers. A unit that waits for an answer keeps its worker: the first
-    unit in order is always in flight and always gets an answer, so no unit waits for ever.
+    There are never more running units than workers. A unit that waits for an answer keeps its worker. The first unit in order
+    is always running and always gets an answer, so no deadlock occurs.
 
     Args:
-        workers: the largest number of units in flight.
+        workers: the largest number of units that run at a time.
 
     Attributes:
-        waiting: the top-up requests without an answer.
-        decided: those with an answer, which :meth:`answer` sends.
+        waiting: the top-up requests that are not decided.
+        decided: the decided top-up requests, whose answers :meth:`answer` sends.
     """
 
     def __init__(self, state: RunState, paths: ActivePaths, workers: int) -> None:
@@ -37,7 +37,7 @@ class Admission:
         self._state, self._paths, self._workers = state, paths, workers
 
     def jobs(self) -> list[Job]:
-        """Return the units to start, with their money reserved; empty once the run has stopped."""
+        """Reserve money for the units to start, and return them; empty once the run has stopped."""
         if self._state.stopped_by is None:
             free = self._workers - len(self._state.running)
             return _Scan(self._state, self._paths, self, free).jobs()
@@ -47,13 +47,13 @@ class Admission:
         return []
 
     def answer(self) -> None:
-        """Send the answers once their grants are durable, since the calls follow at once."""
+        """Send the answers; called once the grants are durable, since the calls follow at once."""
         for request, is_granted in self.decided:
             request.answer(is_granted)
         self.decided.clear()
 
     def refuse_all(self) -> None:
-        """Refuse every top-up request without an answer, because the run is abandoned."""
+        """Refuse all undecided top-up requests, because the run is abandoned."""
         for request in (*self.waiting, *(one for one, _ in self.decided)):
             request.answer(False)
         self.waiting.clear()
@@ -61,7 +61,7 @@ class Admission:
 
 
 class _Scan:
-    """One pass over the paths in progress, in order."""
+    """A pass over the paths in progress, in order."""
 
     def __init__(self, state: RunState, paths: ActivePaths, requests: Admission, free: int) -> None:
         self._state, self._paths, self._cells = state, paths, state.cells
@@ -133,7 +133,7 @@ class _Scan:
         return self._state.start(cell, upper_usd, upper_calls, Purchase(path.round, path.probability, is_timed))
 
     def _may_stop_before(self) -> bool:
-        """Return whether the earlier cells may reach the coverage at which the run stops, or show that a stage is broken."""
+        """Return whether earlier cells may stop the run, by reaching its coverage or by showing a broken stage."""
         if self._possibly_broken.may_stop:
             return True
         if self._coverage_bound is not None and self._target is not None and not self._may_reach_target:
@@ -141,7 +141,7 @@ class _Scan:
         return self._may_reach_target
 
     def _answer(self, cell: Cell) -> None:
-        """Decide a top-up request if the answer is certain; otherwise the units before it must be settled first."""
+        """Decide a top-up request if the answer is certain; otherwise leave it until earlier units are booked."""
         request = self._waiting.pop(cell)
         extra_usd = max(request.upper_usd - self._state.running[cell].upper_usd, 0.0)
         # Neither granted nor refused yet: once earlier units settle below their bounds there may be room.
@@ -151,7 +151,7 @@ class _Scan:
         self._requests.decided.append((request, self._state.top_up(cell, request.upper_usd)))
 
     def _upper(self, path: ActivePath, length: int) -> tuple[float, int]:
-        """Return the most that the unit may cost, whatever its stage turns out to be."""
+        """Return the most that the unit may cost, over all possible stages."""
         bound, usd, calls = self._cells.price_bounds.of(path.number), 0.0, 0
         for k in range(length, 0, -1):
             if k < length and (k > len(path.models) or path.cell(k) not in self._cells.without_state):
@@ -164,7 +164,7 @@ class _Scan:
     # -- cells that may come before the next path --------------------------------------------------------------
 
     def _pass_executed(self, path: ActivePath) -> None:
-        """Add the path's rows that are not committed yet: their outcome and price are known."""
+        """Add the path's uncommitted rows, whose outcome and price are known."""
         for length in range(path.committed + 1, path.resolve(self._cells.rows, self._rule) + 1):
             cell = path.cell(length)
             row = self._cells.rows.get(cell)
@@ -185,7 +185,7 @@ class _Scan:
                 return
 
     def _pass_remaining(self, path: ActivePath, first: int) -> None:
-        """Add the rest of the path from its first cell without a row, counting unknown cells at their maximum."""
+        """Add the rest of the path, from its first cell without a row, at the maximum cost."""
         is_continued = path.goes_on and self._cells.is_continued(path.cell(first))
         if self._coverage_bound is not None:
             self._coverage_bound.may_go_on |= path.goes_on
@@ -219,8 +219,8 @@ class _Scan:
 
 
 class PossiblyBroken:
-    """True if earlier cells may show that a stage is broken or no answer is right, so that a run of one unit at a time
-    might never reach this one.
+    """True if pending earlier cells may show that a stage is broken or that no answer is right, so that a sequential run might
+    stop before this cell.
     """
 
     def __init__(self, first_rows: FirstRows, answers: AnswersOfToday) -> None:
@@ -230,7 +230,7 @@ class PossiblyBroken:
         self.may_stop = False
 
     def pass_cell(self, stage: str, row: Observation | None, request_id: str) -> None:
-        """Add the next cell in order, with its ``row`` if it is executed."""
+        """Add the next cell in order; ``row`` is its row, if it is executed."""
         self._is_read = self._is_read or (row is not None and bool(row.success))
         if not self._is_read and request_id not in self._answers.wrong:
             self._asked.add(request_id)
@@ -246,18 +246,18 @@ class PossiblyBroken:
 
 
 class CoverageUpperBound:
-    """Upper bound on the coverage, over all outcomes of cells that are in flight or may be executed earlier.
+    """An upper bound on the coverage, for all possible outcomes of cells that are running or may be executed earlier.
 
-    The bound is never too low, whichever of these cells are executed: the dollars paid take their upper bound, and the dollars
-    remaining their lower bound, with every such cell free and its request ended there, so that means, rates and open cells only
-    decrease. A cell whose stage is unknown counts for every stage that it may have.
+    The bound holds whichever of these cells are executed. It combines an upper bound of the dollars paid with a lower bound of
+    the dollars remaining, which assumes that each such cell is free and ends its request. A cell of unknown stage counts for
+    every stage that it may have.
 
     Args:
         coverage: the coverage of the executed cells.
 
     Attributes:
-        may_go_on: whether some of the cells may lie after an answer that the workflow's own check passes. Then none of them
-            counts in the denominator, since it may turn out not to belong there.
+        may_go_on: whether some of these cells may follow an answer that the workflow's own check passes. Then these cells are
+            left out of the denominator, where they may not belong.
     """
 
     def __init__(self, coverage: Coverage) -> None:
@@ -286,8 +286,8 @@ class CoverageUpperBound:
             length: the number of its invocations.
             visits: the stages and models that its last invocation may have.
             upper_usd: upper bound on its dollars.
-            is_open: whether the executed cells show that its request reaches it.
-            is_continued: whether they show that its request does not reach it.
+            is_open: whether the executed cells show that the request reaches the cell.
+            is_continued: whether the executed cells show that the request does not reach the cell.
         """
         if is_continued:
             self._continued_usd += upper_usd

@@ -1,12 +1,12 @@
-"""Coverage: the share of an exhaustive profile's dollars that has been spent, while the total is still an estimate.
+"""Coverage: the fraction of an exhaustive profile's dollars that has been spent. The total is an estimate.
 
 ``coverage`` is the dollars of executed (request, node) cells over the dollars of running every request on every *reached* node
-once, with stops respected and prefixes checkpointed. The denominator is estimated: the dollars spent, plus for each open cell
-(reached, not executed) the expected price of its subtree from mean costs and continuation rates. It is exact once everything is
-executed. If every cell was free so far, cells are counted instead of dollars.
+once; requests end at a passed check, and common prefixes are executed once. The denominator is estimated: the dollars spent,
+plus for each open cell (reached, not executed) the expected price of its subtree from mean costs and continuation rates. It is
+exact once all reached cells are executed. If all cells so far were free, cells are counted instead of dollars.
 
-Cells after an answer that the workflow's own check passed are not reached and are not part of the denominator. Their cost still
-counts in the numerator, so that a run that stops at a coverage has spent no more than that fraction.
+Cells after an answer that the workflow's own check passed are not reached and do not count in the denominator. Their cost
+counts in the numerator, so that a run that stops at a coverage has spent at most that fraction.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class CellKinds:
-    """The kinds of cells of a template: a *slot* is a stage with one of its models, a *kind* is a slot at a depth.
+    """Numbers the kinds of cells of a template: a *slot* is a stage with one of its models, a *kind* is a slot at a depth.
 
     Attributes:
         slots: the number of each (stage, model).
         stage, model: the stage and model of each slot, as numbers.
         stages: the number of each stage.
-        allowed: whether the stage of the last axis may follow the stage at that depth; (depth, stages, stages).
+        allowed: whether a stage (last axis) may follow a stage (second axis) at a depth; (depth, stages, stages).
         first: the numbers of the stages that may come first.
-        template: the template whose cells they are.
+        template: the template.
     """
 
     slots: dict[tuple[str, str], int]
@@ -53,7 +53,7 @@ class CellKinds:
 
     @classmethod
     def of(cls, template: Template) -> CellKinds:
-        """Number the kinds of a bound template."""
+        """Number the kinds of cells of a template that is bound to models."""
         models = {name: i for i, name in enumerate(template.models)}
         stages = {stage.name: i for i, stage in enumerate(template.stages)}
         pairs = [(stage.name, model) for stage in template.stages for model in stage.models or ()]
@@ -74,7 +74,7 @@ class CellKinds:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(depth, slots)."""
+        """The shape (depth, slots) of arrays by kind."""
         return len(self.allowed), len(self.stage)
 
     @cached_property
@@ -84,17 +84,17 @@ class CellKinds:
 
     @cached_property
     def of_stage(self) -> FloatArray:
-        """A matrix with 1 if a slot is of a stage; (slots, stages)."""
+        """A matrix with 1 where the slot belongs to the stage; (slots, stages)."""
         return np.asarray(np.eye(len(self.stages))[self.stage])
 
     @cached_property
     def of_model(self) -> FloatArray:
-        """A matrix with 1 if a slot is of a model; (slots, models)."""
+        """A matrix with 1 where the slot belongs to the model; (slots, models)."""
         return np.asarray(np.eye(int(self.model.max()) + 1)[self.model])
 
     @cached_property
     def even(self) -> FloatArray:
-        """The stages that may follow, with equal shares; (depth, stages, stages)."""
+        """Equal probabilities for all stages that may follow; (depth, stages, stages)."""
         return np.asarray(self.allowed / np.maximum(self.allowed.sum(axis=-1, keepdims=True), 1.0))
 
     def place(self, row: Observation) -> tuple[int, int, int]:
@@ -102,7 +102,7 @@ class CellKinds:
         return row.depth - 1, self.slots[row.stage, row.model], self._outcome(row)
 
     def stage_of(self, outcome: int) -> int | None:
-        """Return the number of the stage to which a request continued; None if it did not, or it is unknown."""
+        """Return the number of the stage to which a request continued; None if it ended or the stage is unknown."""
         return outcome - _WENT_ON if outcome >= _WENT_ON else None
 
     def _outcome(self, row: Observation) -> int:
@@ -115,12 +115,12 @@ class CellKinds:
 
 @dataclass(slots=True)
 class CellCounts:
-    """Executed cells by kind. Arrays may have further axes in front.
+    """Counts of executed cells by kind. Arrays may have leading axes.
 
     Attributes:
-        outcomes: how many ended by the stop rule, how many continued to an unknown stage, and how many continued to each stage;
-            (depth, slots, 2 + stages).
-        paid: their total dollars; (depth, slots).
+        outcomes: the number of cells that ended by the stop rule, that continued to an unknown stage, and that continued to
+            each stage; (depth, slots, 2 + stages).
+        paid: the cells' total dollars; (depth, slots).
     """
 
     kinds: CellKinds
@@ -143,18 +143,18 @@ class CellCounts:
         self.paid[depth, slot] += usd
 
     def copy(self) -> CellCounts:
-        """Return a copy with its own arrays."""
+        """Return a copy with separate arrays."""
         return CellCounts(self.kinds, self.outcomes.copy(), self.paid.copy())
 
     def priced(self, *, is_free: bool) -> CellCounts:
-        """Return these counts; if every cell was free, the same cells at a price of one each."""
+        """Return these counts; if every cell was free, with a price of 1 for each cell."""
         return replace(self, paid=self.counts) if is_free else self
 
     def means(self) -> FloatArray:
-        """Return the mean cost of a cell, shrunk towards its model's mean, or the overall mean for a new model.
+        """Return the mean cost of each kind of cell, shrunk towards its model's mean (for a new model, the overall mean).
 
-        If several stages share a depth, it is shrunk towards the mean of its stage and model over all depths, and that mean
-        towards the model's.
+        If several stages share a depth, it is shrunk towards the mean of its stage and model over all depths, which is shrunk
+        towards the model's mean.
         """
         counts, of_model = self.counts, self.kinds.of_model
         ran, paid = counts.sum(axis=-2), self.paid.sum(axis=-2)
@@ -165,8 +165,8 @@ class CellCounts:
         return np.asarray((self.paid + _COST_PRIOR * mean[..., None, :]) / (counts + _COST_PRIOR))
 
     def rates(self) -> FloatArray:
-        """Return P(a request continues to a stage) for each cell, shrunk towards the rates of its stage there, and those
-        towards the overall rate, spread evenly over the possible stages; (depth, slots, stages).
+        """Return P(a request continues to a stage) for each kind of cell; (depth, slots, stages). Rates are shrunk towards the
+        stage's rates at that depth, which are shrunk towards the overall rate, spread evenly over the possible stages.
         """
         kinds, counts = self.kinds, self.counts
         went_on = self.outcomes[..., _WENT_ON:]
@@ -180,13 +180,14 @@ class CellCounts:
     def rest(
         self, unopened: FloatArray, unknown: float, weight: FloatArray | None = None, *, is_least: bool = False
     ) -> FloatArray:
-        """Return the expected price of the subtrees of the open cells.
+        """Return the expected price of executing the open cells and all cells after them.
 
         Args:
             unopened: the number of open cells of each kind.
-            unknown: how many requests have not started.
-            weight: how many times a cell of each kind counts; None: once.
-            is_least: assume that the requests not started begin with the cheapest stage, instead of as others did.
+            unknown: the number of requests that have not started.
+            weight: the weight of each kind of cell; None: 1.
+            is_least: whether requests that have not started are assumed to begin with the cheapest stage; otherwise with the
+                same stages as other requests.
         """
         kinds, rates = self.kinds, self.rates()
         cost = self.means() if weight is None else self.means() * weight
@@ -210,10 +211,10 @@ class CellCounts:
         return np.asarray(total + unknown * (shares * below[..., first]).sum(axis=-1))
 
     def leaves(self) -> FloatArray:
-        """Return the expected number of paths of the template below a cell of each kind; (depth, slots).
+        """Return the expected number of the template's paths below each kind of cell; (depth, slots).
 
-        A request that ends early ends on each of the paths below. If stages share a depth, it is unknown which path it would
-        have taken, so it counts once.
+        A request that ends early counts for each path below. If stages share a depth, the path that it would have taken is
+        unknown, so it counts once.
         """
         kinds, rates = self.kinds, self.rates()
         found, below = np.zeros(kinds.shape), np.zeros(len(kinds.stages))
@@ -234,8 +235,8 @@ class Coverage:
 
     Attributes:
         totals: the executed cells that are reached.
-        unopened: the number of open cells of each kind (reached, not executed), without those of :attr:`unknown`.
-        unknown: how many requests have no row yet, so that it is not known which of several stages comes first.
+        unopened: the number of open cells of each kind (reached, not executed), without the requests in :attr:`unknown`.
+        unknown: the number of requests without rows, if several first stages are possible.
         continued_usd: the dollars of executed cells that their requests do not reach by the stop rule.
         n_continued: the number of these cells.
     """
@@ -280,7 +281,7 @@ class Coverage:
             self.unopened[depth + 1, kinds.stage == arm] += 1
 
     def is_known(self, request_id: str) -> bool:
-        """Return whether the template or a row determines which stage comes first in the request."""
+        """Return whether the template or a row determines the request's first stage."""
         return self._is_first_known or request_id in self._requests
 
     @property
@@ -295,31 +296,31 @@ class Coverage:
 
     @property
     def counts_per_depth(self) -> tuple[int, ...]:
-        """The number of executed cells at each depth, from 1, without unreached ones."""
+        """The number of executed cells at each depth, from 1, without unreached cells."""
         return tuple(int(n) for n in self.counts.sum(axis=1))
 
     @property
     def spent_usd(self) -> float:
-        """The dollars of the executed cells, including tools, without calls answered by equal ones."""
+        """The dollars of the executed cells, including tools. Calls answered from equal calls cost nothing."""
         return float(self.totals.paid.sum()) + self.continued_usd - self.equal_usd
 
     @property
     def is_free(self) -> bool:
-        """True if every cell was free so far, so that cells are counted instead of dollars."""
+        """True if all cells so far were free, so that cells are counted instead of dollars."""
         return not self.totals.paid.any()
 
     @property
     def continued(self) -> float:
-        """What unreached cells add to the numerator: dollars, or cells while all are free."""
+        """The amount that unreached cells add to the numerator: dollars, or cells if all are free."""
         return float(self.n_continued) if self.is_free else self.continued_usd
 
     def measure(self) -> CellCounts:
-        """Return the counts that measure coverage: dollars, or cells while every cell was free."""
+        """Return the counts that measure coverage: dollars, or cells if all are free."""
         return self.totals.priced(is_free=self.is_free)
 
     @property
     def fraction(self) -> float:
-        """The coverage, in [0, 1]: 0 before the first cell, 1 exactly when every reached cell is executed."""
+        """The coverage, in [0, 1]: 0 before the first cell, exactly 1 if all reached cells are executed."""
         if self._fraction is None:
             totals = self.measure()
             paid = float(totals.paid.sum())
@@ -331,7 +332,7 @@ class Coverage:
     def interval(self, level: float = 0.9) -> tuple[float, float]:
         """Return bounds that contain :attr:`fraction` with probability ``level``, by a bootstrap over requests (fixed seed).
 
-        Requests are resampled whole, because the cells of one request are correlated. Returns (0, 1) for fewer than two
+        Whole requests are resampled, because the cells of one request are correlated. Returns (0, 1) for fewer than two
         requests.
         """
         if self.is_complete:
@@ -346,7 +347,7 @@ class Coverage:
         return min(float(low), self.fraction), max(float(high), self.fraction)
 
     def _drawn(self) -> CellCounts:
-        """Return the totals of resampled requests, with the draws as the first axis."""
+        """Return the totals of resampled requests; the first axis is the draw."""
         order = np.argsort([number for _, number in sorted(self._requests.items())])  # independent of the order of the rows
         n, cells, shape = len(order), self.unopened.size, self.totals.outcomes.shape
         # A request is drawn with all its cells: they share its difficulty, and drawing cells one by one would make the interval
@@ -365,15 +366,16 @@ class Coverage:
         return found.priced(is_free=self.is_free)
 
     def exhaustive_usd(self) -> float:
-        """Return the estimated dollars of every reached cell once; 0.0 before the first cell."""
+        """Return the estimated dollars to execute every reached cell once; 0.0 before the first cell."""
         if not self.counts.any():
             return 0.0
         return float(self.totals.paid.sum()) + float(self.totals.rest(self.unopened, self.unknown))
 
     def naive_usd(self) -> float:
-        """Return the estimated dollars of every request on every path, each from its start: nothing shared, stops respected.
+        """Return the estimated dollars to run every request on every path from its start, without sharing common prefixes.
 
-        If stages share a depth, every request runs on every history that it reaches. Returns 0.0 before the first cell.
+        A request ends at a passed check. If stages share a depth, every request runs on every path that it reaches. Returns 0.0
+        before the first cell.
         """
         if not self.counts.any():
             return 0.0
@@ -386,7 +388,7 @@ def coverage_of(observations: Sequence[Observation], template: Template, n_reque
 
     Args:
         observations: the rows of these requests.
-        template: a bound template.
+        template: a template bound to the catalog's models.
         n_requests: the number of requests in the profile.
     """
     coverage = Coverage(template, n_requests)

@@ -1,4 +1,4 @@
-"""Evaluates a store's rows before a run, from the states after them, without running a stage again."""
+"""Evaluates a store's rows before a run from the states stored after them, without running a stage again."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from vinelm.traces.store.judgements import Judgements
 
 @dataclass(frozen=True)
 class KeptRows:
-    """The rows of a store at a run's start, and the evaluation of the states after them.
+    """The rows of a store at the start of a run; evaluates the states stored after them.
 
     Attributes:
-        store: the store, held by the caller.
-        worker: evaluates states, as many at a time as the settings say.
+        store: the store; the caller must have locked it.
+        worker: evaluates states, in parallel as set in the settings.
     """
 
     store: ObservationStore
@@ -50,9 +50,9 @@ class KeptRows:
         """Return the unit that evaluates a state.
 
         Args:
-            cell: the cell whose state it is.
-            state: the state after it.
-            stopped: whether the workflow's own check passed an answer, by cell, if the row lies after one; otherwise None.
+            cell: the cell of the row.
+            state: the state after the row.
+            stopped: for a row after a passed answer: whether the workflow's own check passed, by cell. Otherwise None.
             judged: see :class:`~vinelm.profiler.execution.job.Job`.
         """
         request_id, prefix = cell
@@ -61,7 +61,7 @@ class KeptRows:
         return Job(self.requests[request_id], prefix, state, 0.0, is_scoring=True, passed=passed, judged=judged)
 
     def evaluated(self, job: Job, top_up: TopUp = lambda _upper_usd: False) -> UnitOutcome:
-        """Return the result of evaluating a state. By default without model calls, since there is no row for them."""
+        """Return the result of evaluating a state. By default, model calls are not allowed, since no row would record them."""
         finished = run_job(self.worker, job, top_up)
         if finished.problem is not None:
             raise finished.problem
@@ -69,7 +69,7 @@ class KeptRows:
         return finished.outcome
 
     def stopped(self) -> dict[Cell, bool]:
-        """Return whether the workflow's own check passed the answer, by cell."""
+        """Return, by cell, whether the workflow's own check passed the answer."""
         return {(row.request_id, row.prefix): row.stopped is True for row in self.store.observations()}
 
     def pool(self) -> ThreadPoolExecutor:
@@ -78,7 +78,7 @@ class KeptRows:
 
 
 def verdicts_of(found: Mapping[Cell, Judgement]) -> dict[str, dict[str, bool]]:
-    """Return the verdicts of judgements by request, and by what the judge was asked."""
+    """Return the judge's verdicts by request and by the digest of the question."""
     known: dict[str, dict[str, bool]] = {}
     for (request_id, _), judgement in found.items():
         if judgement.correct is not None:
@@ -87,10 +87,10 @@ def verdicts_of(found: Mapping[Cell, Judgement]) -> dict[str, dict[str, bool]]:
 
 
 class PendingRows:
-    """Judges the store's rows that the currently declared judge has not judged.
+    """Has the currently declared judge score the store's rows that it has not scored.
 
     Args:
-        ledger: reserves and settles what the judge costs.
+        ledger: reserves and books the judge's cost.
     """
 
     def __init__(self, rows: KeptRows, ledger: Ledger, judging: Judging) -> None:
@@ -100,10 +100,10 @@ class PendingRows:
         self._known = verdicts_of(self._found)
 
     def judge(self) -> str | None:
-        """Judge the rows, several at a time, until all are judged or the budget is reached, which spends money.
+        """Judge the rows, several at a time, until all are judged or the budget is reached. Spends money.
 
         Returns:
-            One line if there were any rows to judge.
+            A line if there were rows to judge; otherwise None.
         """
         waiting, is_over, workers = list(self._waiting()), False, self._rows.settings.execution.workers
         n_asked = n_judged = 0
@@ -142,12 +142,12 @@ class PendingRows:
                 yield self._rows.job(cell, state, stopped if row.is_continued else None, judged={})
 
     def _holds(self, found: Judgement, row: Observation, request: Request) -> bool:
-        """Return whether a verdict is for this row and by the currently declared judge."""
+        """Return whether a judgement is still valid: it has this row's verdict, the declared judge and the same label."""
         is_verdict = found.correct is not None and found.correct is row.success and found.judge == self._judging.digest
         return is_verdict and found.label == self._judging.label_digest(request)
 
     def _reserved(self, job: Job) -> tuple[Job, Reservation] | None:
-        """Return the job with its initial reservation of zero; None if the budget allows none."""
+        """Return the job with a reservation of $0; None if the budget is exhausted."""
         try:
             # An answer equal to a judged one costs nothing. The judge's first call raises the reservation.
             reservation = self._ledger.reserve(*job.cell, 0.0, 0)
@@ -160,7 +160,7 @@ class PendingRows:
         return job, reservation, self._rows.evaluated(job, partial(self._ledger.top_up, reservation))
 
     def _settle(self, job: Job, reservation: Reservation, outcome: UnitOutcome) -> Judgement | None:
-        """Settle the cost and write the judgement; return None if there is no visible answer yet."""
+        """Book the cost and write the judgement; return None if the state has no visible answer yet."""
         judgement = outcome.judgement
         # Written together: the next run would pay again for a price without its judgement.
         with self._rows.store.database.transaction():

@@ -1,4 +1,4 @@
-"""The executed cells of a store, the cost of the committed ones, and whether they show that a stage is broken."""
+"""The executed cells of a store, the cost of the committed cells, and checks for broken stages."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _REFIT = 1.05  # the interval is recomputed each time the committed cells have g
 
 
 class ObservedCells:
-    """Rows by cell. Coverage and price bounds follow only committed ones, so that they do not depend on timing.
+    """Rows by cell. Only committed rows change coverage and price bounds, which therefore do not depend on timing.
 
     Args:
         rows: the store's rows, in the order in which they were written.
-        n_older: how many of them were there when the run began; those are committed at once. The run itself executed the others
-            before it was killed: each is committed when the run comes to it again.
-        request_ids: the requests of the run; rows of others are ignored by coverage.
+        n_older: how many of these rows existed when the run first began; they are committed at once. The other rows were
+            executed by the same run before it was killed; each is committed when the resumed run reaches it.
+        request_ids: the requests of the run; the coverage ignores rows of other requests.
         broken_after: see :class:`FirstRows`.
         stops_cut_off: see :class:`CutOff`.
-        states: the cells whose state is in the store.
+        states: the cells whose state is stored.
         doublings: see :class:`PriceBounds`.
 
     Attributes:
-        without_state: the cells that cannot be extended before they are executed again, because an older version did not keep
-            their state, or their row was imported.
+        without_state: the cells that must be executed again before their requests can continue, because their state is not
+            stored (rows of older versions or imported rows).
     """
 
     def __init__(
@@ -101,23 +101,23 @@ class ObservedCells:
 
     @property
     def has_gap(self) -> bool:
-        """True if some rows are not committed because rows before them are missing."""
+        """True if some rows cannot be committed because earlier rows are missing."""
         return any(cell not in self.committed for cell in self.rows if cell[0] in self._request_ids)
 
     def is_reached(self, cell: Cell) -> bool:
-        """Return whether the committed rows show that the cell's request reaches it by the stop rule."""
+        """Return whether the committed rows show that the request reaches the cell, by the stop rule."""
         request_id, prefix = cell
         parent = (request_id, prefix[:-1])
         return len(prefix) == 1 or (parent in self.committed and not self.is_continued(cell))
 
     def is_continued(self, cell: Cell) -> bool:
-        """Return whether the rows show that the cell's request has ended before it."""
+        """Return whether the rows show that the request had ended before this cell."""
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:
-        """Return for each earlier invocation whether the stop rule ended its request; empty if it never did.
+        """Return for each earlier invocation whether the stop rule ended the request there; empty if it never did.
 
-        Failures are left out, since no cell follows one.
+        Failures are ignored, since no cell follows a failure.
         """
         request_id, prefix = cell
         rows = [self.rows.get((request_id, prefix[:length])) for length in range(1, len(prefix))]
@@ -125,7 +125,7 @@ class ObservedCells:
         return passed if any(passed) else ()
 
     def interval(self) -> tuple[float, float]:
-        """Return bounds of the coverage, refitted when the committed cells have grown by 5 %."""
+        """Return bounds of the coverage; recomputed after every 5 % more committed cells."""
         if len(self.committed) >= self._interval_at * _REFIT or self.coverage.is_complete:
             self._interval, self._interval_at = self.coverage.interval(), len(self.committed)
         low, high = self._interval
@@ -133,13 +133,13 @@ class ObservedCells:
 
 
 class FirstRows:
-    """The first rows of each stage in commit order, which show whether it is broken.
+    """The first rows of each stage in commit order, used to detect a broken stage.
 
-    If a stage works, even one whose invocations fail half of the time and always for the same reason, eight such rows in
-    sequence occur in 1 of 256 runs. A model that always fails is no reason to stop: finding that out is what a profile is for.
+    Even if a working stage fails half of the time, always for the same reason, it begins with eight failures in only 1 of 256
+    runs. A single model that always fails does not stop the run, because a profile must find that out.
 
     Args:
-        after: how many rows must fail in the same way; None disables the check.
+        after: the number of rows that must fail in the same way; None disables the check.
     """
 
     def __init__(self, template: Template, after: int | None = BROKEN_AFTER) -> None:
@@ -148,12 +148,12 @@ class FirstRows:
         self._failed: dict[str, list[Observation] | None] = {}  # None: a row succeeded, or failed in another way
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed row; return in one line what is broken, once a stage's rows show it."""
+        """Add a committed row; return a line that names the broken stage, once the rows show that."""
         self._note(row)
         return self._broken(row.stage)
 
     def broken_cells(self) -> list[Cell]:
-        """Return the rows of stages that are broken."""
+        """Return the cells of broken stages."""
         stages = [stage for stage in self._failed if self._broken(stage) is not None]
         return [(row.request_id, row.prefix) for stage in stages for row in self._rows(stage)]
 
@@ -178,7 +178,7 @@ class FirstRows:
         )
 
     def failing(self) -> dict[str, int]:
-        """Return how many rows each stage has that may still turn out broken: all of them failed in the same way so far."""
+        """For each stage that may still turn out broken, return the number of its rows, which all failed in the same way."""
         may_break = (
             [stage for stage in self._models if self._failed.get(stage, []) is not None] if self.after < math.inf else []
         )
@@ -189,17 +189,17 @@ class FirstRows:
 
 
 class AnswersOfToday:
-    """The first answers of the current setup, or of any model if it is unknown, which show whether answers are read at all.
+    """The first answers of the current setup (if unknown, of any model), used to detect that answers are read wrongly.
 
-    An application that works today is right now and then. If it never is, its answer is read from the wrong place or scored
-    against the wrong label, and every row bought is useless. One right answer of any model settles it.
+    A working application is right at least sometimes. If it never is, the answer is read from the wrong place or compared with
+    the wrong label, and all rows are useless. A right answer of any model passes the check.
 
     Args:
-        template: a bound template.
-        after: how many requests must have been answered wrong; None disables the check.
+        template: a template bound to the catalog's models.
+        after: the number of requests that must be answered wrong; None disables the check.
 
     Attributes:
-        wrong: the cells of these answers, by request.
+        wrong: the cells of the wrong answers, by request.
     """
 
     def __init__(self, template: Template, after: int | None = NONE_RIGHT_AFTER) -> None:
@@ -209,7 +209,7 @@ class AnswersOfToday:
         self.is_settled = after is None
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed row; return one line if no answer is right, once there are enough."""
+        """Add a committed row; return a line if there are enough answers and none is right."""
         if self.is_settled or row.failure is not None or row.success is None:
             return None
         if row.success:
@@ -220,14 +220,14 @@ class AnswersOfToday:
 
     @property
     def message(self) -> str | None:
-        """A line saying that no answer is right; None if unknown."""
+        """A line that no answer is right; None if that is not known."""
         if self.is_settled or self.may_be_all(0):
             return None
         whose = "of what runs today, and none of another model either" if self._today else "of any model"
         return f"none of the first {len(self.wrong)} answers is right {whose}"
 
     def may_be_all(self, more: int) -> bool:
-        """Return whether enough answers may turn out wrong if ``more`` further requests are answered wrong."""
+        """Return whether the check would still pass if ``more`` further requests were answered wrong."""
         return self._after is None or len(self.wrong) + more < self._after
 
     def _is_answer(self, row: Observation) -> bool:
@@ -239,13 +239,14 @@ class AnswersOfToday:
 
 
 class CutOff:
-    """The first requests that continue beyond the template's end: their answers are unfinished, whichever model wrote them.
+    """The first requests that continue beyond the template's end. Their answers are unfinished, whichever model is used.
 
     Args:
-        after: how many requests must be cut off, in addition to a quarter of all that came to an end; None disables the check.
+        after: the number of requests that must be cut off; also at least a quarter as many as ended normally. None disables the
+            check.
 
     Attributes:
-        cells: the rows after which requests continue.
+        cells: the cells at the template's end after which requests continue.
     """
 
     def __init__(self, after: int | None = CUT_OFF_AFTER) -> None:
@@ -255,7 +256,7 @@ class CutOff:
         self.message: str | None = None
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed row; return in one line that requests are cut off once there are enough."""
+        """Add a committed row; return a line once enough requests are cut off."""
         if row.failure is not None:
             return self.message
         if row.stopped:
@@ -268,7 +269,7 @@ class CutOff:
         return self.message
 
     def outgrown(self, template: Template, rows: Mapping[Cell, Observation]) -> list[Cell]:
-        """Return those of the rows after which another template continues."""
+        """Return the cells of those rows after which the given template continues."""
         found = []
         for request_id, prefix in self.cells:
             before = [rows.get((request_id, prefix[:length])) for length in range(1, len(prefix) + 1)]
@@ -279,7 +280,7 @@ class CutOff:
 
 
 def only_failures(rows: Sequence[Observation]) -> str | None:
-    """Return in one line that every row failed, and the most frequent kind; None if some row did not fail, or there is none."""
+    """Return a line with the most frequent failure if every row failed; None if a row succeeded, or without rows."""
     if not rows or any(row.failure is None for row in rows):
         return None
     (kind, _), *others = Counter(map(_kind, rows)).most_common()
@@ -290,7 +291,7 @@ def only_failures(rows: Sequence[Observation]) -> str | None:
 
 
 def _kind(row: Observation) -> str:
-    """Return the key that equal failures share: for the application's code the exception and its place, for a call its kind."""
+    """Return the key by which failures are grouped: exception and source line for application code, failure kind for calls."""
     if row.failure not in ("tool", "state", "crash", "unexpected_arm"):
         return str(row.failure)  # the text contains the model's name
     detail = (row.detail or "").partition(":")[0] if row.failure == "crash" else row.detail or ""  # not its last output

@@ -1,8 +1,8 @@
 """The sampler's request paths in canonical order, and the price bounds that apply to each (docs/architecture.md#invariants).
 
-Units run in parallel and finish in any order. The cells that are *admitted* are nevertheless those that a run of one unit at a
-time would admit: cells are committed in the order of the paths, the limits are checked there, and a later cell starts early
-only if it would be admitted whatever the outcome of the cells before it.
+Units run in parallel and finish in any order. Nevertheless a parallel run *admits* the same cells as a sequential run: cells
+are committed in the order of the paths, limits are checked at each commit, and a later cell starts early only if no outcome of
+earlier cells could exclude it.
 """
 
 from __future__ import annotations
@@ -28,25 +28,24 @@ Visit = tuple[str, str]
 
 
 class ActivePath:
-    """A request path in progress: each cell's row determines the next stage, and with it the model.
+    """A request path in progress. Each cell's row determines the next stage, and so the next model.
 
-    What it resolves to depends only on the rows of its own cells, whenever they came. If one stage follows each prefix, all of
-    it is known from the beginning. The stage of the first invocation may be unknown before it runs; all stages that may come
-    first then have the same model.
+    The resolved path depends only on the rows of its cells, not on timing. If the template does not branch, the whole path is
+    known from the beginning. If the first stage is unknown before it runs, all possible first stages have the same model.
 
     Args:
         request_path: what the sampler proposed.
         number: the position among all paths of the run.
         round_: the sampler's round that proposed it.
-        may_go_on: whether the workflow can continue after a passed check; otherwise a path that asks for it is treated as an
-            ordinary one. On a branching template every path is: no edge determines the stage after the end.
+        may_go_on: whether the workflow can continue after a passed check. If not, or on a branching template, a path that
+            should continue is treated as an ordinary path.
 
     Attributes:
-        choices: what the sampler proposed, which determines the model of each invocation.
+        choices: the sampler's proposal, which determines the model of each invocation.
         models: the models of its invocations, as far as they are known.
         probability: see :class:`~vinelm.requests.protocols.RequestPath`.
-        goes_on: whether it is executed to its end although the workflow's own check passes an earlier answer.
-        committed: how many of its cells are committed.
+        goes_on: whether the path is executed to its end even if an earlier answer passes the workflow's own check.
+        committed: the number of committed cells.
         is_timed: see :class:`TimedPaths`.
     """
 
@@ -82,18 +81,18 @@ class ActivePath:
         return len(self._stages) + len(self._foreseen())
 
     def cell(self, length: int) -> Cell:
-        """Return the cell after that many invocations, at most those of :attr:`models`."""
+        """Return the cell after this number of invocations, at most the length of :attr:`models`."""
         return self.request_id, self.models[:length]
 
     def possible(self, length: int) -> Sequence[Visit]:
-        """Return what may run as the last of that many invocations, at most :attr:`longest`."""
+        """Return the possible (stage, model) pairs of the invocation with this number, at most :attr:`longest`."""
         done = len(self._stages)
         if length <= done:
             return ((self._stages[length - 1], self.models[length - 1]),)
         return self._foreseen(length - done)[length - done - 1]
 
     def resolve(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int:
-        """Return how many cells are known once the rows are taken into account."""
+        """Continue the path as far as the rows allow; return the number of known cells."""
         while not self._is_over:
             self._extend()
             length = len(self._stages) + 1
@@ -107,11 +106,11 @@ class ActivePath:
         return len(self.models)
 
     def ends_at(self, row: Observation, rule: StopRule) -> bool:
-        """Return whether the path ends at one of its rows."""
+        """Return whether the path ends at a given row."""
         return row.ended(rule) and (row.failure is not None or not self.goes_on)
 
     def next_length(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int | None:
-        """Return the length of the shortest prefix without a row; None if the path ends before one."""
+        """Return the length of the shortest prefix without a row; None if the path ends earlier."""
         known = self.resolve(rows, rule)
         while self._executed < known:
             row = rows.get(self.cell(self._executed + 1))
@@ -123,7 +122,7 @@ class ActivePath:
         return None
 
     def _extend(self) -> None:
-        """Add the models that are certain: of the next invocation, and of later ones whose stage is certain."""
+        """Add the models that are certain: of the next invocation, and of later invocations whose stage is certain."""
         ahead = self._foreseen(1)
         while self._certain == len(ahead) and (more := next(self._beyond, None)) is not None:
             ahead.append(more)
@@ -133,7 +132,7 @@ class ActivePath:
             self.models += (visits[0][1],)
 
     def _follow(self, row: Observation) -> bool:
-        """Continue to the stage after the row; return False if it is unknown, or the template ends."""
+        """Continue to the stage after the row; return False if that stage is unknown or the template ends."""
         positions = self._template.flow.positions
         after = positions[self._position].arms.get(row.stage)
         if after is None:
@@ -146,7 +145,7 @@ class ActivePath:
         return True
 
     def _foreseen(self, least: int | None = None) -> list[tuple[Visit, ...]]:
-        """Return the possible models of each invocation from the first without a row, at least of ``least``; None: of all."""
+        """Return the possible models of at least ``least`` invocations (None: all), from the first invocation without a row."""
         if self._ahead is None:
             self._ahead, self._certain, self._beyond = [], 0, self._visits()
         while (least is None or len(self._ahead) < least) and (visits := next(self._beyond, None)) is not None:
@@ -154,7 +153,7 @@ class ActivePath:
         return self._ahead
 
     def _visits(self) -> Iterator[tuple[Visit, ...]]:
-        """Yield the possible models of one invocation after the other, from the first without a row."""
+        """Yield the possible models of each invocation, from the first invocation without a row."""
         positions, flow, coming = {self._position}, self._template.flow.positions, self._coming
         first = len(self._stages)
         for k in range(first, len(self.choices)):
@@ -177,12 +176,12 @@ class ActivePath:
 
 
 class TimedPaths:
-    """Chooses the paths whose calls bypass batches, so that each stage and model has latencies.
+    """Chooses the paths whose calls are made directly instead of in batches, so that each stage and model has latencies.
 
-    These are the first ones in canonical order, whatever their rows show, so that a killed and restarted run chooses the same.
+    These are the first paths in canonical order, regardless of their rows, so that a resumed run chooses the same paths.
 
     Args:
-        most: how many paths each stage and model is timed on; 0 for none.
+        most: the number of timed paths for each stage and model; 0: none.
     """
 
     def __init__(self, most: int) -> None:
@@ -198,11 +197,11 @@ class TimedPaths:
 
 
 class ActivePaths:
-    """The request paths in progress, in the sampler's order; the first is the oldest that is not fully committed.
+    """The request paths in progress, in the sampler's order; the first is the oldest path that is not fully committed.
 
     Args:
         may_go_on: whether the workflow can continue after an answer that its own check passed.
-        timed: chooses the paths whose calls bypass batches; None: no calls go in batches.
+        timed: chooses the paths whose calls are made directly; None: batch APIs are not used.
 
     Attributes:
         round: the number of the sampler's current round; -1 before the first.
@@ -222,7 +221,7 @@ class ActivePaths:
         self.active: list[ActivePath] = []
 
     def next_round(self, observations: Sequence[Observation]) -> bool:
-        """Begin the next round; False if the last one was empty: the sampler has nothing more to propose."""
+        """Begin the next round; return False if the last round was empty, so that nothing is left to propose."""
         if self.round >= 0 and self._is_round_empty:
             return False
         self.round += 1
@@ -231,7 +230,7 @@ class ActivePaths:
         return True
 
     def take(self) -> bool:
-        """Activate the round's next path unless it is too far ahead of the first; return whether it did."""
+        """Activate the round's next path unless it is too far ahead of the first; return whether it was activated."""
         # A path further ahead has no price bound yet: a block's bound is learned when the first path of the previous block is
         # reached.
         if self._is_exhausted or (self.active and self._taken >= self._end()):
@@ -249,17 +248,17 @@ class ActivePaths:
         return True
 
     def _end(self) -> int:
-        """Return the first path after the block that follows the oldest path's block."""
+        """Return the number of the first path that is too far ahead: two blocks after the oldest path's block."""
         return block_end(block_of(self.active[0].number, self._doublings) + 1, self._doublings)
 
 
 class PriceBounds:
-    """The price bound of each path: learned from all paths up to the block before the previous one, regardless of other
-    paths' progress. Blocks double in size from one path up to :data:`LARGEST_BLOCK`.
+    """The price bound of each path. It is learned from a fixed set of paths (all up to two blocks earlier), so it does not
+    depend on timing. Blocks double in size from one path up to :data:`LARGEST_BLOCK`.
 
     Args:
         bound: the bound before the first path.
-        doublings: how many blocks come before the largest ones: :data:`FEW_DOUBLINGS` if calls go in batches.
+        doublings: the number of blocks before the first block of maximum size: :data:`FEW_DOUBLINGS` if batch APIs are used.
     """
 
     def __init__(self, bound: PriceBound, doublings: int = DOUBLINGS) -> None:
@@ -267,11 +266,11 @@ class PriceBounds:
         self._of_block: dict[int, PriceBound] = {0: bound.copy(), 1: bound.copy()}
 
     def learn(self, observation: Observation) -> None:
-        """Learn from a committed cell."""
+        """Update the bounds with a committed cell."""
         self._bound.add(observation)
 
     def reached(self, number: int) -> None:
-        """Record that all paths before that one are committed."""
+        """Record that all paths before this number are committed."""
         block = block_of(number, self._doublings)
         if block + 1 not in self._of_block:
             # All earlier paths are committed, so their bounds are no longer needed.
@@ -280,12 +279,14 @@ class PriceBounds:
             self._of_block.setdefault(block, self._of_block[block + 1])
 
     def of(self, number: int) -> PriceBound:
-        """Return the bound for the units of that path."""
+        """Return the bound for the units of a path."""
         return self._of_block[block_of(number, self._doublings)]
 
 
 def block_of(number: int, doublings: int = DOUBLINGS) -> int:
-    """Return the block of a path; ``doublings`` blocks have 1, 2, 4, ... paths, and every later one :data:`LARGEST_BLOCK`."""
+    """Return the block of a path; ``doublings`` blocks have 1, 2, 4, ... paths, and every later block has
+    :data:`LARGEST_BLOCK`.
+    """
     smaller = int(2**doublings) - 1
     if number < smaller:
         return (number + 1).bit_length() - 1

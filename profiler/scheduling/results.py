@@ -41,18 +41,18 @@ class Progress:
         executed: units that this run has executed.
         failures: rows of this run that failed, by kind.
         coverage: the store's coverage over this run's requests, earlier runs included.
-        target: the coverage at which the run stops, or its rows are looked at; None without one.
-        spent_usd: dollars of the executed cells, earlier runs included.
+        target: the coverage at which the run stops or its rows are evaluated; None without one.
+        spent_usd: dollars of the executed cells, including earlier runs.
         budget_usd: the budget; None without one.
-        committed_usd: dollars that count against the budget: settled and reserved.
-        reserved_usd: the part of them that is reserved for units in flight.
+        committed_usd: dollars that count against the budget: booked and reserved.
+        reserved_usd: the part of ``committed_usd`` that is reserved for running units.
         calls: model calls of this run.
         in_flight: units in flight.
-        interval: bounds that contain the coverage with a probability of 0.9; refitted whenever the rows have grown by 5 %.
-        is_draining: whether the run starts no further unit and waits for those in flight.
-        asking: what runs now: during the race, ``"gpt-5-mini 12 of 30"`` (a model, and which of how many requests); then the
-            models of the path.
-        look_usd: dollars of all rows at which they are looked at, if not before; None: not by dollars.
+        interval: bounds that contain the coverage with a probability of 0.9; recomputed after every 5 % more rows.
+        is_draining: whether the run starts no further units and only waits for running units.
+        asking: what runs now: during the race, such as ``"gpt-5-mini 12 of 30"`` (model, request, number of requests); later
+            the models of the path.
+        look_usd: dollars of all rows at which the rows are evaluated, if not before; None: dollars do not decide.
     """
 
     executed: int
@@ -73,27 +73,26 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileResult:
-    """The state of a profile after a run. Figures are the store's over the requests of the run, unless noted.
+    """The state of a profile after a run. Unless noted, figures are of all rows in the store for the requests of the run.
 
     Attributes:
         stopped_by: what ended the run.
         executed: units that this run has executed.
         failures: rows of this run that failed, by kind.
         counts: executed cells at each depth, from 1.
-        coverage: the fraction, in [0, 1], of ``exhaustive_usd`` that is executed.
+        coverage: the fraction, in [0, 1], of ``exhaustive_usd`` that has been executed.
         spent_usd: dollars of the executed cells.
-        exhaustive_usd: dollars of every reached cell once; an estimate until ``stopped_by`` is ``"complete"``.
-        naive_usd: dollars of every leaf path from the root, nothing shared; an estimate as well.
-        committed_usd: dollars that count against the budget: all that are settled, with the bounds of abandoned units.
-        abandoned: units that an earlier run left open when it died.
-        message: why the budget, a broken stage, answers that were all wrong or too few requests ended the run, in one line.
+        exhaustive_usd: dollars to execute every reached cell once; an estimate unless ``stopped_by`` is ``"complete"``.
+        naive_usd: dollars to run every path from the start without sharing common prefixes; also an estimate.
+        committed_usd: dollars that count against the budget: everything booked, including abandoned units at their maximum.
+        abandoned: the number of units that were running when an earlier run was killed.
+        message: a line that explains why the run ended: the budget, a broken stage, no right answer, or too few requests.
         coverage_interval: bounds that contain the coverage with a probability of 0.9.
-        single_models: what the rows show about each single model and the current setup; None with a sampler that does not race
-            them.
-        forecast: what would be bought, a ``RunForecast`` of ``vinelm.profiler.dry_run``; only for a dry run, whose other
-            figures are 0.
+        single_models: the results of each single model and of the current setup; None if the sampler has no such race.
+        forecast: for a dry run (whose other figures are 0), what would be bought: a ``RunForecast`` of
+            ``vinelm.profiler.dry_run``.
         store: the store that :func:`vinelm.profile` wrote to.
-        verdict: whether to switch, by the current rows, if the run has judged them; otherwise None.
+        verdict: the decision whether to switch, if the run has made it; otherwise None.
     """
 
     stopped_by: StoppedBy
@@ -115,5 +114,5 @@ class ProfileResult:
 
     @property
     def is_resumable(self) -> bool:
-        """True if the same call would continue from here."""
+        """True if calling again with the same arguments would continue this run."""
         return self.stopped_by in ("budget", "interrupted", "broken", "cut-off", "none-right")

@@ -1,4 +1,4 @@
-"""The state of a run: its units from reservation to row, and why it stopped."""
+"""The state of a run: starts units, books them and writes their rows, and records why the run stopped."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Purchase:
     Attributes:
         round: the sampler's round that proposed the path.
         probability: the probability of proposing it; None if unknown.
-        is_timed: whether its calls are made at once, and so have latencies, while others go in batches.
+        is_timed: whether its calls are made directly, and so have latencies, in a run that otherwise uses batch APIs.
     """
 
     round: int = 0
@@ -42,22 +42,22 @@ class Purchase:
 
 
 class RunState:
-    """Everything that a run knows and changes. Not thread-safe: used by one thread, or under a lock.
+    """The mutable state of a run. Not thread-safe.
 
     Args:
-        store: the store, held exclusively by the caller.
+        store: the store; the caller must have locked it.
         ledger: the store's ledger, with the run's limits.
-        n_older: how many of the store's rows are older than the run.
+        n_older: the number of rows in the store that are older than the run.
         keep_going: continue even if all first rows of a stage fail in the same way.
         stops_cut_off: see :class:`ProfileSettings`.
         sampler: the name of the run's sampler.
-        batched: the names of the models whose calls go in batches.
+        batched: the names of the models that are called through batch APIs.
 
     Attributes:
         running: the reservations of the units in flight.
         stopped_by: why the run stopped; None while it runs.
-        message: why the budget or a broken stage ended it, in one line.
-        problem: an exception with which the run ends.
+        message: a line that explains why the budget or a broken stage ended the run.
+        problem: the exception that ends the run.
         executed: units that this run has executed.
         calls: model calls of this run.
         failures: rows of this run that failed, by kind.
@@ -109,7 +109,7 @@ class RunState:
     # -- stopping ----------------------------------------------------------------------------------------------
 
     def stop(self, by: StoppedBy, message: str = "") -> None:
-        """Start no further unit. If called again, the first reason stays."""
+        """Stop starting units. If called again, the first reason stays."""
         if self.stopped_by is None:
             self.stopped_by, self.message = by, message
 
@@ -118,12 +118,12 @@ class RunState:
         self.stopped_by, self.message = "interrupted", ""
 
     def fail(self, problem: BaseException | None) -> None:
-        """Stop and end the run with this exception. If called again, the first one stays."""
+        """Stop and end the run with this exception. If called again, the first exception stays."""
         self.problem = self.problem or problem
         self.stop("interrupted")
 
     def abandon(self) -> None:
-        """Charge every unit in flight at its bound. They are not waited for."""
+        """Book every running unit at its maximum, without waiting for it."""
         self.running.clear()
         self.store.abandon_open()
 
@@ -139,9 +139,9 @@ class RunState:
     # -- units -------------------------------------------------------------------------------------------------
 
     def start(self, cell: Cell, upper_usd: float, upper_calls: int, purchase: Purchase | None = None) -> Job:
-        """Reserve the unit's money and return the unit, with the checkpoint that it resumes from.
+        """Reserve the unit's money, and return its job with the checkpoint from which it resumes.
 
-        If a state is not stored (for an imported row), the unit executes the invocation again.
+        If the state before the unit is not stored (as for imported rows), the unit executes the earlier invocations again.
 
         Raises:
             BudgetExhausted: a budget would be exceeded.
@@ -171,13 +171,13 @@ class RunState:
         )  # fmt: skip
 
     def is_batched(self, cell: Cell, *, is_timed: bool) -> bool:
-        """Return whether a unit buys all its calls in batches: its own call, and earlier ones that it repeats."""
+        """Return whether all calls of a unit go through batch APIs, including earlier calls that it repeats."""
         request_id, prefix = cell
         is_again = (request_id, prefix[:-1]) in self.cells.without_state
         return not is_timed and not is_again and prefix[-1] in self.batched
 
     def verdicts(self, request_id: str) -> dict[str, bool] | None:
-        """Return the judge's verdicts on the request's answers so far, by what it was asked; None without a judge."""
+        """Return the judge's verdicts on the request's answers so far, by the digest of the question; None without a judge."""
         return None if self._verdicts is None else dict(self._verdicts.get(request_id, {}))
 
     def _stages(self, cell: Cell) -> tuple[str, ...]:
@@ -190,11 +190,11 @@ class RunState:
         return tuple(stages) if coming is None else (*stages, coming)
 
     def top_up(self, cell: Cell, upper_usd: float) -> bool:
-        """Raise the reservation of a unit in flight; return whether the budget allows it."""
+        """Raise the reservation of a running unit; return whether the budget allows it."""
         return self.ledger.top_up(self.running[cell], upper_usd)
 
     def finish(self, message: UnitFinished) -> None:
-        """Settle a unit in flight and write its row."""
+        """Book a running unit's cost and write its row."""
         cell = message.job.cell
         reservation, in_flight = self.running.pop(cell), self._in_flight.pop(cell, 0)
         self._in_batches.discard(cell)
@@ -207,10 +207,10 @@ class RunState:
         self.settle(reservation, outcome)
 
     def settle(self, reservation: Reservation, outcome: UnitOutcome) -> None:
-        """Settle a unit and write its row, if it has one that the store lacks.
+        """Book a unit's cost, and write its row if it has a row that is not stored yet.
 
-        A unit that the budget refused stops the run. A refused API key ends it with an error, because every further call would
-        fail the same way and the failure says nothing about the model.
+        If the budget refused the unit, the run stops. A refused API key ends the run with an error, because every further call
+        would fail the same way and the failure says nothing about the model.
         """
         row = outcome.observation
         if row is None:
@@ -249,7 +249,7 @@ class RunState:
         )  # fmt: skip
 
     def _note_verdict(self, request_id: str, judgement: Judgement | None) -> None:
-        """Store a verdict for equal answers. If the budget refuses the judge, the run stops, and the next run asks it first."""
+        """Keep a verdict for equal answers. If the budget refuses the judge, the run stops, and the next run judges first."""
         if judgement is None or self._verdicts is None:
             return
         if judgement.correct is not None:
@@ -258,7 +258,7 @@ class RunState:
             self.stop("budget", "the judge's next call may cost more than is left of the budget")
 
     def _note_label(self, row: Observation) -> None:
-        """End the run with an error if the signal has too many values. The row stays."""
+        """End the run with an error if the signal has too many values. The row is kept."""
         try:
             self._labels.add(row.signal, row.request_id)
         except WorkflowError as error:

@@ -1,6 +1,6 @@
-"""The loop of a profile: write finished units, commit them in order, start units that are sure to be admitted, wait.
+"""The main loop of a profile: writes finished units, commits them in order, starts units that are sure to be admitted, waits.
 
-The first signal to end lets the units in flight finish; the second does not wait for them.
+The first termination signal lets running units finish; the second ends the run without waiting for them.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _GOES_ON = (None, "look", "coverage")  # after these a profile buys on, unless C
 
 
 class Scheduler:
-    """Runs a sampler's request paths from the calling thread. After :meth:`run` the state says how the run ended.
+    """Runs a sampler's request paths from the calling thread. After :meth:`run`, the state shows how the run ended.
 
     Args:
-        settings: how many units run at a time and where, and who is notified of each row, on the calling thread.
+        settings: how many units run at a time and where, and the callbacks, which are called on the calling thread.
         may_go_on: whether the workflow can continue after an answer that its own check passed.
     """
 
@@ -62,7 +62,7 @@ class Scheduler:
         self._threads = None if settings.execution.isolation == "inline" else Threads(worker)
 
     def run(self) -> None:
-        """Run until the state is stopped. Raises a unit's exception after the units in flight are written."""
+        """Run until the state is stopped. Raises a unit's exception once the running units are written."""
         state = self.state
         # Checked before anything is paid for: the existing rows may be enough.
         if not self._commit.stop_if_done():
@@ -95,14 +95,14 @@ class Scheduler:
             raise state.problem
 
     def _write_and_admit(self, finished: list[UnitFinished]) -> list[Job]:
-        """Write the rows of finished units and the reservations of those to start, in one transaction."""
+        """Write the rows of finished units and the reservations of units to start, in one transaction."""
         for message in finished:
             self.state.finish(message)
         self._commit.advance()
         return self._admission.jobs()
 
     def _dispatch(self, jobs: list[Job], interrupts: Interrupts) -> list[UnitFinished]:
-        """Run the units, whose reservations are durable; return those that ran inline and are done."""
+        """Run units whose reservations are durable; return the messages of units that ran inline."""
         if self._threads is not None:
             for job in jobs:
                 self._threads.start(job)
@@ -111,7 +111,7 @@ class Scheduler:
             return [run_job(self._worker, job, partial(self.state.top_up, job.cell)) for job in jobs]
 
     def _collect(self, interrupts: Interrupts) -> list[UnitFinished]:
-        """Wait for a message, then take all that have arrived."""
+        """Wait for a message, then return all messages that have arrived."""
         finished: list[UnitFinished] = []
         while self._threads is not None and self.state.running:
             try:
@@ -131,7 +131,7 @@ class Scheduler:
         return finished
 
     def _abandon(self) -> None:
-        """Handle a second Ctrl-C: do not wait for the units in flight."""
+        """Handle a second Ctrl-C: stop without waiting for running units."""
         self.state.interrupt()
         self._worker.close()
         self._admission.refuse_all()
@@ -139,14 +139,14 @@ class Scheduler:
 
 
 class CanonicalCommit:
-    """Commits rows in the order of the request paths, whenever they were written (docs/architecture.md#invariants).
+    """Commits rows in the order of the request paths, regardless of when they were written (docs/architecture.md#invariants).
 
-    The run stops where a run of one unit at a time would stop.
+    The run stops at the same cell as a sequential run.
 
     Args:
         racing: the sampler, if it begins with a race of single models. If the current setup is known, the coverage does not
-            stop the run before the race is over.
-        settings: who is notified of the single models after the race.
+            stop the run before the end of the race.
+        settings: the callback for the results of the race.
     """
 
     def __init__(self, state: RunState, paths: ActivePaths, racing: DecidingSampler | None, settings: ProfileSettings) -> None:
@@ -160,7 +160,7 @@ class CanonicalCommit:
 
     @property
     def asking(self) -> str:
-        """The current work of the first path in progress, described briefly; empty if there is none."""
+        """A short description of the first path in progress; empty if there is none."""
         if not self._paths.active:
             return ""
         first = self._paths.active[0]
@@ -169,7 +169,7 @@ class CanonicalCommit:
         return " > ".join(first.models)
 
     def advance(self) -> None:
-        """Commit everything up to the first cell without a row; begin the sampler's next round when one is done."""
+        """Commit everything up to the first cell without a row; begin the sampler's next round when a round is done."""
         paths = self._paths
         while self._state.stopped_by is None:
             if paths.active or paths.take():
@@ -180,7 +180,7 @@ class CanonicalCommit:
                 self._state.stop("sampler")
 
     def _next_round(self) -> bool:
-        """Begin the sampler's next round; return False if there is nothing more to propose."""
+        """Begin the sampler's next round; return False if the sampler has nothing more to propose."""
         try:
             rows = self._classified()
             rows = rows if self._compared is None else tuple(self._compared(rows))
@@ -197,7 +197,7 @@ class CanonicalCommit:
             return True
 
     def _classified(self) -> tuple[Observation, ...]:
-        """Return the sampler's view: the committed rows in order, with classes computed among these rows only."""
+        """Return the rows for the sampler: the committed rows in order, with answer classes computed from these rows only."""
         signals, rows = self._state.signals, self._observations
         if not signals.answer:
             return tuple(rows.values())
@@ -209,7 +209,7 @@ class CanonicalCommit:
         return tuple(replace(row, answer_class=self._classes.get(cell)) for cell, row in rows.items())
 
     def stop_if_done(self) -> bool:
-        """Stop the run if it is complete, its coverage is reached or its rows are to be judged; return whether it did."""
+        """Stop the run if it is complete, has reached its coverage, or must be evaluated; return whether it stopped."""
         coverage, target = self._state.cells.coverage, self._state.ledger.limits.coverage
         by: StoppedBy | None = None
         if coverage.is_complete:
@@ -225,7 +225,9 @@ class CanonicalCommit:
         return by is not None
 
     def _stop_if_broken(self, row: Observation) -> bool:
-        """Stop the run if rows show a broken stage, a template that is too short or no right answer; return whether it did."""
+        """Stop the run if rows show a broken stage, a template that is too short, or no right answer; return whether it
+        stopped.
+        """
         cells = self._state.cells
         cut = cells.cut_off.add(row)
         broken, none_right = cells.first_rows.add(row), cells.first_answers.add(row)
@@ -238,7 +240,7 @@ class CanonicalCommit:
         return broken is not None or cut is not None or none_right is not None
 
     def _commit_path(self, path: ActivePath) -> bool:
-        """Commit the path's cells; return False at a cell without a row, and when the run stops."""
+        """Commit the path's cells; return False at a cell without a row, or if the run stops."""
         cells, rule = self._state.cells, self._state.template.stop
         # Done before the path's own cells: the bound of the next block is copied here, and may have learned only from whole
         # paths.
@@ -261,7 +263,7 @@ class CanonicalCommit:
 
 
 class ProgressReporter:
-    """Calls ``on_progress`` once for each row; does nothing if there is none."""
+    """Calls ``on_progress`` once for each row; does nothing without that callback."""
 
     def __init__(self, state: RunState, commit: CanonicalCommit, settings: ProfileSettings) -> None:
         self._state, self._commit, self._on_progress, self._look = state, commit, settings.on_progress, settings.look
@@ -283,10 +285,11 @@ class ProgressReporter:
 
 
 class Interrupts:
-    """Counts :data:`~vinelm.io.ENDING` signals instead of raising, on the main thread; Python delivers none to other threads.
+    """Counts :data:`~vinelm.io.ENDING` signals instead of raising. Works only on the main thread, where Python delivers
+    signals.
 
-    ``KeyboardInterrupt`` is still raised by the second one, and by every one inside :meth:`allowed` where units run on this
-    thread. Never inside :meth:`deferred`, where a transaction is written.
+    The second signal raises ``KeyboardInterrupt``; if units run on this thread, so does every signal inside :meth:`allowed`.
+    Nothing is raised inside :meth:`deferred`, where a transaction is written.
 
     Args:
         is_inline: whether units run on this thread.
@@ -308,7 +311,7 @@ class Interrupts:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Raise nothing inside the block; a second signal is raised at its end."""
+        """Delay exceptions until the end of the block, where a second signal is raised."""
         self._is_deferred = True
         try:
             yield
@@ -317,13 +320,13 @@ class Interrupts:
         self.check()  # only now, so that the transaction is written or undone as a whole
 
     def check(self) -> None:
-        """Raise the second signal, even if it arrived inside a finalizer, which loses exceptions."""
+        """Raise if a second signal has arrived. A signal inside a finalizer could not be raised there."""
         if self.count > 1:
             raise KeyboardInterrupt
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """Allow interrupts inside the block, where units run."""
+        """Allow interrupts inside the block, in which units run."""
         self._is_allowed = self._is_inline
         try:
             yield
@@ -338,7 +341,7 @@ class Interrupts:
 
 @contextmanager
 def interrupts_raised() -> Iterator[None]:
-    """Raise ``KeyboardInterrupt`` for every :data:`~vinelm.io.ENDING` signal inside the block, as for Ctrl-C."""
+    """Inside the block, raise ``KeyboardInterrupt`` for every :data:`~vinelm.io.ENDING` signal, as for Ctrl-C."""
     previous = _installed(_raise)
     try:
         yield
@@ -351,9 +354,9 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _installed(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
-    """Install the handler and return the previous ones.
+    """Install the handler and return the previous handlers.
 
-    Signals that are ignored (``nohup``) or handled by the application are left alone, except Ctrl-C.
+    Signals that are ignored (``nohup``) or handled by the application keep their handlers, except Ctrl-C.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}

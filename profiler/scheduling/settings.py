@@ -31,13 +31,13 @@ class RayCluster:
     """A Ray cluster that executes the units of a profile, or serves requests.
 
     Attributes:
-        address: ``HOST:PORT`` of the head node; ``"auto"`` for the cluster of this machine or the one that ``RAY_ADDRESS``
-            names; ``"local"`` to start one on this machine for the run.
-        ships_folder: copy the working directory to the nodes, without ``.env``, version control and environments. Otherwise the
-            nodes need it at the same path.
+        address: ``HOST:PORT`` of the head node; ``"auto"`` for the cluster of this machine or of ``RAY_ADDRESS``; ``"local"``
+            to start one on this machine for the run.
+        ships_folder: copy the working directory to the nodes, without ``.env``, version control and environments. Otherwise
+            each node needs the folder at the same path.
 
     Raises:
-        ConfigError: the address is one of Ray Client, which cannot be used (``ray-client``).
+        ConfigError: the address is for Ray Client, which is not supported (``ray-client``).
     """
 
     address: str = "auto"
@@ -51,10 +51,10 @@ class RayCluster:
 
     @classmethod
     def of(cls, engine: str, *, ship: bool) -> RayCluster | None:
-        """Return the cluster that an engine names: ray://HOST:PORT, ray://auto or ray://local; None for this-machine.
+        """Return the cluster for an engine name: ray://HOST:PORT, ray://auto or ray://local; None for this-machine.
 
         Raises:
-            ConfigError: the engine names no machines, or ``ship`` has no effect.
+            ConfigError: the name is not one of these, or ``ship`` has no effect.
         """
         kind, is_ray, address = engine.partition("ray://")
         if is_ray and not kind:
@@ -71,7 +71,7 @@ class RayCluster:
         return self.address == "local"
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of the process that connects to Ray. A cluster that it starts reports no usage statistics."""
+        """Return the environment of the process that connects to Ray. A cluster started by it reports no usage statistics."""
         return {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"} if self.is_local else dict(os.environ)
 
 
@@ -80,16 +80,16 @@ class ExecutionConfig:
     """Where the units of a profile run, how many at a time, and what each may use.
 
     Attributes:
-        isolation: ``"process"`` forks a fresh process for each unit, from a process that has loaded everything. Whatever
-            the workflow's code does there becomes a row, even a crash. ``"thread"`` and ``"inline"`` (the calling thread)
-            are for trusted code.
+        isolation: ``"process"`` forks a fresh process for each unit, from a process that has loaded everything. Even a crash of
+            the workflow's code then only becomes a row. ``"thread"`` and ``"inline"`` (the calling thread) are for trusted
+            code.
         workers: the number of units that run at a time; inline only 1.
-        source: how a fresh process builds the workflow again; needed for ``"process"``, and found for a workflow that
-            :func:`vinelm.profile` is given by name.
-        timeout_s: the seconds after which a unit is ended; processes only, default 600.
+        source: how a new process builds the workflow; needed for ``"process"``. Found automatically if :func:`vinelm.profile`
+            gets the workflow's name.
+        timeout_s: the seconds after which a unit is killed; processes only, default 600.
         memory_mb: the MiB that a unit may use beyond its imports; processes only, default 2048, 0 for no limit.
-        cluster: the Ray cluster whose nodes execute the units, in fresh processes there; None for this machine. ``workers`` is
-            then the number of units at a time on all nodes together.
+        cluster: the Ray cluster on whose nodes units run, in new processes; None for this machine. ``workers`` is then the
+            number of parallel units on all nodes together.
 
     Raises:
         ConfigError: a setting is out of range or has no effect.
@@ -127,12 +127,12 @@ class ExecutionConfig:
 
 
 class Look(NamedTuple):
-    """When a step of a profile ends, so that its rows are looked at: at a coverage, or earlier at these dollars.
+    """When a step of a profile ends, so that its rows are evaluated: at a coverage, or at a cost if that is reached earlier.
 
     Attributes:
         coverage: a fraction in (0, 1].
         usd: dollars of all rows.
-        least_rows: never with fewer rows than this.
+        least_rows: the step does not end before this number of rows.
     """
 
     coverage: float
@@ -141,11 +141,11 @@ class Look(NamedTuple):
 
     @property
     def next_usd(self) -> float | None:
-        """The dollars; None if they do not decide."""
+        """The dollars at which the step ends; None if dollars do not decide."""
         return self.usd if 0.0 < self.usd < math.inf else None
 
     def is_due(self, coverage: Coverage) -> bool:
-        """Return whether the step has ended, by its committed rows."""
+        """Return whether the committed rows end the step."""
         if coverage.counts.sum() < self.least_rows:
             return False
         return coverage.fraction >= self.coverage or coverage.spent_usd >= self.usd
@@ -156,32 +156,32 @@ class ProfileSettings:
     """The settings of one profile: its sample, its limits, where its units run, and its callbacks.
 
     Attributes:
-        requests: the requests to sample from; None: all of the workflow's.
+        requests: the requests to sample from; None: all requests of the workflow.
         sampler: ``"deciding"``, ``"priced"``, ``"cascade"``, ``"exhaustive"``, or any
             :class:`~vinelm.requests.protocols.Sampler`.
         coverage: stop at this fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
-        look: when this run ends, if it is a step of a profile, whose limits the others are.
-        budget_usd: dollars that the store as a whole may cost, earlier runs included.
-        budget_calls: model calls that the store as a whole may hold.
-        seed: the seed of a sampler given by name.
-        candidates: the plans whose whole runs the default sampler buys; a pure function of the rows so far.
-        recorded: calls of a trace, whose answers are used for $0 if the run makes an equal call.
-        compared: gives rows without a score, for the sampler, their score against the current setup; a pure function of the
-            rows so far. None: the sampler sees the rows as they are.
-        whole: where the whole profile stops, if this run is one step of it; the default sampler's shares of dollars refer to
-            it. None: at the limits of this run.
+        look: when this run ends, if it is a step of a profile; the other limits are those of the profile.
+        budget_usd: the most dollars that the whole store may cost, including earlier runs.
+        budget_calls: the most model calls that the whole store may contain.
+        seed: the seed, if the sampler is given by name.
+        candidates: returns the plans whose whole runs the default sampler buys; a pure function of the rows so far.
+        recorded: calls of a trace. If the run makes an equal call, the recorded answer is used for $0.
+        compared: scores unscored rows, for the sampler, by comparison with the current setup; a pure function of the rows so
+            far. None: the sampler gets the rows unchanged.
+        whole: the limits of the whole profile, if this run is a step of it; the default sampler computes its shares of dollars
+            from them. None: the limits of this run.
         execution: where units run and how many at a time; default: one at a time on the calling thread.
-        batch_prices: buy in the providers' batches, at half price; None: every call is made at once.
-        keep_going: continue even if all first rows of a stage fail alike, whatever the model. By default such a run stops
-            (``"broken"``), and the next one executes these rows again. Likewise if none of the first ten requests is answered
-            right (``"none-right"``); their rows stay.
+        batch_prices: use the providers' batch APIs, at half price; None: every call is made directly.
+        keep_going: continue even if all first rows of a stage fail in the same way. By default such a run stops (``"broken"``),
+            and the next run executes these rows again. A run also stops if none of the first ten requests is answered right
+            (``"none-right"``); these rows stay.
         stops_cut_off: stop if requests continue beyond the template's end (``"cut-off"``), which a longer template fixes.
         on_progress: called after each row.
-        on_single_models: called once with what the rows show about the single models, as soon as their race is over.
-        on_note: called with one line if the store's last run had other settings: its rows count, and the sampler starts again.
-            Also called with one line if the workflow, the dataset or the catalog changed: which rows stay, and which do not.
-        identity: what the rows are executed with (:func:`~vinelm.profiler.store_identity`); None makes it, with the settings
-            that the store was made with.
+        on_single_models: called once with the results of the single models, at the end of their race.
+        on_note: called with one line if the store's last run had other settings (its rows count, and the sampler starts again),
+            and if the workflow, dataset or catalog changed (which rows stay valid, and which do not).
+        identity: the identity under which rows are executed (:func:`~vinelm.profiler.store_identity`); None: computed, with the
+            settings of the store.
 
     Raises:
         ConfigError: a limit is out of range.
@@ -223,20 +223,20 @@ class ProfileSettings:
 
     @property
     def limits(self) -> ProfileLimits:
-        """Where the run stops."""
+        """The limits of this run."""
         return ProfileLimits(coverage=self.coverage, budget_usd=self.budget_usd, budget_calls=self.budget_calls)
 
     @property
     def sampled_for(self) -> ProfileLimits:
-        """Where the whole profile stops."""
+        """The limits of the whole profile."""
         return self.whole or self.limits
 
     @property
     def counted(self) -> str:
-        """What counts as a good answer, in a word or two; without labels, being the same as the current setup's."""
+        """What counts as a good answer: "right", or without labels "as good" as the current setup's answer."""
         return "right" if self.compared is None else "as good"
 
     def note(self, line: str | None) -> None:
-        """Report a line, if there is one and a listener."""
+        """Call ``on_note`` with a line, if there is a line and a callback."""
         if line is not None and self.on_note is not None:
             self.on_note(line)

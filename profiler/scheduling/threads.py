@@ -1,4 +1,4 @@
-"""The threads that wait for units: jobs go in, messages come out. The worker decides where a unit runs."""
+"""The threads that run jobs and return messages. The worker decides where a unit runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vinelm.threads import started
 
 @dataclass(slots=True)
 class TopUpRequest:
-    """A unit's request for a higher reservation, for which it waits; :meth:`answer` lets it continue."""
+    """A unit's request for a higher reservation; the unit blocks until :meth:`answer`."""
 
     cell: Cell
     upper_usd: float
@@ -26,13 +26,13 @@ class TopUpRequest:
         self._answered.set()
 
     def wait(self) -> bool:
-        """Block until there is an answer; return whether the request was granted."""
+        """Block until the request is answered; return whether it was granted."""
         self._answered.wait()
         return self.is_granted
 
 
 class Threads:
-    """Daemon threads, started as needed. :class:`UnitFinished` and :class:`TopUpRequest` arrive in ``messages``."""
+    """Runs units on daemon threads, and puts :class:`UnitFinished` and :class:`TopUpRequest` into ``messages``."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -42,7 +42,7 @@ class Threads:
         self._busy = 0
 
     def start(self, job: Job) -> None:
-        """Run a unit on an idle thread, or a new one. Must be called from one thread only."""
+        """Run a unit on an idle thread, or on a new thread. Must always be called from the same thread."""
         self._busy += 1
         if self._busy > self._threads:
             self._threads += 1
@@ -51,11 +51,11 @@ class Threads:
         self._jobs.put(job)
 
     def release(self) -> None:
-        """Count one thread as idle, because its unit's final message was received."""
+        """Count a thread as idle, after its unit's final message was received."""
         self._busy -= 1
 
     def close(self) -> None:
-        """End idle threads now, and busy ones after their unit."""
+        """End idle threads now, and busy threads after their units."""
         for _ in range(self._threads):
             self._jobs.put(None)
 

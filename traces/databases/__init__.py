@@ -1,1 +1,1 @@
-"""Where a store is kept: its tables, and the databases that hold them."""
+"""The databases of a store (SQLite and PostgreSQL) and its tables."""

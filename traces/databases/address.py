@@ -18,10 +18,10 @@ _START = re.compile(r"postgres(?:ql)?:/+")
 
 @dataclass(frozen=True)
 class PostgresUrl:
-    """The location of a store in PostgreSQL. Its text has no password and no options, so that messages may show it.
+    """The location of a store in PostgreSQL. Its text leaves out password and options, so that messages can show it.
 
     Args:
-        url: for SQLAlchemy, with the driver and the password.
+        url: the URL for SQLAlchemy, with driver and password.
     """
 
     url: URL
@@ -43,12 +43,12 @@ StoreAddress = Path | PostgresUrl
 
 
 def address_of(where: str | Path | PostgresUrl) -> StoreAddress:
-    """Return the address of a store: a database if it begins with ``postgresql://``, else a file.
+    """Return the address of a store: a database if the text begins with ``postgresql://``, else a file.
 
     A :class:`~pathlib.Path` made from such a text, which has lost a slash, is accepted too if the text names a host.
 
     Raises:
-        StoreError: the address cannot be parsed. Its text is not shown: it may hold a password.
+        StoreError: the address cannot be parsed. The message omits its text, which may contain a password.
     """
     if isinstance(where, PostgresUrl):
         return where
@@ -67,7 +67,7 @@ def file_of(where: StoreAddress, what: str) -> Path:
     """Return the path of a store that is a file.
 
     Raises:
-        StoreError: it is a database, which ``what`` cannot read.
+        StoreError: the store is a database, which ``what`` cannot read.
     """
     address = address_of(where)
     if isinstance(address, PostgresUrl):
@@ -76,7 +76,7 @@ def file_of(where: StoreAddress, what: str) -> Path:
 
 
 def require_store_file(path: Path) -> None:
-    """Raise :class:`StoreError` if ``path`` is a folder, device or pipe, which SQLite would wait for or write next to."""
+    """Raise :class:`StoreError` if ``path`` is a folder, device or pipe, which SQLite cannot use."""
     try:
         require_regular(path)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Durable access to one SQLite file, and translation of SQLite errors to :class:`StoreError`."""
+"""Durable access to a SQLite file; converts SQLite errors to :class:`StoreError`."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _NOT_WHOLE = delete(schema.meta).where(schema.meta.c.key == schema.OPEN_LOG)
 
 
 class Database:
-    """One connection to one SQLite file, shared by the threads of a process through a lock; not to be shared across ``fork``.
+    """A connection to a SQLite file, which the threads of a process share through a lock. Must not be used across ``fork``.
 
     WAL mode with ``synchronous=FULL``: a committed transaction survives a power failure. SQLite errors become
     :class:`StoreError`.
 
     Args:
         path: the file; created if it does not exist.
-        shown_as: the path that errors name, if the file will be renamed to it later, or is a copy of it.
-        is_read_only: create no file next to it. The file must have no write-ahead log.
+        shown_as: the path for error messages, if the file will later be renamed to it, or is a copy of it.
+        is_read_only: do not create further files. The file must have no write-ahead log.
 
     Attributes:
         path: the path that errors name.
@@ -108,7 +108,7 @@ class Database:
         """Copy the write-ahead log into the file and empty it. Not inside a transaction.
 
         Raises:
-            StoreError: the disk is full, so that nothing is emptied.
+            StoreError: the disk is full; the log is not emptied.
         """
         with self._lock, self.translated():
             raw = self._connection.connection.driver_connection
@@ -116,7 +116,7 @@ class Database:
                 raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
 
     def copy_to(self, path: Path) -> None:
-        """Write a copy of the file as it is now to ``path``, which must not exist. Not inside a transaction."""
+        """Write a copy of the file in its current state to ``path``, which must not exist. Not inside a transaction."""
         with self._lock, self.translated(), closing(sqlite3.connect(path)) as target:
             raw = self._connection.connection.driver_connection
             if raw is not None:
@@ -130,21 +130,21 @@ class Database:
         return [] if found is None else [found]
 
     def require_held(self) -> None:
-        """Raise if a run holds the store through this object and has lost it; called before each purchase.
+        """Raise if this run's lock on the store was lost; called before each purchase.
 
         Raises:
-            StoreError: another run may hold it by now (code ``store-hold-lost``).
+            StoreError: another run may have locked the store (code ``store-hold-lost``).
         """
         if self._run_lock is not None:
             self._run_lock.require_held()
 
     def alone(self) -> AbstractContextManager[None]:
-        """Hold the store for one run; other processes may still read it.
+        """Lock the store for a run; other processes may still read it.
 
         A marker in the file shows that a run is active, so that a copy without the write-ahead log is detected (``recovery``).
 
         Raises:
-            StoreError: another process holds the store; the message names it.
+            StoreError: another process has locked the store; the message names it.
         """
         return self._marked()
 
@@ -174,7 +174,7 @@ class Database:
                 self._clear_marker(lock, run)
 
     def _clear_marker(self, lock: RunLock, run: str) -> None:
-        """Clear the marker of an ending run; if a full disk refuses, the next opening clears it."""
+        """Clear the marker at the end of a run; if the disk is full, the next opening clears it."""
         with suppress(StoreError):
             try:
                 self._delete_marker()
@@ -195,7 +195,7 @@ class Database:
                 raw.execute(f"PRAGMA {text}").close()
 
     def _fold_log(self) -> None:
-        """Copy a long log into the file while a run lives, as SQLite would, but without the note that the file is complete."""
+        """Copy a long log into the file during a run, as SQLite would, but without the marker that the file is complete."""
         run, wal = self._open_run, self.file.with_name(f"{self.file.name}-wal")
         if run is None:
             return
@@ -227,7 +227,7 @@ class Database:
             self._closing.close()
 
     def and_then(self, closing: ExitStack) -> None:
-        """Close ``closing`` with the database."""
+        """Close ``closing`` when the database is closed."""
         self._closing.push(closing)
 
 
@@ -256,9 +256,9 @@ def is_writable(path: Path) -> bool:
 
 @contextmanager
 def readable(path: Path) -> Iterator[Path]:
-    """Yield a path from which the store can be read: ``path``, or a temporary copy if its folder is read-only.
+    """Yield a path for reading the store: ``path``, or a temporary copy if its folder is read-only.
 
-    SQLite cannot read a write-ahead log if it may not write next to it.
+    SQLite cannot read a write-ahead log in a folder where it cannot write.
 
     Raises:
         StoreError: the copy cannot be made.
@@ -283,8 +283,8 @@ def read_meta(path: Path) -> dict[str, str] | None:
     """Read the ``meta`` table of the store at ``path`` (key to value) without writing to the file.
 
     Returns:
-        An empty mapping if the database is not a store. None for an empty file and for a database without tables: a store
-        whose creation was interrupted.
+        An empty mapping if the database is not a store. None for an empty file or a database without tables, as left by an
+        interrupted creation.
 
     Raises:
         StoreError: the file cannot be read or is not SQLite.
@@ -342,7 +342,7 @@ def translated(path: Path | PostgresUrl) -> Iterator[None]:
 
 
 def _store_error(error: BaseException | None, where: str) -> StoreError:
-    """Return the :class:`StoreError` for a SQLite error: its text and, if known, what to do about it."""
+    """Return the :class:`StoreError` for a SQLite error, with its text and a remedy if known."""
     if isinstance(error, UnicodeDecodeError):
         return StoreError(f"{where}: text that is not UTF-8: {_ADVICE['SQLITE_CORRUPT'][0]}", code="store-damaged")
     name = getattr(error, "sqlite_errorname", "")

@@ -1,4 +1,4 @@
-"""The identity of a store: the workflow, models, prices and dataset that its rows belong to."""
+"""The identity of a store: the workflow, models, prices and dataset of its rows."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from vinelm.template import Template
 
 @dataclass(frozen=True, kw_only=True)
 class StoreIdentity:
-    """The inputs that a store's observations were made with, as plain JSON.
+    """The workflow, models and data with which a store's observations were made, as plain JSON.
 
     Args:
         workflow: name of the workflow.
         template: the template, bound to ``catalog``.
         catalog: the models and the prices that the rows were charged at.
         dataset_digest: digest of the dataset.
-        fingerprint: part of the workflow (``graph``, ``stage generate``, ``resource db/x.sqlite``) to its digest, so that a
-            mismatch can name what changed.
+        fingerprint: maps each part of the workflow (``graph``, ``stage generate``, ``resource db/x.sqlite``) to its digest, so
+            that messages can name the changed part.
         is_simulated: whether the models are simulated.
         created_at: ISO time; not compared.
     """
@@ -35,7 +35,7 @@ class StoreIdentity:
     created_at: str = field(default="", compare=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain fields from which ``StoreIdentity(**fields)`` makes the same identity."""
+        """Return the fields as plain values; ``StoreIdentity(**fields)`` restores the identity."""
         return asdict(self)
 
     def to_json(self) -> str:
@@ -49,7 +49,7 @@ class StoreIdentity:
 
     @property
     def key(self) -> str:
-        """Canonical JSON text without the time of creation: equal for equal identities."""
+        """Canonical JSON text without the time of creation. Equal identities have equal keys."""
         return _canonical({**self.to_dict(), "created_at": ""})
 
     def bound_template(self) -> Template:
@@ -59,16 +59,18 @@ class StoreIdentity:
     def models(self) -> Catalog:
         """Return the models and the prices that the rows were charged at.
 
-        They are for reading only: stores may come from anyone, so nothing of them is called.
+        Only read these models; never call them, because a store may come from an untrusted source.
         """
         return Catalog.embedded(self.catalog, where="the store's catalog")
 
     def settings(self) -> Catalog:
-        """Return the whole catalog, for comparing what decides answers, not for calls."""
+        """Return the whole catalog, to compare settings that determine answers; not for calls."""
         return Catalog.from_dict(self.catalog, where="the store's catalog")
 
     def stranger(self, other: StoreIdentity) -> str | None:
-        """Return why no row can be valid under ``other`` (another workflow, or simulated models); None if some may be."""
+        """Return why no row can be valid under ``other`` (another workflow, or simulated instead of real models); otherwise
+        None.
+        """
         if self.workflow != other.workflow:
             return f"it belongs to the workflow {self.workflow!r}, not {other.workflow!r}"
         if self.is_simulated != other.is_simulated:
@@ -77,7 +79,7 @@ class StoreIdentity:
         return None
 
     def difference(self, other: StoreIdentity) -> str | None:
-        """Describe how ``other`` differs from this identity; None if it does not."""
+        """Describe how ``other`` differs from this identity; None if they are equal."""
         stranger = self.stranger(other)
         if stranger is not None:
             return stranger

@@ -1,7 +1,7 @@
-"""An exclusive lock per store: two concurrent runs would settle each other's reservations and pay for cells twice.
+"""An exclusive lock per store, because two concurrent runs would book each other's reservations and pay for cells twice.
 
-The lock is on a separate file, ``STORE.lock``, which its holder removes. It cannot be on the store itself: when a process
-closes any descriptor of a file, POSIX drops the locks that SQLite holds on that file.
+The lock is a separate file, ``STORE.lock``, which its holder removes. The store's file cannot be locked itself: when a process
+closes any descriptor of a file, POSIX releases SQLite's locks on that file.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _LINE = 80  # bytes
 
 
 class RunLock:
-    """The lock file of a store held by a run: a line with the process, and room for a note."""
+    """The lock file of a run on a store. It contains a line with the process, and space for a note."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path, self._descriptor = path, descriptor
         self._pid = os.getpid()
 
     def note_owner(self) -> None:
-        """Record which process holds the lock, and reserve room for :meth:`note_folded`."""
+        """Record which process holds the lock, and reserve space for :meth:`note_folded`."""
         owner = f"pid {self._pid} on {socket.gethostname()}"
         with suppress(OSError):  # a full disk: the lock works without it
             if os.fstat(self._descriptor).st_size < 2 * _LINE:
@@ -36,9 +36,9 @@ class RunLock:
             self._write(owner, 0)
 
     def note_folded(self, run: str) -> None:
-        """Record that the store's file is complete without its write-ahead log, although it says that ``run`` is open.
+        """Record that the store's file is complete without its write-ahead log, although its marker of ``run`` is still set.
 
-        Does nothing if the log is not empty. Overwrites in place, since the disk may be full. The lock file then stays.
+        Does nothing if the log is not empty. Overwrites in place, since the disk may be full. The lock file then remains.
         """
         wal = self._path.with_name(f"{self._path.name}-wal")
         with suppress(OSError):
@@ -46,15 +46,15 @@ class RunLock:
                 self._write(f"{_FOLDED} {run}", _LINE)
 
     def clear_note(self) -> None:
-        """Clear the note of :meth:`note_folded`: the store no longer says that a run is open."""
+        """Clear the note of :meth:`note_folded`, because the store's marker is cleared."""
         with suppress(OSError):
             self._write("", _LINE)
 
     def require_held(self) -> None:
-        """Raise if the lock file has lost its name, since another process could then lock the store as well.
+        """Raise if the lock file was removed or renamed, since another process could then also lock the store.
 
         Raises:
-            StoreError: it was removed or replaced, by hand or by a cleanup tool.
+            StoreError: the lock file was removed or replaced, by a person or a cleanup tool.
         """
         if not _is_current(self._path, self._descriptor):
             raise StoreError(
@@ -64,10 +64,10 @@ class RunLock:
             )
 
     def release(self) -> None:
-        """Remove the lock file, unless it has a note that is still needed, and unlock it.
+        """Remove the lock file, unless its note is still needed, and release the lock.
 
-        It is removed while it is locked. A process that opened it before then finds that the file has lost its name, and tries
-        again. A forked child that ends leaves the lock to its parent.
+        The file is removed while it is locked. A process that had opened it notices that the file was removed, and tries again.
+        A forked child that ends leaves the lock to its parent.
         """
         try:
             is_ours = os.getpid() == self._pid and _is_current(self._path, self._descriptor)
@@ -89,9 +89,9 @@ def was_folded(path: Path, run: str) -> bool:
 
 @contextmanager
 def run_lock(path: Path) -> Iterator[RunLock]:
-    """Lock the store at ``path`` for one run, with the file ``PATH.lock``, which is removed at the end.
+    """Lock the store at ``path`` for a run, with the file ``PATH.lock``, which is removed at the end.
 
-    The kernel releases the lock when the process dies. A killed process leaves the file; the next run takes it over.
+    The kernel releases the lock when the process dies. A killed process leaves the file, and the next run reuses it.
 
     Raises:
         StoreError: another process holds the lock; the message names it. Or ``path`` is not a regular file.
@@ -106,7 +106,7 @@ def run_lock(path: Path) -> Iterator[RunLock]:
 
 
 def holder(path: Path) -> str | None:
-    """Return the process that holds the lock, as ``pid N on HOST``; None if there is none. Writes nothing."""
+    """Return the process that holds the lock, as ``pid N on HOST``; None if it is not locked. Writes nothing."""
     try:
         with _lock_file(path).open(encoding="utf-8") as file:
             is_free = lock(file.fileno(), is_shared=True)

@@ -1,4 +1,4 @@
-"""Creates and opens the database of a store by the kind of its address: a file, or a schema in PostgreSQL."""
+"""Creates and opens the database of a store, by its address: a file, or a schema in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CREATING = text("SELECT pg_advisory_xact_lock(1447644741, 0)")  # for two runs 
 
 
 def exists(address: StoreAddress) -> bool:
-    """Return whether there is a store, or something else in its place.
+    """Return whether anything (a store or something else) exists at the address.
 
     Raises:
         StoreError: it cannot be read.
@@ -73,7 +73,7 @@ def opened(address: StoreAddress, wanted: StoreIdentity | None) -> tuple[Databas
 
 
 def _identity_in(meta: dict[str, str], path: StoreAddress, wanted: StoreIdentity | None, kind: str) -> StoreIdentity:
-    """Return the identity in a store; raise :class:`StoreError` if it is something else, has another version, or is missing."""
+    """Return the identity in a store; raise :class:`StoreError` if it is not a store, has another version, or is missing."""
     try:
         version = int(meta["schema_version"])
         if version != SCHEMA_VERSION:
@@ -99,7 +99,7 @@ def _postgres_meta(url: PostgresUrl) -> dict[str, str] | None:
     """Read the table ``meta`` of the store (key to value).
 
     Returns:
-        An empty mapping if the schema has tables but no store. None if there are no tables.
+        The mapping; empty if the schema has tables but no store. None if there are no tables.
 
     Raises:
         StoreError: the server cannot be reached.
@@ -123,7 +123,7 @@ def _created_in_postgres(url: PostgresUrl, identity: StoreIdentity) -> PostgresD
     """Create the tables of an empty store.
 
     Raises:
-        StoreError: the schema has tables already, or may not be written.
+        StoreError: the schema already has tables, or cannot be written.
     """
     database = PostgresDatabase(url)
     try:
@@ -147,7 +147,7 @@ def _opened_in_postgres(url: PostgresUrl, wanted: StoreIdentity | None) -> tuple
     """Open a store and return it with its identity.
 
     Raises:
-        StoreError: there is no store, or it is of another version.
+        StoreError: there is no store, or it has another version.
     """
     database = PostgresDatabase(url)
     try:

@@ -1,4 +1,4 @@
-"""Access to a store in PostgreSQL, and translation of its errors to :class:`StoreError`."""
+"""Access to a store in PostgreSQL; converts its errors to :class:`StoreError`."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _HOLDERS = text(
 
 
 class PostgresDatabase(Database):
-    """One connection to one schema of a PostgreSQL database, shared by the threads of a process through a lock.
+    """A connection to a schema of a PostgreSQL database, which the threads of a process share through a lock.
 
-    How durable a committed transaction is depends on the server's ``synchronous_commit``.
+    The durability of a committed transaction depends on the server's ``synchronous_commit``.
 
     Raises:
         ConfigError: psycopg is not installed.
@@ -87,16 +87,16 @@ class PostgresDatabase(Database):
                 yield self._connection
 
     def require_held(self) -> None:
-        """Check as :meth:`Database.require_held`; asks the server unless it has just confirmed it."""
+        """Check as :meth:`Database.require_held`; queries the server unless it has just confirmed the lock."""
         if self._hold is not None and time.monotonic() >= self._sure_until_s:
             with self.transaction():
                 pass
 
     def _require_session(self) -> None:
-        """Raise if the session is not the one that took the hold, which the server may since have given to another run.
+        """Raise if the session is not the session that locked the store, since the server may have released the lock.
 
-        This covers whatever ended it: after an error the driver reconnects by itself, and a pooler such as PgBouncer gives each
-        transaction to another session.
+        A session can change unnoticed: after an error the driver reconnects, and a pooler such as PgBouncer may run each
+        transaction in another session.
         """
         if self._hold is not None and self._connection.execute(_HOLD).scalar() != self._hold:
             raise StoreError(
@@ -110,7 +110,7 @@ class PostgresDatabase(Database):
         """Do nothing: the server manages its log."""
 
     def copy_to(self, path: Path) -> None:
-        """Refuse: a store in PostgreSQL is copied by export."""
+        """Raise, because a store in PostgreSQL is copied by export."""
         raise StoreError(f"{self.path}: a store in PostgreSQL is not copied into a file: use vinelm store export")
 
     def size_bytes(self) -> int:
@@ -135,10 +135,10 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the store for one run. The server releases it with the session.
+        """Lock the store for a run. The server releases the lock at the end of the session.
 
         Raises:
-            StoreError: another run holds it; the message names it.
+            StoreError: another run has locked it; the message names that run.
         """
         with self.transaction() as connection:
             if not connection.execute(text(f"SELECT pg_try_advisory_lock({_SCHEMA}, {ALONE})")).scalar():
@@ -182,7 +182,7 @@ def _translated(where: PostgresUrl) -> Iterator[None]:
 
 
 def _driver_errors() -> tuple[type[Exception], ...]:
-    """Return what the driver raises by itself, outside of SQLAlchemy's calls; it is an extra, and loaded by then."""
+    """Return the exception classes that the driver raises outside of SQLAlchemy; empty if psycopg is not loaded."""
     driver = sys.modules.get("psycopg")
     return () if driver is None else (driver.Error,)
 
@@ -193,7 +193,7 @@ def _store_error(error: DBAPIError, where: PostgresUrl) -> StoreError:
 
 
 def _plain_error(error: BaseException | None, where: PostgresUrl, *, is_lost: bool) -> StoreError:
-    """Return the first line of the server's or driver's message, and what to do about it; never a value of a row."""
+    """Return the first line of the server's or driver's message, and a remedy; never a value of a row."""
     said = (str(error).strip().splitlines() or [type(error).__name__])[0]
     state = _sqlstate(error)
     if state.startswith("23"):  # the rest quotes the row

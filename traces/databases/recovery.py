@@ -1,10 +1,10 @@
-"""Recover a store whose run was killed, and detect incomplete copies.
+"""Recovers a store whose run was killed, and detects incomplete copies.
 
 SQLite commits rows to the write-ahead log (WAL, ``STORE-wal``) before it copies them into the file. A store whose run was
-killed still has its WAL and loses nothing. A *copy* made during a run may lack the WAL or have one of another time, and SQLite
-would open it silently with rows missing. Each run therefore sets a marker in the file's ``meta`` table for as long as it lasts,
-and a second one that is only in the log. Whichever tool closes a store last copies the log into the file and removes it, so
-that the file then has both.
+killed still has its WAL and loses nothing. A *copy* made during a run may lack the WAL or have an older or newer WAL, and
+SQLite would open it without a warning, with rows missing. Each run therefore sets a marker in the file's ``meta`` table while
+it lasts, and a second marker only in the log. The process that closes a store last copies the log into the file and removes it,
+so that the file then has both markers.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ def recover(
     shown_as: Path | None = None,
     is_read_only: bool = False,
 ) -> None:
-    """Clear the marker of a dead run from the store at ``path``; does nothing while the run is alive.
+    """Clear the marker of a killed run in the store at ``path``; do nothing while the run is still active.
 
-    A run that ended on a full disk may have been unable to clear its marker. It has then noted in the lock file that the file
-    of the store holds everything, so that a missing WAL is no sign of a copy.
+    A run that ended on a full disk may have been unable to clear its marker. It has then noted in the lock file that the
+    store's file is complete, so that a missing WAL does not indicate a copy.
 
         path: the store.
-        run: the value of the marker.
-        is_whole: whether the file also has the marker of that run's log.
-        accept: whether to accept a file without its WAL: rows that were only in the WAL are lost.
+        run: the marker's value.
+        is_whole: whether the file also contains the marker that the run wrote to the log.
+        accept: whether to accept a file without its WAL, so that rows that are only in the WAL are lost.
         shown_as: the path that errors name, if ``path`` is a copy of it.
-        is_read_only: only check, and write nothing.
+        is_read_only: whether to only check and write nothing.
 
     Raises:
         StoreError: the WAL is missing (without ``accept``) or does not match the file; nothing is written then.
@@ -70,7 +70,7 @@ def recover(
 def _require_matching_wal(path: Path) -> None:
     """Raise :class:`StoreError` unless file and WAL belong together. Reads the whole file, writes nothing.
 
-    SQLite does not detect a later WAL whose pages the older file does not refer to, but the two disagree on the file's size.
+    SQLite does not detect a newer WAL whose pages the older file does not refer to. The file sizes differ in this case.
     """
     pages = _pages_by_wal(path.with_name(f"{path.name}-wal"))
     try:

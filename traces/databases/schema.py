@@ -1,7 +1,7 @@
 """The tables of an observation store, with a comment per column. ``docs/store.md`` is generated from this file.
 
 A store is one SQLite file, or one schema of a PostgreSQL database. Prefixes are stored as JSON text, ``["small","large"]``;
-unknown values are NULL, never 0. Statements with ``ON CONFLICT`` are those of PostgreSQL's dialect: SQLite has the same.
+unknown values are NULL, never 0. Statements with ``ON CONFLICT`` use PostgreSQL's dialect, which SQLite also accepts.
 """
 
 from __future__ import annotations
@@ -53,21 +53,23 @@ CHECKPOINTS = "checkpoints"
 
 
 class Score(UserDefinedType[Any]):
-    """The type of a flag or a number between 0 and 1; SQLAlchemy's Boolean is too narrow for it. It is BOOLEAN in SQLite."""
+    """The type of a flag or a number between 0 and 1; SQLAlchemy's Boolean does not accept numbers. The column type in SQLite
+    is BOOLEAN.
+    """
 
     cache_ok = True
 
     def get_col_spec(self, **_: Any) -> str:
-        """Return the type as SQLite knows it."""
+        """Return the column type for SQLite."""
         return "BOOLEAN"
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:
-        """Convert flags to numbers if the database distinguishes the two."""
+        """Return a function that converts flags to numbers, if the database distinguishes the two."""
         return number_of_flag if dialect.name == "postgresql" else None
 
 
 def number_of_flag(value: Any) -> float | None:
-    """Convert a flag or score to a number, since PostgreSQL needs one type for both; None stays."""
+    """Convert a flag or score to a number, since PostgreSQL needs the same type for both; None stays None."""
     return None if value is None else float(value)
 
 

@@ -1,4 +1,4 @@
-"""Names what changed between two identities of a store, for messages."""
+"""Describes, for messages, what changed between two identities of a store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def changes_between(
     known: Mapping[str, RequestDigest],
     wanted: Mapping[str, RequestDigest],
 ) -> list[str]:
-    """Return what changed, in a few words each: dataset, models, prices, template, workflow."""
+    """Return a short text for each change: dataset, models, prices, template, workflow."""
     return [*_dataset(before, now, known, wanted), *_models(before, now), *_template(before, now), *_parts(before, now)]
 
 

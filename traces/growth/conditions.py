@@ -1,4 +1,4 @@
-"""A row's conditions other than its request: the code and settings behind each invocation of its prefix."""
+"""The conditions of a row, besides its request: the code and settings of each invocation in its prefix."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _STAGE = "stage "
 
 
 class RowConditions:
-    """Compares two identities in what decides the rows of one prefix.
+    """Compares two identities in everything that determines the rows of a prefix.
 
-    A row that was executed under one identity is valid under another if nothing differs that decides it: the sequence of stages
-    and models up to it, what each of these models is sent, the code of these stages, and the code and resources that all stages
-    share. Prices, rate limits, timeouts, other models and later stages do not count.
+    A row stays valid under another identity if these are equal: the sequence of stages and models up to it, the settings sent
+    to these models, the code of these stages, and the code and resources shared by all stages. Prices, rate limits, timeouts,
+    other models and later stages do not count.
 
     Args:
-        before: the identity that rows were executed under.
-        now: the identity to compare with.
+        before: the identity under which rows were executed.
+        now: the current identity.
     """
 
     def __init__(self, before: StoreIdentity, now: StoreIdentity) -> None:
@@ -36,7 +36,7 @@ class RowConditions:
         self._prefixes: dict[tuple[tuple[str, ...], tuple[str | None, ...]], str | None] = {}
 
     def difference(self, prefix: Sequence[str], stages: Sequence[str | None] = ()) -> str | None:
-        """Return why a row of that prefix is no longer valid, naming the first difference; None if it is.
+        """Return the first difference that makes a row with this prefix invalid; None if the row is valid.
 
         Args:
             prefix: the models of the row's invocations.
@@ -54,10 +54,10 @@ class RowConditions:
 
         Args:
             stages: the stages of its invocations.
-            arm: the stage that came next; None if there was none, or it is unknown.
-            failure: the row's failure. If the request went where the template had no branch, the row is valid as long as the
-                template stays.
-            has_ended: whether the request ended there.
+            arm: the stage that came next; None if there was none or it is unknown.
+            failure: the row's failure. If the request took a branch that the template lacked, the row is valid until the
+                template changes.
+            has_ended: whether the request ended at the row.
         """
         if failure == "unexpected_arm" and self._template_before != self._template:
             return "the template changed, which had no arm for them"
@@ -70,7 +70,7 @@ class RowConditions:
         return f"the template has no arm {arm!r} after {' > '.join(known)}" if arm and arms and arm not in arms else None
 
     def scoring_difference(self, stages: Sequence[str | None]) -> str | None:
-        """Return why rows with these stages must be scored again; None if they need not."""
+        """Return why rows with these stages must be scored again; otherwise None."""
         if self._before.fingerprint.get(_SCORER) != self._now.fingerprint.get(_SCORER):
             return "the scorer changed"
         name = str(self._template_before.stages_along(len(stages), stages)[-1])
@@ -102,7 +102,7 @@ class RowConditions:
         return None
 
     def _stage_now(self, position: int, stage: str) -> Stage | None:
-        """Return the stage of that invocation by the current template: the row's own if possible, else the only one."""
+        """Return an invocation's stage in the current template: the row's stage if allowed, else the only possible stage."""
         level = self._template.flow.stages_at[position]
         if stage not in level and len(level) > 1:
             return None
@@ -117,7 +117,7 @@ class RowConditions:
 
 
 def _shared_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """Return the difference in what all rows share: graph, tools, routes, inputs, resources, seeds."""
+    """Return the first difference in the parts that all rows share: graph, tools, routes, inputs, resources, seeds."""
 
     def shared(parts: Mapping[str, str]) -> dict[str, str]:
         return {part: digest for part, digest in parts.items() if part != _SCORER and not part.startswith(_STAGE)}
@@ -128,7 +128,7 @@ def _shared_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str
 
 
 def _deciding_settings(identity: StoreIdentity, name: str) -> dict[str, Any]:
-    """Return the settings that decide a model's answers, as plain values: the model's and its provider's."""
+    """Return the settings of a model and its provider that determine its answers, as plain values."""
     catalog = identity.settings()
     model = catalog[name].model_dump(mode="json", exclude=set(_MODEL_KEEPS_ROWS))
     options = {f"options.{key}": value for key, value in model.pop("options").items() if key not in _OPTION_KEEPS_ROWS}

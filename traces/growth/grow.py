@@ -1,6 +1,6 @@
-"""Lets a store grow: rows that are still valid under a changed workflow, dataset or catalog stay, the rest is retired.
+"""Adapts a store to a changed workflow, dataset or catalog: valid rows stay, the other rows are retired.
 
-Retired rows keep their dollars on the ledger and their state. They are used again when the change is undone.
+Retired rows keep their ledger entries and states. If the change is undone, they are used again.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Growth:
     Attributes:
         changes: what changed, in a few words each.
         before: rows before.
-        kept: rows that stay, including those whose success was decided again.
-        restored: rows of an earlier state of the store that are used again.
-        rescored: rows that stay once their success is decided again from their stored state; no call is made for it.
-        retired: reason to the number of rows that are no longer valid.
-        repriced: rows whose dollars follow a new price.
-        unpriced: rows of a model with a new price that recorded no tokens: they keep their dollars.
-        is_reshaped: whether the requests, the models or the invocations differ, so that there may be other cells to execute.
+        kept: rows that stay, including rows that were scored again.
+        restored: retired rows that are used again.
+        rescored: rows that stay after being scored again from their stored state, without a call.
+        retired: for each reason, the number of rows that are no longer valid.
+        repriced: rows whose dollars were recomputed at a new price.
+        unpriced: rows of a model with a new price that keep their dollars, because they recorded no tokens.
+        is_reshaped: whether requests, models or invocations changed, so that there may be new cells to execute.
     """
 
     changes: tuple[str, ...]
@@ -56,7 +56,7 @@ class Growth:
         return bool(self.retired or self.restored or self.rescored or self.repriced or self.unpriced)
 
     def describe(self) -> str:
-        """Return one line: what changed, how many rows stay, which do not and why, and what is bought for them."""
+        """Return a line: what changed, how many rows stay, which rows do not and why, and what will be bought again."""
         lost = sum(self.retired.values())
         parts = [f"{', '.join(self.changes)} since the last run: {self.kept:,} of {self.before:,} rows stay"]
         if self.rescored:
@@ -76,18 +76,18 @@ class Growth:
 
 
 def grow(store: ObservationStore, now: StoreIdentity, wanted: Mapping[str, RequestDigest]) -> Growth | None:
-    """Change the store's identity to ``now``: retire rows that are no longer valid, restore those that are valid again.
+    """Change the store's identity to ``now``: retire rows that are no longer valid, restore rows that are valid again.
 
-    The caller holds the store (:meth:`ObservationStore.exclusive`). Rows that must be scored again are retired until
+    The caller has locked the store (:meth:`ObservationStore.exclusive`). Rows that must be scored again are retired until
     :class:`~vinelm.traces.RowsToScore` restores them.
 
     Args:
         store: the store.
         now: the identity of the starting run.
-        wanted: request id to the digests of the current request, for all requests of the dataset.
+        wanted: the digests of all requests of the dataset, by request id.
 
     Returns:
-        What happened; None if nothing has changed.
+        The effect; None if nothing has changed.
 
     Raises:
         StoreError: the store is of another workflow, or none of its rows would stay. Nothing is written in this case.
@@ -106,10 +106,10 @@ def set_prices(store: ObservationStore, now: StoreIdentity) -> int:
 
     Args:
         store: the store.
-        now: its identity with other prices; nothing else differs.
+        now: the store's identity, with only the prices changed.
 
     Returns:
-        How many rows changed. Rows without tokens keep their dollars.
+        The number of rows that changed. Rows without recorded tokens keep their dollars.
     """
     with store.database.transaction() as connection:
         known, identities = retirement.request_digests(connection), retirement.identities(connection)
@@ -128,7 +128,7 @@ class _Undo(Exception):
 def preview_growth(
     store: ObservationStore, now: StoreIdentity, wanted: Mapping[str, RequestDigest]
 ) -> tuple[Growth | None, list[Observation]]:
-    """Return the effect of :func:`grow`, and the rows that would remain. Writes nothing.
+    """Return the effect that :func:`grow` would have, and the rows that would remain. Writes nothing.
 
     Rows that would be scored again are returned with their old success.
 
@@ -146,12 +146,12 @@ def preview_growth(
 
 
 def retire_broken(store: ObservationStore, cells: Collection[tuple[str, Sequence[str]]]) -> None:
-    """Retire the rows of a broken stage: they are executed again and never reused.
+    """Retire the rows of a broken stage, so that they are executed again. These rows are never restored.
 
-    One transaction. Their dollars and calls keep counting.
+    Uses one transaction. Their dollars and calls still count.
 
     Args:
-        store: the store, held by the caller.
+        store: the store; the caller must have locked it.
         cells: request and prefix of each row.
     """
     named = {(request_id, tuple(prefix)) for request_id, prefix in cells}
@@ -219,7 +219,7 @@ def _grow(
 
 
 def _mark_rows(connection: Connection, rules: RowRules) -> None:
-    """Update rows for the new template: their next stages, and that a passed check ends no request."""
+    """Update rows for the new template: set their next stages; under the oracle rule, clear ``is_continued``."""
     retirement.set_arms(connection, rules.templates, rules.template)
     if rules.rule == "oracle":
         connection.execute(update(schema.observations).values(is_continued=False))
@@ -247,7 +247,7 @@ def _aged(now: StoreIdentity, before: StoreIdentity) -> StoreIdentity:
 
 
 def _set_requests(connection: Connection, known: Mapping[str, RequestDigest], wanted: Mapping[str, RequestDigest]) -> None:
-    """Forget requests that are no longer in the dataset, and record the present form of the others."""
+    """Delete requests that are no longer in the dataset, and record the current digests of the others."""
     table = schema.requests
     gone = [{"request": key} for key in known if key not in wanted]
     if gone:

@@ -1,4 +1,4 @@
-"""Finds the rows of a store that are still valid under another identity. Pure: writes nothing."""
+"""Finds the rows of a store that are still valid under another identity. Writes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BROKEN_STAGE = "a stage was broken"
 
 
 class RequestDigest(NamedTuple):
-    """Digests of a request: ``full`` of its dataset row, ``inputs`` of the graph's input (None: unknown)."""
+    """Digests of a request: ``full`` for its dataset row, ``inputs`` for the graph's input (None: unknown)."""
 
     full: str | None
     inputs: str | None
@@ -29,14 +29,14 @@ class RequestDigest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordedCost:
-    """The dollars of a row, as it recorded them.
+    """The cost of a row, as recorded.
 
     Attributes:
-        cost_usd: dollars as they were charged.
+        cost_usd: dollars charged.
         calls: model calls.
         tokens_in: prompt tokens of all calls; None: unknown.
         tokens_out: completion tokens; None: unknown.
-        tokens_cached: the part of ``tokens_in`` that was read from a prompt cache; None: unknown, counted as none.
+        tokens_cached: the part of ``tokens_in`` that was read from a prompt cache; None: unknown, counted as 0.
     """
 
     cost_usd: float
@@ -46,13 +46,13 @@ class RecordedCost:
     tokens_cached: int | None
 
     def at(self, recorded: Price, now: Price) -> float | None:
-        """Return the row's dollars at another price; None if it has no recorded tokens.
+        """Return the row's dollars at a new price; None if it has no recorded tokens.
 
         Dollars that the tokens do not explain (failed attempts that were billed, a discount) change in the same proportion.
 
         Args:
-            recorded: the price that ``cost_usd`` was charged at.
-            now: the price to apply.
+            recorded: the price at which ``cost_usd`` was charged.
+            now: the new price.
         """
         if self.calls == 0 or is_same_amount(recorded, now):
             return self.cost_usd
@@ -72,23 +72,23 @@ class RecordedCost:
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """The fields of a row that growth needs, current or retired.
+    """The fields of a current or retired row that are needed to decide whether it is valid.
 
     Attributes:
-        row_id: its number in its table.
+        row_id: the row's number in its table.
         cell: request and prefix.
-        stages: the stages of its invocations; None if no row shows them.
-        arm: the stage that came next; None on a linear template, and if none did.
+        stages: the stages of its invocations; None if unknown.
+        arm: the stage that came next; None on a linear template, or if the request ended.
         success, stopped, failure: as in :class:`~vinelm.rows.observation.Observation`.
-        cost: the dollars as they were charged, with the tokens.
-        cost_usd: the dollars that the row counts with.
-        identity_id: the identity that it was executed under.
-        scored_id: the identity whose scorer decided ``success``.
-        request: the request when the row was executed and scored.
-        has_state: whether the workflow state after it is stored.
-        unscored_id: under which identity it was to be scored again and could not; None if there is none.
-        reason: why it was retired; None for a current row.
-        is_continued: whether it lies after an answer that the workflow's own check passed.
+        cost: the dollars charged, with the tokens.
+        cost_usd: the row's current dollars, after price changes.
+        identity_id: the identity under which the row was executed.
+        scored_id: the identity whose scorer computed ``success``.
+        request: the request's digests when the row was executed and scored.
+        has_state: whether the workflow state after the row is stored.
+        unscored_id: the identity under which scoring it again failed; None if it did not fail.
+        reason: why the row was retired; None for a current row.
+        is_continued: whether the row follows an answer that the workflow's own check passed.
     """
 
     row_id: int
@@ -116,7 +116,7 @@ class StoredRow:
 class RowStatus(NamedTuple):
     """Whether a row is valid.
 
-    ``needs_score``: only once ``success`` is decided again. ``reason``: why it is not valid, or must be scored again.
+    ``needs_score``: the row is valid only after it is scored again. ``reason``: why it is invalid, or must be scored again.
     """
 
     holds: bool
@@ -125,13 +125,13 @@ class RowStatus(NamedTuple):
 
 
 class RowRules:
-    """Decides whether single rows are valid, regardless of the rows before them on their path.
+    """Decides whether a row is valid, regardless of the earlier rows on its path.
 
     Args:
         identities: every identity that the store has had, by number.
-        now: the identity to decide by.
+        now: the current identity.
         wanted: the requests of the current dataset, by id.
-        assumes_scores: whether to assume that rows that would have to be scored again keep their success.
+        assumes_scores: whether rows that must be scored again are assumed to keep their success.
     """
 
     def __init__(
@@ -182,14 +182,14 @@ class RowRules:
         return RowStatus(False, reason=f"{why}, and the state was not kept")
 
     def arm(self, row: StoredRow) -> str | None:
-        """Return the stage to which the request continued after the row; None if it ended there, or unknown."""
+        """Return the stage to which the request continued after the row; None if it ended or is unknown."""
         if row.arm is not None or row.ended(self.rule):
             return row.arm
         follower = self.templates[row.identity_id].stage_after(len(row.cell[1]))
         return self.template.noted(None if follower is None else follower.name)
 
     def after(self, row: StoredRow) -> Afterwards:
-        """Return what comes after the row."""
+        """Return whether and how the request continues after the row."""
         may_continue = row.failure is None and self.template.goes_on_past_ends
         return Afterwards(row.ended(self.rule), self.arm(row), may_continue)
 
@@ -202,7 +202,8 @@ class RowRules:
 class Afterwards(NamedTuple):
     """Whether a request ends at a row, and the stage to which it continues, if known.
 
-    ``may_continue``: rows after it are valid that were bought although the workflow's own check had passed an answer.
+    ``may_continue``: whether rows after this row stay valid that were bought although the workflow's own check had passed an
+    answer.
     """
 
     ended: bool
@@ -210,7 +211,7 @@ class Afterwards(NamedTuple):
     may_continue: bool = False
 
     def leads_to(self, row: StoredRow) -> bool:
-        """Return whether the request continues with the stage of that row."""
+        """Return whether the request continues with the stage of the given row."""
         if self.ended and not (self.may_continue and row.is_continued):
             return False
         return self.arm in (None, row.stages[-1])
@@ -218,7 +219,7 @@ class Afterwards(NamedTuple):
 
 @dataclass
 class Retirement:
-    """The current rows to retire, with the reason, and those to keep."""
+    """The current rows to retire, with the reason, and the current rows to keep."""
 
     retire: list[tuple[int, str]] = field(default_factory=list)
     kept: dict[Cell, Afterwards] = field(default_factory=dict)
@@ -228,12 +229,12 @@ class Retirement:
 
     @property
     def waiting(self) -> int:
-        """The number of rows that wait to be scored."""
+        """The number of rows that must be scored before they are used."""
         return len(self.waiting_rows)
 
 
 def retirement_of(rows: Iterable[StoredRow], rules: RowRules) -> Retirement:
-    """Decide which of the store's current rows to retire. A row needs the row before it on its path."""
+    """Return which current rows to retire. A row is also retired if the row before it on its path is."""
     found = Retirement()
     lost: dict[Cell, str] = {}
     waiting: dict[Cell, str] = {}
@@ -258,7 +259,7 @@ def retirement_of(rows: Iterable[StoredRow], rules: RowRules) -> Retirement:
 
 @dataclass
 class Restoration:
-    """The retired rows to use again, and those among them to score first, in the order to do it."""
+    """The retired rows to use again, and the rows that must be scored first, in order."""
 
     restore: list[int] = field(default_factory=list)
     score: list[int] = field(default_factory=list)
@@ -270,9 +271,9 @@ def restoration_of(retired: Iterable[StoredRow], rules: RowRules, kept: Mapping[
     """Decide which retired rows to use again.
 
     Args:
-        retired: the retired rows; if several are of one cell, the last retired one wins.
-        rules: decides by the current identity.
-        kept: the current cells, with what comes after them.
+        retired: the retired rows; if a cell has several, the last retired row is used.
+        rules: decides whether rows are valid.
+        kept: the current cells, with how the request continues after each.
     """
     found, active = Restoration(), dict(kept)
     for row, status in _latest_that_hold(retired, rules):
@@ -291,7 +292,7 @@ def restoration_of(retired: Iterable[StoredRow], rules: RowRules, kept: Mapping[
 
 
 def _latest_that_hold(retired: Iterable[StoredRow], rules: RowRules) -> list[tuple[StoredRow, RowStatus]]:
-    """Return for each cell the last retired row that is valid; shorter prefixes first."""
+    """Return the last valid retired row of each cell; shorter prefixes first."""
     latest: dict[Cell, tuple[StoredRow, RowStatus]] = {}
     for row in sorted(retired, key=lambda row: row.row_id):
         status = rules.check(row)

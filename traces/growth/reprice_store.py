@@ -1,4 +1,4 @@
-"""Writes a copy of a store with rows at other prices: nothing is called, and the ledger keeps what was paid."""
+"""Writes a copy of a store with rows at new prices. Makes no call; the ledger keeps what was paid."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from vinelm.traces.store.summary import contents_of
 
 @dataclass(frozen=True, kw_only=True)
 class RepricedModel:
-    """A model's rows before and after.
+    """The rows of a model, before and after repricing.
 
     Attributes:
         name: the model's name in the catalog.
-        has_new_price: whether the price differs from the store's.
+        has_new_price: whether the new price differs from the store's price.
         rows: the number of the model's rows.
-        before_usd: dollars of these rows in the store, without tools.
-        after_usd: the same at the new price.
+        before_usd: dollars of these rows at the old price, without tools.
+        after_usd: dollars of these rows at the new price, without tools.
     """
 
     name: str
@@ -49,8 +49,8 @@ class Repriced:
 
     Attributes:
         rows: the number of rows of the new store.
-        repriced: how many rows' dollars changed.
-        paid_usd: what the ledger says was paid, in both stores alike.
+        repriced: the number of rows whose dollars changed.
+        paid_usd: the dollars paid by the ledger, equal in both stores.
         models: the models, in the order of the catalog.
     """
 
@@ -63,8 +63,8 @@ class Repriced:
 def reprice_store(source: Path, path: Path, prices: Catalog) -> Repriced:
     """Create the store at ``path`` from ``source``, with the dollars of all rows at new prices. All or nothing.
 
-    A row's dollars follow from its recorded tokens. The charged dollars stay recorded as well. Neither ``source`` nor the
-    ledger changes. A failed call that cost nothing costs nothing at any price.
+    A row's dollars are computed from its recorded tokens. The charged dollars stay recorded too. ``source`` and the ledger do
+    not change. A failed call that cost nothing costs nothing at any price.
 
     Args:
         source: an existing store; it is only read.
@@ -73,8 +73,8 @@ def reprice_store(source: Path, path: Path, prices: Catalog) -> Repriced:
 
     Raises:
         ConfigError: a model of the store has no price there, or no price differs from the store's.
-        StoreError: a row of a model with a new price recorded no tokens, a run holds ``source``, some of its rows wait to be
-            scored again, or ``path`` exists.
+        StoreError: a row of a model with a new price recorded no tokens, a run has locked ``source``, some of its rows must
+            still be scored again, or ``path`` exists.
     """
     with ObservationStore.open(source) as store, run_lock(file_of(store.path, "reprice")):
         if contents_of(store).waiting:
@@ -142,7 +142,7 @@ def _require_tokens(store: ObservationStore, now: StoreIdentity) -> None:
 
 
 def _dollars(store: ObservationStore) -> Mapping[str, tuple[int, float]]:
-    """Return model to the number of its rows and their dollars, without tools."""
+    """Return, by model, the number of rows and their dollars, without tools."""
     table = schema.observations.c
     with store.database.transaction() as connection:
         query = select(table.model, func.count(), func.sum(table.cost_usd)).group_by(table.model)

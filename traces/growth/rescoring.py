@@ -1,4 +1,4 @@
-"""Rows that must be scored again: they wait among the retired ones, and are restored wave by wave."""
+"""Rows that must be scored again: they are retired until then, and restored in waves."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _LARGEST_WAVE = 5000  # rows whose states are in memory at a time
 
 @dataclass(frozen=True, slots=True)
 class RowToScore:
-    """A row whose success must be decided again: its number among the retired rows, its cell, and the state after it.
+    """A row that must be scored again: its number among the retired rows, its cell, and the state after it.
 
-    ``is_continued``: it lies after an answer that the workflow's own check passed.
+    ``is_continued``: whether it follows an answer that the workflow's own check passed.
     """
 
     retired_id: int
@@ -47,7 +47,7 @@ class Rescored(NamedTuple):
     Attributes:
         success: The row's success; None if unknown.
         reason: Why the row cannot be scored, so that it stays retired; empty if it can.
-        answer: What is compared with the current setup's answer, as canonical JSON; None if nothing is compared.
+        answer: The value to compare with the current setup's answer, as canonical JSON; None if nothing is compared.
     """
 
     success: bool | float | None = None
@@ -56,9 +56,9 @@ class Rescored(NamedTuple):
 
 
 class RowsToScore:
-    """The rows of a store that wait to be scored again, shorter prefixes first; the caller holds the store.
+    """The rows of a store that must be scored again, shorter prefixes first; the caller has locked the store.
 
-    A run that dies in between continues with the wave where it was, and restores the same rows in the same order.
+    After a killed run, the next run continues with the same wave, and restores the same rows in the same order.
 
     Args:
         wanted: the digests of the current requests, by id.
@@ -69,12 +69,12 @@ class RowsToScore:
 
     @property
     def is_pending(self) -> bool:
-        """True if some rows wait, because of this run's growth or of a run that died."""
+        """True if rows must still be scored again, because of this run's changes or a killed run's."""
         with self._store.database.transaction() as connection:
             return self._first(connection) is not None
 
     def wave(self) -> list[RowToScore]:
-        """Return rows to score whose predecessors are all present; empty when none is left."""
+        """Return the rows to score whose predecessors are all current; empty if none is left."""
         with self._store.database.transaction() as connection:
             rows: list[RowToScore] = []
             for retired_id in self._restoration(connection).score:  # shorter prefixes first
@@ -85,7 +85,7 @@ class RowsToScore:
             return rows
 
     def record(self, scores: Iterable[tuple[RowToScore, Rescored]]) -> None:
-        """Record the scores of a wave in one transaction, and make its rows without a reason current again."""
+        """Record the scores of a wave in one transaction, and restore its rows that could be scored."""
         number = self._store.identity_id
         with self._store.database.transaction() as connection:
             for row, found in scores:
@@ -101,7 +101,7 @@ class RowsToScore:
             self._reprice(connection)
 
     def finish(self) -> Mapping[str, int]:
-        """Record that nothing waits any more; return the number of waiting rows that are not valid, by reason."""
+        """Record that scoring is done; return the number of rows that stay retired, by reason."""
         with self._store.database.transaction() as connection:
             first = self._first(connection) or 0
             for retired_id in self._restoration(connection).ended:

@@ -1,4 +1,4 @@
-"""Moves rows between ``observations`` and ``retired``, with their states, in the caller's transaction."""
+"""Moves rows, with their states, between the tables ``observations`` and ``retired`` in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def retired_rows(connection: Connection) -> list[StoredRow]:
 
 
 def identities(connection: Connection) -> dict[int, StoreIdentity]:
-    """Return every identity that the store has had, by number."""
+    """Return all identities, current and earlier, of the store, by number."""
     return {row.identity_id: StoreIdentity.from_json(row.value) for row in connection.execute(select(schema.identities))}
 
 
@@ -136,7 +136,7 @@ def _run(
     types: Sequence[str],
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Execute a statement with a list of rows replacing ``{values}``."""
+    """Execute a statement in which ``{values}`` is replaced by a list of rows."""
     names = [[f"v{place}_{column}" for column in range(len(types))] for place in range(len(rows))]
     one = "({})".format(", ".join(f"CAST(:{{}} AS {kind})" for kind in types))
     values = {name: value for some, row in zip(names, rows, strict=True) for name, value in zip(some, row, strict=True)}
@@ -146,10 +146,10 @@ def _run(
 
 
 def reprice(connection: Connection, rules: RowRules, rows: Iterable[StoredRow]) -> tuple[int, int]:
-    """Set the dollars of current rows to the current prices; what they were charged stays in ``recorded_usd``.
+    """Set the dollars of current rows to the current prices; the charged dollars stay in ``recorded_usd``.
 
     Returns:
-        How many rows changed, and how many with a changed price keep their dollars because they recorded no tokens.
+        The number of rows that changed, and the number that keep their dollars despite a new price, for lack of tokens.
     """
     table = schema.observations
     changes, unpriced = [], 0
@@ -178,7 +178,7 @@ def set_arms(connection: Connection, before: Mapping[int, Template], now: Templa
 
     Args:
         connection: a connection in a transaction.
-        before: the templates that rows were executed under, by identity.
+        before: the templates under which rows were executed, by identity.
         now: the current template.
     """
     table = schema.observations

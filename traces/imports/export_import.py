@@ -1,7 +1,7 @@
 """Exports a store's rows to a table for other tools, and imports such a table.
 
-What the table cannot hold goes into a sidecar file ``FILE.store.json`` (CSV) or into the file's metadata (Parquet): the store's
-identity, its registered requests, spending that has no row, and tool calls. Checkpoints are not exported.
+The store's identity, its requests, spending without a row, and tool calls go into a sidecar file ``FILE.store.json`` (CSV) or
+into the file's metadata (Parquet). Checkpoints are not exported.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def export_store(store: ObservationStore, path: Path) -> int:
     The rows are a consistent snapshot, even while a run is writing.
 
     Raises:
-        ConfigError: another extension, or pyarrow is not installed.
+        ConfigError: the extension is not supported, or pyarrow is not installed.
         StoreError: the file cannot be written, or a judge scored the rows; an older file at ``path`` stays.
     """
     kind = kind_of(path, ("csv", "parquet"))
@@ -113,11 +113,11 @@ _CHARGED = select(_ROW.request_id, _ROW.prefix, func.coalesce(_ROW.recorded_usd,
 
 
 def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> tuple[list[dict[str, Any]], list[list[Any]]]:
-    """Return the ledger entries that are not the cost of a row, and the cells of rows without an entry of their cost.
+    """Return the ledger entries that belong to no row, and the cells of rows whose cost has no ledger entry.
 
     Args:
         entries: the entries of the ledger.
-        charged: request, prefix and dollars of each row, as they were charged.
+        charged: request, prefix and charged dollars of each row.
     """
     paid = Counter((row[0], decode_prefix(row[1]), row[2]) for row in charged)
     others = []
@@ -170,7 +170,7 @@ def import_export(table: Path, path: Path) -> int:
         path: the store to create.
 
     Raises:
-        DatasetError: not an export, or a row that does not fit the store's workflow; names file and line.
+        DatasetError: the file is not an export, or a row does not fit the store's workflow; the message names file and line.
         StoreError: ``path`` exists, or cannot be written.
     """
     exported, digest = _exported(table), file_digest(table)
@@ -214,9 +214,9 @@ def import_export(table: Path, path: Path) -> int:
 
 @dataclass(frozen=True)
 class _Exported:
-    """An export's contents except its rows, with their location.
+    """The contents of an export except its rows, with the file that they are from.
 
-    ``table_digest``: the digest of the table; None allows any.
+    ``table_digest``: the required digest of the table; None: not checked.
     """
 
     where: Path
@@ -287,7 +287,7 @@ def _observation(row: Row, where: str) -> Observation:
 
 
 def _known(row: Observation, name: str) -> Any:
-    """Return the value of a field; None for unknown seconds."""
+    """Return the value of a field; None if seconds are unknown."""
     return None if name == "latency_s" and not row.is_timed else getattr(row, name)
 
 

@@ -1,4 +1,4 @@
-"""Reads recorded invocations from a user's own table, given the names of its columns."""
+"""Reads recorded invocations from a user's table, given its column names."""
 
 from __future__ import annotations
 
@@ -73,19 +73,19 @@ class LogColumns:
     Args:
         request: columns whose values, joined by ``/``, identify the request.
         model: the model that was called.
-        success: whether the answer was right (1/0, true/false, yes/no), or its score in [0, 1]; empty means unknown.
+        success: whether the answer was right (1/0, true/false, yes/no), or its score in [0, 1]; empty: unknown.
         cost_usd: dollars of the call.
         latency_s: seconds of the call; empty means unknown.
         tokens_in: prompt tokens.
         tokens_out: generated tokens.
         failure: empty if the call succeeded, else a failure kind or any other text.
-        answer: what the model answered; equal texts are equal answers. Empty means that it gave none.
+        answer: the model's answer; equal texts are equal answers. Empty: no answer.
         round: how many times this request had been sent to this model, including this call (from 1); with ``run``, the position
             in the run.
-        run: the execution of the application that the invocation belonged to.
+        run: the execution of the application to which the invocation belonged.
         stage: the stage of the invocation (with ``run``).
-        stopped_if: the workflow's own check ended the request if all of these conditions hold.
-        where: rows that do not satisfy all of these conditions are skipped.
+        stopped_if: conditions under which (if all hold) the workflow's own check ended the request.
+        where: conditions that a row must all satisfy; other rows are skipped.
     """
 
     request: tuple[str, ...]
@@ -106,7 +106,7 @@ class LogColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAnswer:
-    """One recorded invocation; ``line`` is its line in the table. Fields are None, or NaN seconds, if the table lacks them."""
+    """One recorded invocation; ``line`` is its line in the table. Fields that the table lacks are None, or NaN for seconds."""
 
     line: int
     request_id: str
@@ -170,7 +170,7 @@ def _answer(row: Row, line: int, model: str, columns: LogColumns, where: str) ->
 
 
 def _failure(row: Row, columns: LogColumns, where: str) -> FailureKind | None:
-    """Return the failure kind, or ``unknown`` for any other text, which is dropped because it may quote a prompt or a key."""
+    """Return the failure kind, or ``unknown`` for any other text, which may contain a prompt or a key."""
     value = None if columns.failure is None else as_text(field_of(row, columns.failure, where))
     if not value:
         return None

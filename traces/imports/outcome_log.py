@@ -1,13 +1,13 @@
-"""Imports a table of recorded outcomes into an observation store, so that existing logs replace profiling.
+"""Imports a table of recorded results into an observation store, so that existing logs can replace profiling.
 
 Two kinds of table:
 
 - *Runs* (with a ``run`` column): each row is one invocation of one execution of the application. Its prefix is the sequence of
   models that the run had called so far.
-- *Answers* (without a ``run`` column): each row is a model's own answer to a request. The retry cascade over these answers is
-  expanded to a given depth: the n-th call of a model on a path returns that model's answer of round n (without a ``round``
-  column, always the same answer). This is exact if the answers are independent; the effect of one model's output on the next
-  model is not in the data.
+- *Answers* (without a ``run`` column): each row is a model's own answer to a request. All sequences of models up to a given
+  depth are built from these answers: the n-th call of a model on a path returns that model's answer of round n (without a
+  ``round`` column, always the same answer). This is exact if the answers are independent; the data do not show how one model's
+  output affects the next model.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class LogImport:
     Args:
         columns: names of the table's columns.
         workflow: the name that the store gives the workflow.
-        catalog: prices of the models; None: each model is priced at its mean recorded cost per call.
-        models: import only these models; by default all of the catalog, or all that occur.
+        catalog: the models with prices; None: each model is priced at its mean recorded cost per call.
+        models: import only these models; default: all models of the catalog, or all models in the table.
         stages: names of the invocations in order; the last name repeats.
         depth: the maximum number of invocations on a path; None: the number of rounds, or the length of the longest run.
         stop: the stop rule; None means ``workflow``.
@@ -66,9 +66,9 @@ class LogImport:
 
 @dataclass(frozen=True)
 class ImportedLog:
-    """Summary of an import: rows and requests in the store, its models and depth, and ``notes`` on the data's limits.
+    """Summary of an import: rows and requests in the store, models, depth, and ``notes`` on limits of the data.
 
-    ``paid_usd``: dollars of the recorded calls. Those of the rows are higher if an answer is on several paths.
+    ``paid_usd``: dollars of the recorded calls. The rows cost more in total if an answer is on several paths.
     """
 
     rows: int
@@ -84,7 +84,7 @@ def import_log(table: Path, path: Path, settings: LogImport) -> ImportedLog:
     """Create the store at ``path`` from ``table``, all or nothing. Spends no money.
 
     Raises:
-        ConfigError: ``settings`` lack something that this table needs.
+        ConfigError: a setting that this table requires is missing.
         DatasetError: a row cannot be used; names file and line.
         StoreError: ``path`` exists, or cannot be written.
     """
@@ -166,7 +166,7 @@ def _models(table: Path, answers: Sequence[RecordedAnswer], settings: LogImport)
 
 
 def _recorded_catalog(table: Path, answers: Sequence[RecordedAnswer], models: Sequence[str], columns: LogColumns) -> Catalog:
-    """Return a catalog of models that are known only from the table, each priced per call at its mean recorded cost."""
+    """Return a catalog of the models in the table, each priced per call at its mean recorded cost."""
     as_of = datetime.fromtimestamp(table.stat().st_mtime, UTC).date()
     entries = []
     for name in models:
@@ -194,7 +194,7 @@ def _priced(answer: RecordedAnswer, catalog: Catalog) -> RecordedAnswer:
 def _cascade(
     table: Path, answers: Sequence[RecordedAnswer], models: Sequence[str], stop: StopRule, settings: LogImport
 ) -> Cells:
-    """Return all recorded cells that requests reach; requests in the table's order, parents before children."""
+    """Return all recorded cells that requests reach, in the table's order of requests, parents before children."""
     by_request: dict[str, dict[tuple[str, int], RecordedAnswer]] = {}
     for answer in answers:
         known = by_request.setdefault(answer.request_id, {})
@@ -233,7 +233,7 @@ def _cascade_depth(answers: Iterable[RecordedAnswer], settings: LogImport) -> in
 def _reached(
     known: Mapping[tuple[str, int], RecordedAnswer], models: Sequence[str], stop: StopRule, depth: int, *, has_rounds: bool
 ) -> Iterator[tuple[tuple[str, ...], RecordedAnswer]]:
-    """Yield (prefix, answer) of one request in trie order, without anything after a stop or an unrecorded cell."""
+    """Yield (prefix, answer) of a request in trie order, up to a passed check or an unrecorded cell on each path."""
     waiting: list[tuple[str, ...]] = [(model,) for model in reversed(models)]
     while waiting:
         prefix = waiting.pop()
@@ -250,7 +250,7 @@ def _reached(
 
 
 def _runs(table: Path, answers: Sequence[RecordedAnswer], settings: LogImport) -> Cells:
-    """Return one cell per invocation of a run. Without ``stopped_if``, the check counts as passed at the run's last row."""
+    """Return a cell for each invocation of each run. Without ``stopped_if``, the check counts as passed at a run's last row."""
     by_run: dict[tuple[str, str], list[RecordedAnswer]] = {}
     for answer in answers:
         by_run.setdefault((answer.request_id, answer.run or ""), []).append(answer)
@@ -323,14 +323,14 @@ _SHOWN = Signals(answer=(_ANSWER,))
 
 
 def _classify(store: ObservationStore, rows: Sequence[Observation], column: str) -> None:
-    """Write which answers of a request are equal."""
+    """Store which answers of a request are equal."""
     found = answer_classes(rows, _SHOWN)
     record = SignalRecord(answer=(column,), rows=len(rows), compared=found.compared, intransitive=found.intransitive)
     ShownRows(store).set_classes(found.of, record)
 
 
 def _used_again(cells: Cells) -> set[Cell]:
-    """Return the cells whose answer was paid with an earlier one: it was bought once, however many paths use it."""
+    """Return the cells whose answer is already paid for by an earlier cell, since each answer was bought once."""
     seen: set[int] = set()
     again = set[Cell]()
     for cell, answer in cells.items():
@@ -341,7 +341,7 @@ def _used_again(cells: Cells) -> set[Cell]:
 
 
 def _without_a_row(answers: Sequence[RecordedAnswer], cells: Cells) -> list[dict[str, Any]]:
-    """Return the ledger entries of answers that no path uses, which were paid as well."""
+    """Return ledger entries for answers that no path uses but that were also paid for."""
     used = {answer.line for answer in cells.values()}
     return [ledger_entry(one.request_id, (one.model,), one.cost_usd or 0.0) for one in answers if one.line not in used]
 

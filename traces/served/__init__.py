@@ -1,1 +1,1 @@
-"""Rows of served requests, written off the request path."""
+"""Stores the results of served requests without delaying the requests."""

@@ -1,4 +1,4 @@
-"""The answers of a batch: each different request's answer, model, cost and duration."""
+"""Stores the answers of a dataset run: answer, models, cost and duration of each distinct request."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ equal_calls = Table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer to a request of a batch, and to all that are equal to it.
+    """The answer to a request of a dataset, and to all requests equal to it.
 
     Attributes:
         key: The digest of the graph's inputs.
         prefix: The models that ran, in order.
         cost_usd: Dollars of all calls, including failed ones.
-        latency_s: Seconds by the policy's clock, which is virtual for simulated and recorded backends.
-        answer: What the graph returned, as JSON; None for a failed request.
+        latency_s: Seconds, in simulated time for simulated and recorded backends.
+        answer: The graph's result, as JSON; None for a failed request.
         failure: Kind of the failure; None if the graph returned.
         detail: The failure's message.
-        equal_calls: How many of its calls an equal one has answered.
-        saved_usd: Dollars that these would have cost.
+        equal_calls: The number of its calls that were answered from an equal call.
+        saved_usd: Dollars that these calls would have cost.
     """
 
     key: str
@@ -73,7 +73,7 @@ class Answer:
 
     @property
     def list_usd(self) -> float:
-        """The dollars that it would have cost alone."""
+        """The dollars that it would have cost without equal calls."""
         return self.cost_usd + self.saved_usd
 
 
@@ -86,7 +86,7 @@ class Answers:
     """Reads and adds the answers of a store. Every write is durable.
 
     Args:
-        store: the store; held by the caller if something is added.
+        store: the store; to add something, the caller must have locked it.
     """
 
     def __init__(self, store: ObservationStore) -> None:
@@ -95,7 +95,7 @@ class Answers:
             self._is_there, self._has_equal = map(inspect(connection).has_table, (answers.name, equal_calls.name))
 
     def add(self, entry_id: int, answer: Answer) -> None:
-        """Add an answer that was paid under an entry of the ledger. Joins the caller's transaction."""
+        """Add an answer whose cost is in a ledger entry. Joins the caller's transaction."""
         values = {name: getattr(answer, name) for name in _KEPT}
         values |= {"prefix": encode_prefix(answer.prefix), "entry_id": entry_id}
         with self._database.transaction() as connection:
@@ -111,7 +111,7 @@ class Answers:
                 connection.execute(insert(equal_calls), row)
 
     def equal(self) -> tuple[int, float]:
-        """Return how many calls were answered by equal ones, and the dollars that they would have cost."""
+        """Return the number of calls answered from equal calls, and the dollars that they would have cost."""
         if not self._has_equal:
             return 0, 0.0
         query = select(func.sum(equal_calls.c.equal_calls), func.sum(equal_calls.c.saved_usd))
@@ -120,7 +120,7 @@ class Answers:
             return int(calls or 0), float(saved_usd or 0.0)
 
     def outputs(self) -> list[str]:
-        """Return the digests of the output files written from these answers, the latest last."""
+        """Return the digests of the output files written from these answers, oldest first."""
         with self._database.transaction() as connection:
             text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == _OUTPUTS)).scalar()
             return json.loads(text) if text else []
@@ -140,7 +140,9 @@ class Answers:
                 yield _answer(row)
 
     def of(self, keys: Iterable[str]) -> dict[str, Answer]:
-        """Return the answers to these requests, at most :data:`READ_AT_ONCE` of them; requests without answers are left out."""
+        """Return the answers to these requests, for at most :data:`READ_AT_ONCE` requests; requests without answers are left
+        out.
+        """
         if not self._is_there:
             return {}
         query = select(*_BRIEF, answers.c.answer).where(answers.c.key.in_(list(keys)))

@@ -1,4 +1,4 @@
-"""Answers of repeatable calls, by digest: an equal call is answered from here."""
+"""Stores the answers of repeatable calls by digest, to answer equal calls."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ kept_calls = Table(
 
 
 class KeptCalls:
-    """The stored answers of a store; see :class:`vinelm.backends.remote.equal_calls.EqualCalls`. Thread-safe.
+    """A store's cached answers; see :class:`vinelm.backends.remote.equal_calls.EqualCalls`. Thread-safe.
 
     Args:
-        store: The store, held by the caller.
+        store: The store; the caller must have locked it.
         age_s: Older answers are not used.
     """
 
@@ -47,7 +47,7 @@ class KeptCalls:
             self._is_there = inspect(connection).has_table(kept_calls.name)
 
     def find(self, digest: str) -> str | None:
-        """Return the stored answer of a call; None if there is none, or it is too old."""
+        """Return the stored answer of a call; None if there is none or it is too old."""
         if not self._is_there:
             return None
         query = select(kept_calls.c.said).where(kept_calls.c.digest == digest, kept_calls.c.kept_s >= time.time() - self._age_s)
@@ -56,11 +56,11 @@ class KeptCalls:
             return found
 
     def keep(self, digest: str, said: str) -> None:
-        """Store the answer of a call, replacing one that is too old. Durable when it returns."""
+        """Store the answer of a call, replacing an outdated answer. Durable when it returns."""
         self.keep_all([(digest, said)])
 
     def keep_all(self, answers: Iterable[tuple[str, str]]) -> None:
-        """Store the answers of several calls by digest, replacing existing ones. Durable when it returns."""
+        """Store the answers of several calls by digest, replacing existing answers. Durable when it returns."""
         rows = [{"digest": digest, "said": said, "kept_s": time.time()} for digest, said in dict(answers).items()]
 
         def write() -> None:
@@ -79,10 +79,11 @@ class KeptCalls:
 
 @contextmanager
 def kept_in(address: StoreAddress | None, own: ObservationStore, age_s: float) -> Iterator[KeptCalls]:
-    """Yield the stored answers of a store that several runs use in turn, created if missing; None: those of ``own``.
+    """Yield the cached answers of a store that several runs use in turn, created if missing; without an address, the answers in
+    ``own``.
 
     Raises:
-        StoreError: It is not a store, or another process holds it.
+        StoreError: The file is not a store, or another process has locked it.
     """
     if address is None or _is(address, own):
         yield KeptCalls(own, age_s)

@@ -1,4 +1,4 @@
-"""Records of calls under an autopilot, in order: all processes of a service add rows, and one of them reads them."""
+"""Records of calls under an autopilot, in order. All processes of a service add rows, and one process reads them."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ served = Table(
 
 
 class ServedRows:
-    """Reads and adds the rows. Every write is one durable transaction, or joins the caller's."""
+    """Reads and adds the rows. Every write is a durable transaction, or joins the caller's transaction."""
 
     def __init__(self, store: ObservationStore) -> None:
         self._database = store.database
 
     def create(self) -> None:
-        """Make the table."""
+        """Create the table."""
         with self._database.transaction() as connection:
             metadata.create_all(connection)
 
@@ -48,18 +48,18 @@ class ServedRows:
                 connection.execute(insert(served).values(**row))
 
     def after(self, served_id: int) -> list[dict[str, Any]]:
-        """Return the rows after this one, in order."""
+        """Return the rows after a row number, in order."""
         query = select(served).where(served.c.served_id > served_id).order_by(served.c.served_id)
         with self._database.transaction() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
 
     def last_id(self) -> int:
-        """Return the number of the last row; 0 without any."""
+        """Return the number of the last row; 0 without rows."""
         with self._database.transaction() as connection:
             return int(connection.execute(select(func.max(served.c.served_id))).scalar() or 0)
 
     def saved(self, since_day: int) -> dict[str, tuple[float, float]]:
-        """Return the dollars that plans have cost and saved, by step, since a day."""
+        """Return, by step, the dollars that plans have cost and saved since a given day."""
         query = select(served.c.step, func.sum(served.c.usd), func.sum(served.c.saved_usd)).where(served.c.day >= since_day)
         with self._database.transaction() as connection:
             if not inspect(connection).has_table(served.name):

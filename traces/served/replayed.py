@@ -1,7 +1,7 @@
-"""Today's recorded answers, the questions to people about other answers, and the labels.
+"""Recorded answers of the current setup, questions to people who compare other answers with them, and their labels.
 
-For a replay, a unit is a sampled call, and an answer is named by its model. For a profile whose requests have no labels, a unit
-is a request, and an answer is named by its digest.
+In a replay, a unit is a sampled call, and an answer is identified by its model. In a profile of unlabelled requests, a unit is
+a request, and an answer is identified by its digest.
 """
 
 from __future__ import annotations
@@ -98,10 +98,11 @@ RIGHT: Mapping[str, tuple[float, float]] = {"left": (1.0, 0.0), "right": (0.0, 1
 
 
 def sides_of(choice: str) -> tuple[float, float] | None:
-    """Return the scores of the left and the right answer by a choice, or by two scores such as 0.7/0.4; None for ``skip``.
+    """Return the scores of the left and the right answer from a person's choice or from scores such as 0.7/0.4; None for
+    ``skip``.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The text is none of these.
     """
     if choice == "skip" or choice in RIGHT:
         return RIGHT.get(choice)
@@ -112,13 +113,13 @@ def sides_of(choice: str) -> tuple[float, float] | None:
 
 
 class SaidOf(NamedTuple):
-    """People's scores of a question's answers, averaged.
+    """People's average scores of a question's answers.
 
     Attributes:
-        question: Its number.
-        today: The score of the recorded answer; None where all have skipped the question.
-        other: The score of the other one.
-        people: How many people have answered it without skipping; ``is_split``: whether they disagree.
+        question: The question's number.
+        today: The score of the recorded answer; None if everyone skipped the question.
+        other: The score of the other answer.
+        people: The number of people who answered the question; ``is_split``: whether they disagree.
     """
 
     question: int
@@ -132,7 +133,7 @@ _BRIEF = [column for column in units.c if column.name != "prompt"]
 
 
 class ReplayRows:
-    """Reads and writes the rows of a replay. Every write is one durable transaction, or joins the caller's."""
+    """Reads and writes the rows of a replay. Every write is a durable transaction, or joins the caller's transaction."""
 
     def __init__(self, store: ObservationStore) -> None:
         self._database = store.database
@@ -150,19 +151,19 @@ class ReplayRows:
         self.is_new = False
 
     def notes(self) -> dict[str, Any]:
-        """Return the other stored values, as plain JSON types."""
+        """Return the replay's other stored values, as plain JSON types."""
         with self._database.transaction() as connection:
             text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == _NOTES)).scalar()
             found: dict[str, Any] = json.loads(text) if text else {}
             return found
 
     def note(self, notes: Mapping[str, Any]) -> None:
-        """Replace the stored values by plain JSON types."""
+        """Replace the stored values by ``notes`` (plain JSON types)."""
         with self._database.transaction() as connection:
             schema.set_meta(connection, _NOTES, json.dumps(notes))
 
     def units(self, after: int = 0) -> list[dict[str, Any]]:
-        """Return all units after this one in order, without their prompts."""
+        """Return all units after a unit number, in order, without their prompts."""
         query = select(*_BRIEF).where(units.c.unit_id > after).order_by(units.c.unit_id)
         with self._database.transaction() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
@@ -188,14 +189,14 @@ class ReplayRows:
                 connection.execute(insert(compared), rows)
 
     def compared(self) -> list[dict[str, Any]]:
-        """Return the comparisons of a profile's answers, in no order."""
+        """Return the comparisons of a profile's answers, unordered."""
         with self._database.transaction() as connection:
             if not inspect(connection).has_table(compared.name):
                 return []
             return [dict(row) for row in connection.execute(select(compared)).mappings()]
 
     def said(self) -> dict[tuple[int, str], SaidOf]:
-        """Return people's labels by (unit, model); each person's latest answer to a question counts."""
+        """Return people's average scores by (unit, model); only each person's latest label of a question counts."""
         last: dict[int, dict[str, str]] = defaultdict(dict)
         for label in self.labels():
             last[label["question_id"]][label["who"]] = label["choice"]
@@ -211,7 +212,7 @@ class ReplayRows:
         return found
 
     def open_questions(self, wanted: Iterable[Mapping[str, Any]]) -> None:
-        """Make exactly these questions (``unit_id``, ``model``, ``is_today_left``) open; existing ones keep their side."""
+        """Open exactly these questions (``unit_id``, ``model``, ``is_today_left``); existing questions keep their sides."""
         with self._database.transaction() as connection:
             connection.execute(update(questions).values(is_open=False))
             for one in wanted:
@@ -226,7 +227,7 @@ class ReplayRows:
             return [dict(row) for row in connection.execute(query).mappings()]
 
     def lease(self, question_id: int, who: str, now_s: float, until_s: float) -> bool:
-        """Reserve a question; return False if someone else has it. Of simultaneous callers, one gets it."""
+        """Reserve a question for a person; return False if another person has it. Safe for concurrent callers."""
         is_free = or_(questions.c.leased_to.is_(None), questions.c.leased_to == who, questions.c.leased_until_s <= now_s)
         to = {"leased_to": who, "leased_until_s": until_s}
         with self._database.transaction() as connection:
@@ -246,6 +247,6 @@ class ReplayRows:
             connection.execute(insert(labels), row)
 
     def undo(self, label_id: int) -> None:
-        """Take a label back."""
+        """Undo a label."""
         with self._database.transaction() as connection:
             connection.execute(update(labels).where(labels.c.label_id == label_id).values(is_undone=True))

@@ -1,9 +1,9 @@
-"""Whole requests served under a policy: whether the answer is right, its cost, and its duration.
+"""Stores the results of whole served requests: whether the answer is right, its cost and duration.
 
-No row of ``observations`` says this about a request: a row is one invocation, its seconds leave out the wait for a rate limit,
-the returned answer may be an earlier one, a request may fail before its first invocation, and several policies meet at one
-cell. Served requests therefore have a separate table, created with the first of them. Their dollars are entries of the store's
-ledger, like all others.
+The table ``observations`` cannot store this: a row is an invocation, its seconds exclude waiting for a rate limit, the returned
+answer may come from an earlier invocation, a request may fail before its first invocation, and several policies may use the
+same cell. Served requests therefore have a separate table, which is created when first needed. Their dollars are in the store's
+ledger.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ServedRequest:
 
     Attributes:
         request_id: The request.
-        success: Whether the answer is right; False for a request that failed or was served without being judged.
+        success: Whether the answer is right; False for a request that failed or was not judged.
         cost_usd: Dollars of all calls, including failed ones.
         latency_s: Seconds by the policy's clock, which is virtual for simulated and recorded backends.
         prefix: The models that ran, in order.
@@ -67,14 +67,14 @@ class ServedRequests:
     """Reads and adds the served requests of a store. Every write is durable.
 
     Args:
-        store: the store; held by the caller if something is added.
+        store: the store; to add something, the caller must have locked it.
     """
 
     def __init__(self, store: ObservationStore) -> None:
         self._database = store.database
 
     def add(self, entry_id: int, policy: str, request: ServedRequest) -> None:
-        """Add a request that a policy has served under an entry of the ledger. Joins the caller's transaction."""
+        """Add a request that a policy has served, and whose cost is in a ledger entry. Joins the caller's transaction."""
         values = {name: getattr(request, name) for name in _KEPT} | {"prefix": encode_prefix(request.prefix)}
         with self._database.transaction() as connection:
             metadata.create_all(connection)

@@ -1,4 +1,4 @@
-"""The store for served rows, which several processes may write at once."""
+"""The store for results of served requests, which several processes may write at the same time."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _FIRST = select(feedback.c.caller).where(feedback.c.request_id == bindparam("req
 
 
 class ServedStore:
-    """An :class:`~vinelm.traces.ObservationStore` to which served rows are added. Each write is one transaction.
+    """Writes results of served requests to an :class:`~vinelm.traces.ObservationStore`. Each write is a transaction.
 
     Args:
         path: the file; created if it does not exist. Its folder must exist.
         identity: the workflow, template and catalog that are served.
 
     Raises:
-        StoreError: the file is not a store, or is one of another workflow.
+        StoreError: the file is not a store, or is a store of another workflow.
     """
 
     def __init__(self, path: Path, identity: StoreIdentity) -> None:
@@ -68,7 +68,7 @@ class ServedStore:
             self._identity_id = number_of(connection, identity)
 
     def add(self, rows: Sequence[Observation]) -> int:
-        """Add the rows whose cells have none yet, and return their number."""
+        """Add the rows whose cells have no row yet, and return their number."""
         if not rows:
             return 0
         with self.store.database.transaction() as connection:
@@ -86,9 +86,9 @@ class ServedStore:
             return len(new)
 
     def set_success(self, request_id: str, success: bool | float, caller: str = "") -> bool:
-        """Set whether the last answer of a request is right; False if the store has no row of it.
+        """Record whether the last answer of a request is right; return False if the store has no row of the request.
 
-        The first caller's verdict counts; later ones change nothing.
+        The first verdict counts; later verdicts change nothing.
         """
         with self.store.database.transaction() as connection:
             row_id = connection.execute(_LAST_ROW, {"request": request_id}).scalar()

@@ -1,4 +1,4 @@
-"""Writes the records of served requests in a separate thread, so that no request waits for a disk."""
+"""Writes records of served requests in a separate thread, so that requests do not wait for the disk."""
 
 from __future__ import annotations
 
@@ -60,22 +60,23 @@ _REFUSALS = (
 
 
 class StoreWriter(Generic[Item, Kept]):
-    """Takes items without blocking and writes many at once. Thread-safe; a forked child continues with an empty queue.
+    """Queues items without blocking, and writes many at once. Thread-safe; a forked child continues with an empty queue.
 
-    When ``bound`` items wait, each new item drops the oldest one, which is counted and logged. An item that the store refuses
-    is skipped, counted and named in the log, and the others are written. Items still waiting when the process ends are written
-    by the thread that ends it, since no thread can be started during shutdown.
+    If ``bound`` items are queued, each new item replaces the oldest item, which is counted and logged. An item that the store
+    rejects is skipped, counted and logged; the other items are written. At the end of the process, the ending thread writes the
+    remaining items, since no thread can be started during shutdown.
 
     Args:
         path: the store, created if it does not exist.
-        on_end: called before the process ends, to queue items still held elsewhere.
-        bound: the most items that wait, >= 1.
+        on_end: called before the process ends, to queue items that are not queued yet.
+        bound: the maximum queue length, >= 1.
 
     Attributes:
-        what: what the items are called in the log.
-        written: items in the store.
-        dropped: items that were lost because the queue was full, the store could not be written until the end, or refused them.
-        refused: those of them that the store refused.
+        what: the name of the items in the log.
+        written: the number of items written.
+        dropped: the number of items lost because the queue was full, the store could not be written, or the store rejected
+            them.
+        refused: the number of items that the store rejected.
     """
 
     what = "rows of served requests"
@@ -95,7 +96,7 @@ class StoreWriter(Generic[Item, Kept]):
         raise NotImplementedError
 
     def named(self, item: Item) -> str:
-        """Return the log's name of a skipped item, in printable characters."""
+        """Return a skipped item's name for the log, in printable characters."""
         raise NotImplementedError
 
     def _reset(self) -> None:
@@ -136,7 +137,7 @@ class StoreWriter(Generic[Item, Kept]):
             self._write_what_waits()
 
     def defer(self, finish: Callable[[], None]) -> None:
-        """Let the thread call ``finish``, which may put rows. Starts no thread, so it is safe in finalizers."""
+        """Make the thread call ``finish``, which may queue rows. Starts no thread, so it is safe in finalizers."""
         if self._pid == os.getpid():
             with self._ready:
                 if len(self._deferred) >= self._bound:
@@ -147,7 +148,7 @@ class StoreWriter(Generic[Item, Kept]):
 
     @property
     def waiting(self) -> int:
-        """How many items are not in the store yet."""
+        """The number of items that are not in the store yet."""
         return len(self._waiting) + self._writing
 
     def flush(self, timeout_s: float = CLOSING_S) -> bool:
@@ -156,7 +157,7 @@ class StoreWriter(Generic[Item, Kept]):
             return self._ready.wait_for(lambda: not (self.waiting or self._deferred or self._is_finishing), timeout_s)
 
     def close(self, timeout_s: float = CLOSING_S) -> bool:
-        """Write pending items and end the thread; return False if some are lost, which is counted and logged. Idempotent.
+        """Write queued items and end the thread; return False if items were lost, which is counted and logged. Idempotent.
 
         An item that is queued afterwards starts the thread again.
         """
@@ -173,7 +174,7 @@ class StoreWriter(Generic[Item, Kept]):
         return self.dropped == lost and not self.waiting
 
     def end(self) -> None:
-        """Write everything for the last time, because the process ends."""
+        """Write all remaining items, because the process ends."""
         if self._pid != os.getpid():
             return
         if self._on_end is not None:
@@ -194,13 +195,13 @@ class StoreWriter(Generic[Item, Kept]):
                     store.close()
 
     def _write_what_waits(self) -> None:
-        """Write the waiting items on the calling thread: at shutdown Python starts no threads."""
+        """Write the queued items on the calling thread, since Python starts no threads at shutdown."""
         with self._ready:
             self._closes_by = self._closes_by or time.monotonic() + CLOSING_S
         self._run()
 
     def _finish_deferred(self) -> None:
-        """Call the deferred functions without the lock, since they queue rows."""
+        """Call the deferred functions, without holding the lock, since they queue rows."""
         while True:
             with self._ready:
                 self._is_finishing = bool(self._deferred)
@@ -211,7 +212,7 @@ class StoreWriter(Generic[Item, Kept]):
             answered(finish, None)
 
     def _take(self) -> list[Item] | None:
-        """Return the next items; None once the queue is empty and the writer closes."""
+        """Return the next items; None if the queue is empty and the writer is closing."""
         while True:
             self._finish_deferred()
             with self._ready:
@@ -224,7 +225,7 @@ class StoreWriter(Generic[Item, Kept]):
                 return self._next_items()
 
     def _next_items(self) -> list[Item]:
-        """Return the next rows. Called with the lock held; others may still join them."""
+        """Take the next items from the queue, after a short wait for more. Call with the lock held."""
         if self._closes_by is None and len(self._waiting) < AT_ONCE:
             self._ready.wait_for(lambda: self._closes_by is not None, GATHERED_S)
         items = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
@@ -232,7 +233,7 @@ class StoreWriter(Generic[Item, Kept]):
         return items
 
     def _write(self, store: Kept | None, items: list[Item]) -> Kept | None:
-        """Write items, retrying until it succeeds or the writer closes; return the store, or None if it must be reopened."""
+        """Write items, retrying until success or until the writer closes; return the store, or None if it must be reopened."""
         while True:
             try:
                 if store is None:
@@ -259,7 +260,9 @@ class StoreWriter(Generic[Item, Kept]):
         return store
 
     def _one_by_one(self, items: list[Item]) -> list[Item]:
-        """Write each item separately, skipping those that the store refuses; return the rest if the store itself fails."""
+        """Write each item separately, skipping items that the store rejects; return the remaining items if the store itself
+        fails.
+        """
         for at, item in enumerate(items):
             try:
                 with closing(self.opened()) as store:
@@ -277,7 +280,7 @@ class StoreWriter(Generic[Item, Kept]):
         return []
 
     def _gives_up(self, error: Exception) -> bool:
-        """Wait before another attempt; return whether to give up."""
+        """Wait before the next attempt; return whether to give up instead."""
         if isinstance(error, StoreError) and error.code == "store-mismatch":
             return True
         with self._ready:
@@ -312,7 +315,7 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
         on_rows: called in the writer's thread with the rows of each write; its exceptions are logged.
 
     Attributes:
-        unknown: how much feedback was for requests without a row.
+        unknown: the number of feedback items for requests without a row.
     """
 
     def __init__(
@@ -350,12 +353,12 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
                 _LOG.warning("the drift hook raised %s: rows are written all the same", type(error).__name__)
 
     def named(self, item: Observation | Feedback) -> str:
-        """Return whether it is a row or feedback, and its request."""
+        """Return a text: whether the item is a row or feedback, and its request."""
         return f"{'the row' if isinstance(item, Observation) else 'feedback'} of the run {ascii(item.request_id)[:80]}"
 
 
 def _is_about_rows(error: BaseException | None) -> bool:
-    """True if a write failed because of its content, not because of the store."""
+    """Return whether a write failed because of its content, not because of the store."""
     while error is not None:
         if isinstance(error, _REFUSALS):
             return True
@@ -370,6 +373,6 @@ def _end_all() -> None:
 
 
 def _end_with_the_worker() -> None:
-    """End with :mod:`multiprocessing` processes, which skip exit handlers but call their own finalizers."""
+    """Register ``_end_all`` in :mod:`multiprocessing` processes, which skip exit handlers but call their own finalizers."""
     if "multiprocessing.util" in sys.modules and multiprocessing.parent_process() is not None:
         sys.modules["multiprocessing.util"].Finalize(None, _end_all, exitpriority=100)

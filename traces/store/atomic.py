@@ -1,4 +1,4 @@
-"""Atomic file creation: files are written under a temporary name in the same folder, then renamed."""
+"""Creates files atomically: writes them under a temporary name in the same folder, then renames them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIDE_FILES = ("", "-wal", "-shm", "-journal")
 
 @contextmanager
 def new_store(path: Path, identity: StoreIdentity) -> Iterator[ObservationStore]:
-    """Yield an empty store to fill; it appears at ``path`` when the block ends, and never if the block fails.
+    """Yield an empty store to fill; it is created at ``path`` only if the block ends without an error.
 
     Raises:
         StoreError: ``path`` exists (nothing is overwritten), or cannot be written.
@@ -28,7 +28,7 @@ def new_store(path: Path, identity: StoreIdentity) -> Iterator[ObservationStore]
 
 @contextmanager
 def copied_store(source: ObservationStore, path: Path) -> Iterator[ObservationStore]:
-    """Yield a copy of a store to change; it appears at ``path`` when the block ends, and never if the block fails.
+    """Yield a copy of a store to change; it is created at ``path`` only if the block ends without an error.
 
     Raises:
         StoreError: ``path`` exists (nothing is overwritten), or cannot be written.
@@ -41,7 +41,7 @@ def copied_store(source: ObservationStore, path: Path) -> Iterator[ObservationSt
 
 @contextmanager
 def _draft(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write; the file becomes ``path``, which must not exist, when the block ends."""
+    """Yield a temporary path to write; at the end of the block the file is renamed to ``path``, which must not exist."""
     _require_free(path)
     draft = draft_path(path)
     try:
@@ -56,7 +56,7 @@ def _draft(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write; the file replaces ``path`` when the block ends.
+    """Yield a temporary path to write; at the end of the block the file replaces ``path``.
 
     Raises:
         StoreError: the folder is missing or the file cannot be written; an older file at ``path`` stays.
@@ -81,7 +81,7 @@ def _require_folder(path: Path) -> None:
 
 
 def _move_new(draft: Path, path: Path) -> None:
-    """Rename without replacing an existing file, safely against concurrent writers."""
+    """Rename a file without ever replacing an existing file, even with concurrent writers."""
     try:
         # A link fails if the name is taken; a rename would replace a store that was created meanwhile.
         os.link(draft, path)

@@ -1,4 +1,4 @@
-"""Batches of model calls in a store: recorded before submission, kept until the rows of their cells are written."""
+"""Batches of model calls in a store, recorded before submission, and kept until the rows of their cells are written."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from vinelm.traces.store.store import ObservationStore, new_key
 
 
 class BatchRecords:
-    """The batches of the run that holds a store. Every write is durable when it returns. Thread-safe."""
+    """The batches of the current run of a store. Every write is durable when it returns. Thread-safe."""
 
     def __init__(self, store: ObservationStore) -> None:
         self._database = store.database
 
     def record(self, key: str, model: str, calls: Sequence[tuple[str, Cell, float]]) -> OpenBatch:
-        """Record a batch about to be submitted: our key and, for each call, its digest, cell and most dollars."""
+        """Record a batch before it is submitted: VineLM's key and, for each call, the digest, cell and maximum dollars."""
         self._database.require_held()
         recorded_s = time.time()
         values = {"key": key, "model": model, "calls": len(calls), "is_closed": False, "recorded_s": recorded_s}
@@ -54,7 +54,7 @@ class BatchRecords:
             connection.execute(delete(_BATCHES).where(_BATCHES.c.batch_id == batch_id))
 
     def close(self, batch_id: int, answers: Mapping[str, str]) -> None:
-        """Store the answers of a finished batch by its calls' digests, and mark it as done."""
+        """Store the answers of a finished batch by call digest, and mark the batch as done."""
         here = and_(_CALLS.c.digest == bindparam("of"), _CALLS.c.batch_id == batch_id)
         with self._database.transaction() as connection:
             if answers:
@@ -63,14 +63,14 @@ class BatchRecords:
             connection.execute(update(_BATCHES).where(_BATCHES.c.batch_id == batch_id).values(is_closed=True))
 
     def open(self) -> list[OpenBatch]:
-        """Return the batches without stored answers, in recording order."""
+        """Return the batches without stored answers, in the order of recording."""
         columns = [_BATCHES.c[name] for name in OpenBatch._fields]
         query = select(*columns).where(_BATCHES.c.is_closed.is_(False)).order_by(_BATCHES.c.batch_id)
         with self._database.transaction() as connection:
             return [OpenBatch(*row) for row in connection.execute(query)]
 
     def provider_ids(self) -> frozenset[str]:
-        """Return the ids of all batches known to be submitted."""
+        """Return the provider's ids of all submitted batches."""
         with self._database.transaction() as connection:
             return frozenset(connection.execute(select(_BATCHES.c.provider_id)).scalars()) - {None}
 
@@ -80,13 +80,13 @@ class BatchRecords:
             return list(connection.execute(select(_CALLS.c.digest).where(_CALLS.c.batch_id == batch_id)).scalars())
 
     def find(self, digest: str) -> tuple[int, str | None] | None:
-        """Return the batch and answer of the call with this digest; None if no batch has it."""
+        """Return the batch and answer of the call with this digest; None if no batch contains it."""
         with self._database.transaction() as connection:
             row = connection.execute(select(_CALLS.c.batch_id, _CALLS.c.answer).where(_CALLS.c.digest == digest)).first()
             return None if row is None else (row[0], row[1])
 
     def upper_usd(self, cell: Cell, asked: frozenset[str]) -> float:
-        """Return the possible cost of a cell's calls that are not among ``asked``: those bought and never used."""
+        """Return the maximum cost of a cell's calls that were bought but are not in ``asked``, so were not used."""
         with self._database.transaction() as connection:
             found = connection.execute(select(_CALLS.c.digest, _CALLS.c.upper_usd).where(_of(cell)))
             return float(sum(row.upper_usd for row in found if row.digest not in asked))
@@ -107,14 +107,14 @@ class BatchRecords:
             return frozenset(connection.execute(select(_CALLS.c.request_id).distinct()).scalars())
 
     def since_s(self, cell: Cell) -> float | None:
-        """Return when the first batch with a call of a cell was recorded, in seconds since 1970; None without one."""
+        """Return when the first batch with a call of a cell was recorded, in seconds since 1970; None if there is none."""
         query = select(func.min(_BATCHES.c.recorded_s)).where(_of(cell), _CALLS.c.batch_id == _BATCHES.c.batch_id)
         with self._database.transaction() as connection:
             found = connection.execute(query).scalar()
             return None if found is None else float(found)
 
     def terms(self) -> dict[str, Any] | None:
-        """Return the planning terms of requests in progress (:meth:`note_terms`); None if none of their calls is here."""
+        """Return the planning settings of requests in progress (:meth:`note_terms`); None if no batch has a call of them."""
         with self._database.transaction() as connection:
             if connection.execute(select(_CALLS.c.digest).limit(1)).first() is None:
                 return None
@@ -122,16 +122,16 @@ class BatchRecords:
             return json.loads(text) if text else None
 
     def note_terms(self, terms: Mapping[str, Any]) -> None:
-        """Record the planning terms of a dataset's requests as plain JSON, since each request must repeat what it asked."""
+        """Record the planning settings of a dataset's requests as plain JSON, since a resumed request must repeat its calls."""
         with self._database.transaction() as connection:
             schema.set_meta(connection, _TERMS, json.dumps(dict(terms)))
 
     # -- the ledger ------------------------------------------------------------------------------------------------
 
     def abandoned(self) -> dict[Cell, float]:
-        """Return cell to dollars of abandoned entries: those of a dead run's units whose calls all go in batches.
+        """Return, by cell, the dollars of abandoned entries: of a killed run's units whose calls all go through batch APIs.
 
-        A unit that runs again fetches what was bought for it, so its new entry replaces these (:meth:`replace`).
+        A unit that runs again fetches its bought answers, so its new entry replaces these entries (:meth:`replace`).
         """
         request, prefix = _ENTRIES.c.request_id, _ENTRIES.c.prefix
         query = select(request, prefix, func.sum(_ENTRIES.c.settled_usd)).where(_IS_ABANDONED).group_by(request, prefix)
@@ -140,26 +140,26 @@ class BatchRecords:
             return {(row[0], decode_prefix(row[1])): float(row[2]) for row in found}
 
     def replace(self, cell: Cell) -> None:
-        """Stop counting a cell's abandoned entries, in the transaction that reserves its new one."""
+        """Stop counting a cell's abandoned entries, in the transaction that reserves its new entry."""
         with self._database.transaction() as connection:
             here = and_(_IS_ABANDONED, _ENTRIES.c.request_id == cell[0], _ENTRIES.c.prefix == encode_prefix(cell[1]))
             connection.execute(update(_ENTRIES).where(here).values(settled_usd=0.0, is_abandoned=False))
 
     def release_unsent(self) -> None:
-        """Stop counting abandoned entries of cells without a recorded call: a call is recorded before it is sent."""
+        """Stop counting abandoned entries of cells without a recorded call. Their calls were never sent."""
         with self._database.transaction():
             for cell in self.abandoned():
                 if not self.digests(cell):
                     self.replace(cell)
 
     def leave(self, entry: int) -> None:
-        """Let an entry that the budget ended midway count until the next entry of its cell, which fetches its purchases."""
+        """Keep counting the entry of a unit that the budget stopped, until a new entry of the cell replaces it."""
         with self._database.transaction() as connection:
             here = and_(_ENTRIES.c.entry_id == entry, _ENTRIES.c.is_batched)
             connection.execute(update(_ENTRIES).where(here).values(is_abandoned=True))
 
     def keep(self, entry: int) -> None:
-        """Make an entry count permanently: it pays for calls whose answers can no longer be fetched."""
+        """Count an entry permanently, because the answers of its calls can no longer be fetched."""
         with self._database.transaction() as connection:
             connection.execute(update(_ENTRIES).where(_ENTRIES.c.entry_id == entry).values(is_batched=False))
 

@@ -1,7 +1,7 @@
-"""The place where contents of checkpoints are stored outside the store: a folder, or any address known to fsspec.
+"""Stores checkpoint contents outside of the store: in a folder, or at any address that fsspec supports.
 
-Each content is one file, named by its digest and never changed, so that stores may share a place. It is written before the row
-that refers to it; a file that a killed run left without a row is harmless.
+Each content is a file, named by its digest and never changed, so that several stores may share a folder. The file is written
+before the row that refers to it; a killed run may leave a harmless file without a row.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MARK = "vinelm-checkpoints"
 
 
 class CheckpointPlace:
-    """A folder or address for contents. Thread-safe; files are written at once, and durably if local.
+    """A folder or address for checkpoint contents. Thread-safe; files are written immediately, and durably if local.
 
     Args:
         url: an fsspec address such as ``s3://bucket/folder``, or the path of a folder. It is recorded in the store, so it must
@@ -56,7 +56,7 @@ class CheckpointPlace:
         self._held_bytes = 0
 
     def require_writable(self) -> None:
-        """Write a small file there, before anything is paid for.
+        """Write a small file there, as a check before money is spent.
 
         Raises:
             StoreError: it cannot be written.
@@ -78,10 +78,10 @@ class CheckpointPlace:
         return digest
 
     def read(self, digest: str) -> bytes:
-        """Return the content of this digest, compressed, without comparing it with the digest.
+        """Return the compressed content with this digest, without verifying the digest.
 
         Raises:
-            StoreError: it is not there, or cannot be read.
+            StoreError: it does not exist, or cannot be read.
         """
         with self._lock:
             packed = self._held.get(digest)
@@ -120,7 +120,7 @@ class CheckpointPlace:
                 self._held_bytes -= len(dropped)
 
     def _translated(self, verb: str) -> AbstractContextManager[None]:
-        """Turn errors of file systems, whose classes vary by library, into one line."""
+        """Convert file system errors, whose classes vary by library, to a one-line :class:`StoreError`."""
 
         def said(error: Exception) -> StoreError:
             if isinstance(error, FileNotFoundError):
@@ -139,7 +139,7 @@ def unpacked(digest: str, packed: bytes, place: CheckpointPlace | None) -> bytes
     Args:
         digest: the content's digest.
         packed: the row's bytes.
-        place: where contents outside the store are.
+        place: where contents outside of the store are.
 
     Raises:
         StoreError: the content cannot be read from its place.

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 class _Write:
-    """One caller's write, with its result or exception once it is done."""
+    """A caller's write, with its result or exception when done."""
 
     __slots__ = ("error", "is_done", "is_undone_alone", "result", "turn", "work")
 
@@ -28,10 +28,10 @@ class _Write:
 
 
 class GroupCommit:
-    """Runs writes on a store, combining those of waiting threads into one transaction. Thread-safe.
+    """Runs writes on a store; combines the writes of waiting threads into one transaction. Thread-safe.
 
-    A disk takes milliseconds for a commit, whatever its size. In addition, each statement releases the interpreter to another
-    thread, and getting it back takes as long if many threads are busy.
+    A commit takes milliseconds on disk, whatever its size. Each statement also releases Python's interpreter lock, and getting
+    it back takes as long if many threads are busy.
     """
 
     def __init__(self, store: ObservationStore) -> None:
@@ -41,15 +41,15 @@ class GroupCommit:
         self._is_busy = False
 
     def run(self, work: Callable[[], Result], *, is_one_statement: bool = False) -> Result:
-        """Return the result of ``work`` once its writes are durable; it may run on another thread.
+        """Run ``work``, possibly on another thread, and return its result once its writes are durable.
 
         Args:
             work: The write.
-            is_one_statement: Whether it makes at most one statement; if that fails, nothing was written anyway.
+            is_one_statement: Whether it executes at most one statement, so that nothing needs to be undone if it fails.
 
         Raises:
-            StoreError: the store failed, and no write of the transaction was made, neither this one's nor another's.
-            Exception: what ``work`` itself raised; its writes are undone.
+            StoreError: the store failed, and no write of the whole transaction was made.
+            Exception: what ``work`` raised; its writes are undone.
         """
         mine = _Write(work, is_undone_alone=not is_one_statement)
         self._wait_for(mine)
@@ -59,7 +59,7 @@ class GroupCommit:
         return result
 
     def _wait_for(self, mine: _Write) -> None:
-        """Return once a write is done, by another thread or by this one if it is idle or next in turn."""
+        """Wait until a write is done by another thread, or do it on this thread if it is this thread's turn."""
         # Taken twice: the second time waits until another thread has done this write, or hands over to this one.
         mine.turn.acquire()
         with self._lock:
@@ -71,7 +71,7 @@ class GroupCommit:
             self._commit()
 
     def _commit(self) -> None:
-        """Write all waiting items in order, wake the callers, and hand over."""
+        """Do all waiting writes in order, wake their callers, and pass the turn to another thread."""
         with self._lock:
             writes, self._waiting = self._waiting, []
         try:
@@ -105,7 +105,7 @@ class GroupCommit:
 
 @contextmanager
 def _savepoint(connection: Connection) -> Iterator[None]:
-    """Roll back the block's writes if it raises. SQLAlchemy's own savepoints take several times as long."""
+    """Roll back the block's writes if it raises. SQLAlchemy's savepoints take several times as long."""
     connection.exec_driver_sql("SAVEPOINT one")
     try:
         yield

@@ -28,7 +28,7 @@ Check = Callable[[sqlite3.Connection, Template], Iterator[str]]
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of problem: ``what`` is wrong, how often, the ``first`` case, and whether it is damage or only a remark."""
+    """A kind of problem: ``what`` is wrong, how often, the ``first`` case, and whether it is damage or only a remark."""
 
     what: str
     count: int
@@ -53,7 +53,7 @@ class CheckedStore:
 
 
 def check_store(path: Path) -> CheckedStore:
-    """Check all that can be checked without the workflow: the file, rows, checkpoints, ledger and tool calls.
+    """Check everything that needs no workflow: the file, rows, checkpoints, ledger and tool calls.
 
     Reads the whole file. Changes nothing.
 
@@ -199,7 +199,7 @@ def _wrong_tables(connection: sqlite3.Connection, _template: Template) -> Iterat
 
 
 def _found_by(query: str, words: str = "request {0!r}, prefix {1}") -> Check:
-    """Return a check that a query finds no row; each row found is reported in these words."""
+    """Return a check that reports each row that a query finds, in the format ``words``."""
 
     def check(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
         for row in connection.execute(query):

@@ -1,6 +1,6 @@
-"""The judgements of a store: a judge's verdict on each row, its cost, and what labels say.
+"""The judgements of a store: a judge's verdict on each row, its cost, and the verdict by the label.
 
-They have a separate table, created with the first judgement; a store without a judge has none.
+They are in a separate table, which is created with the first judgement.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class Judgements:
     """Reads and adds the judgements of a store. Every write is durable.
 
     Args:
-        store: the store; held by the caller if something is added.
+        store: the store; to add something, the caller must have locked it.
     """
 
     def __init__(self, store: ObservationStore) -> None:
         self._store, self._database = store, store.database
 
     def add(self, request_id: str, prefix: tuple[str, ...], judgement: Judgement) -> None:
-        """Add a judge's verdict on a row, and make it the row's success. Joins the caller's transaction."""
+        """Add a judge's verdict on a row, and set the row's success to it. Joins the caller's transaction."""
         with self._database.transaction() as connection:
             metadata.create_all(connection)
             _insert(connection, request_id, encode_prefix(prefix), judgement)
@@ -84,11 +84,11 @@ class Judgements:
 
     @property
     def are_in_force(self) -> bool:
-        """True if a judge scores the store's rows; False if another scorer has replaced it, or there never was one."""
+        """Return whether a judge scores the store's rows; False also if another scorer has replaced the judge."""
         return self._store.identity.fingerprint.get("scorer") == JUDGED
 
     def latest(self) -> dict[Cell, Judgement]:
-        """Return the valid judgement of each row that has one; empty if the store has no judge."""
+        """Return the valid judgements by row; empty if the store has no judge."""
         with self._database.transaction() as connection:
             return _latest(connection)
 

@@ -1,4 +1,4 @@
-"""The types of a store's requests as declared by the workflow, and its rows by type."""
+"""The types of a store's requests as declared by the workflow, and rows by type."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def request_kinds(store: ObservationStore) -> dict[str, str]:
 
 
 def set_request_kinds(store: ObservationStore, kinds: Mapping[str, str]) -> None:
-    """Replace the stored type of each request; no declaration removes them. Durable on return."""
+    """Replace the stored type of each request; without declared types, remove them. Durable on return."""
     with store.database.transaction() as connection:
         if kinds:
             schema.set_meta(connection, KINDS, json.dumps(dict(kinds), sort_keys=True))
@@ -38,13 +38,13 @@ def set_request_kinds(store: ObservationStore, kinds: Mapping[str, str]) -> None
 def told_apart(
     store: ObservationStore, rows: Iterable[Observation], template: Template, *, learn: bool = True
 ) -> tuple[list[Observation], Template]:
-    """Return the rows and the template with request types distinguished; both unchanged without types.
+    """Return the rows and the template with request types distinguished; without types, both unchanged.
 
     Args:
-        store: Only read, for the kinds of its requests.
+        store: The store, which is only read.
         rows: Rows of the store.
         template: The bound template of the store, or of a trie estimated from it.
-        learn: Whether to learn the kinds if the template has none; otherwise its kinds are used, as for a trie.
+        learn: Whether to learn types from the rows if the template has none; otherwise the template's types are used.
     """
     rows = list(rows)
     found = request_kinds(store)
@@ -57,9 +57,9 @@ def told_apart(
 
 
 def learnt_of_requests(store: ObservationStore, template: Template) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the type that each registered request counts as, and why an estimate ignores the declared types.
+    """Return the type as which each registered request counts, and why an estimate ignores declared types, if it does.
 
-    The types are empty if the template has none; the reason, a sentence, if it has some or none are declared.
+    The types are empty if the template has none. The reason, a sentence, is empty if it has types or none are declared.
 
     Args:
         store: Only read.
@@ -76,12 +76,12 @@ def learnt_of_requests(store: ObservationStore, template: Template) -> tuple[dic
 
 
 def learnt(rows: Sequence[Observation], kinds: Mapping[str, str], template: Template) -> tuple[str, ...]:
-    """Return the kinds that these rows suffice to learn; see :func:`~vinelm.template.kinds.learnt_kinds`.
+    """Return the types for which there are enough rows; see :func:`~vinelm.template.kinds.learnt_kinds`.
 
     Args:
         rows: Rows of a store.
-        kinds: The kind of each request.
-        template: A bound template without kinds.
+        kinds: The type of each request.
+        template: A bound template without types.
     """
     first = [kinds[row.request_id] for row in rows if row.depth == 1 and row.request_id in kinds]
     models = {model for stage in template.first_stages for model in stage.models or ()}

@@ -35,10 +35,10 @@ _ENTRY = ("request_id", "prefix", "reserved_usd", "settled_usd", "is_abandoned")
 
 @dataclass(frozen=True)
 class Merged:
-    """Result of :func:`merge_stores`: ``rows`` in the new store, and how many of them each input ``added``, in input order.
+    """Result of :func:`merge_stores`: number of ``rows`` in the new store, and number that each input ``added``.
 
-    ``without_shapes``: rows of each input whose prompts cannot be compared with the others', so that their shapes were left
-    out.
+    ``without_shapes``: rows of each input whose prompt hashes were left out, because they cannot be compared with those of
+    other inputs.
     """
 
     rows: int
@@ -50,18 +50,18 @@ def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
     """Create the store at ``path`` from all rows, checkpoints, ledger entries and tool calls of ``inputs``, all or nothing.
 
     The inputs are not changed; rows keep their order. Inputs may share cells if the rows are equal, as in copies of one store
-    that were continued separately; who bought a row is taken from the first. The cost of such a cell counts once, and so does
-    the common beginning of two ledgers. Rows that are no longer valid are copied as such. Answer classes of requests that occur
-    in several inputs are recomputed by the next profile, and so are all signals if the inputs declare different ones. If the
-    inputs give a request different kinds, the first counts until a profile sets kinds again. Tool calls of a session that two
-    inputs share are copied once; see :func:`~vinelm.traces.store.tool_rows.copy_tool_rows`.
+    that were continued separately; the first input determines which sampler bought a row. The cost of such a cell counts once,
+    and so does the common beginning of two ledgers. Retired rows are copied as retired. Answer classes of requests that occur
+    in several inputs are recomputed by the next profile, and so are all signals if the inputs declare different ones. If inputs
+    give a request different types, the first counts until a profile sets types again. Tool calls of a session that two inputs
+    share are copied once; see :func:`~vinelm.traces.store.tool_rows.copy_tool_rows`.
 
     Args:
         inputs: two or more stores with the same current identity.
         path: the store to create.
 
     Raises:
-        StoreError: the inputs differ in identity, a run holds one of them, a request changed between them, a cell has two
+        StoreError: the inputs differ in identity, a run has locked one of them, a request changed between them, a cell has two
             different rows (the first is named), or ``path`` exists.
     """
     _require_several(inputs)
@@ -93,7 +93,7 @@ def _require_several(inputs: Sequence[Path]) -> None:
 
 
 def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -> tuple[list[int], list[int]]:
-    """Copy everything into ``merged``; return the number of new rows of each store, and of those that lose their shapes."""
+    """Copy everything into ``merged``; return for each store the number of new rows, and of rows that lose prompt hashes."""
     known: dict[tuple[str, tuple[str, ...]], tuple[Observation, Path]] = {}
     alike = common_record(stores) is not None
     digests: dict[str, str] = {}
@@ -156,9 +156,9 @@ def _new_rows(
 
 
 def bought(row: Observation, *, shown: bool) -> Observation:
-    """Return the row without what depends on other rows or on its purchase: equal for two copies of a cell.
+    """Return the row without fields that depend on other rows or on its purchase, so that copies of a cell are equal.
 
-    ``shown``: with its signal and answer.
+    ``shown``: whether to keep its signal and answer.
     """
     if not shown:
         row = replace(row, signal=None, answer=None, answer_digest=None)
@@ -166,7 +166,7 @@ def bought(row: Observation, *, shown: bool) -> Observation:
 
 
 def _copy_identities(source: Connection, target: Connection) -> dict[int, int]:
-    """Copy the identities under which rows were executed; return old to new numbers."""
+    """Copy the identities under which rows were executed; return the new number of each old number."""
     found = source.execute(select(schema.identities).order_by(schema.identities.c.identity_id))
     return {row.identity_id: number_of(target, StoreIdentity.from_json(row.value)) for row in found}
 
@@ -188,7 +188,7 @@ def _copy_rows(source: Connection, target: Connection, rows: Sequence[Observatio
 
 
 def _copy_retired(source: Connection, target: Connection, numbers: dict[int, int]) -> None:
-    """Copy the rows that are no longer valid, without those that both stores retired."""
+    """Copy the retired rows, except rows that both stores retired."""
     held = {_retired_key(dict(row._mapping)) for row in target.execute(select(schema.retired))}
     for row in source.execute(select(schema.retired).order_by(schema.retired.c.retired_id)):
         values = dict(row._mapping)
@@ -204,7 +204,7 @@ def _retired_key(values: dict[str, Any]) -> Entry:
 
 
 def _copy_checkpoints(store: ObservationStore, source: Connection, target: Connection) -> None:
-    """Copy the checkpoints into the merged store, including contents stored elsewhere."""
+    """Copy the checkpoints into the merged store, including contents outside of the store."""
     held = set(target.execute(select(schema.blobs.c.digest)).scalars())
     for blob in source.execute(select(schema.blobs)):
         if blob.digest not in held:
@@ -223,9 +223,10 @@ def _ledger(connection: Connection) -> list[Entry]:
 
 
 def _new_entries(ledger: list[Entry], earlier: Sequence[list[Entry]], shared: set[tuple[str, str]]) -> Iterator[Entry]:
-    """Yield this ledger's entries that no earlier one has; doubtful ones count, so that spending is never understated.
+    """Yield the entries of this ledger that no earlier ledger has. In doubt an entry counts, so that spending is never
+    understated.
 
-    ``shared``: (request, prefix) of the rows that an earlier store also has.
+    ``shared``: (request, prefix) of rows that an earlier store also has.
     """
     common = max((_common_length(ledger, other) for other in earlier), default=0)
     for request, prefix, reserved, settled, is_abandoned in ledger[common:]:

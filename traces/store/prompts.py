@@ -1,6 +1,6 @@
-"""The prompts of a store's rows: keyed hashes of their prefixes, never text, in a table created by the first profile.
+"""Prompts of a store's rows, as keyed hashes of text prefixes (called shapes), never as text.
 
-The key is random per store: shapes of two stores never match.
+Each store has a random key, so shapes of different stores never match. The first profile creates the table.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ PROMPT_KEY = "prompt_key"
 
 
 class StoredPrompts:
-    """Reads and adds the shapes of a store's prompts."""
+    """Reads and adds the shapes (hashes) of a store's prompts."""
 
     def __init__(self, store: ObservationStore) -> None:
         self._store, self._database = store, store.database
 
     def begin(self) -> bytes:
-        """Return the store's key, creating it and its table if needed; the caller holds the store."""
+        """Return the store's key, creating it and its table if needed; the caller must have locked the store."""
         with self._database.transaction() as connection:
             metadata.create_all(connection)
             return _set_key(connection, os.urandom(KEY_BYTES))
@@ -54,11 +54,11 @@ class StoredPrompts:
             connection.execute(_ADD, {"request_id": request_id, "prefix": encode_prefix(prefix), "shapes": shapes})
 
     def of_cached(self, rows: Sequence[Observation]) -> dict[Cell, tuple[Shape, ...]]:
-        """Return the shapes as :meth:`read` does; empty if no row was served from a prompt cache."""
+        """Return the shapes as :meth:`read` does; empty if no row used a prompt cache."""
         return self.read() if any(row.tokens_cached for row in rows) else {}
 
     def read(self) -> dict[Cell, tuple[Shape, ...]]:
-        """Return the shapes of the calls of each row that has them; empty for a store of an earlier version.
+        """Return the shapes of each row's calls, for rows that have them; empty for a store of an earlier version.
 
         Raises:
             StoreError: some were encrypted with another key, or are damaged.
@@ -82,7 +82,7 @@ def copy_prompts(source: Connection, target: Connection, cells: Collection[Cell]
     """Copy the shapes of these rows from one store to another, inside the caller's transactions.
 
     Returns:
-        How many rows lose their shapes: shapes with another key than the target's can match none of its own.
+        The number of rows that lose their shapes, because the target has a different key.
     """
     wanted = {(request_id, encode_prefix(prefix)) for request_id, prefix in cells}
     found = {cell: data for cell, data in _packed(source).items() if cell in wanted}
@@ -102,10 +102,10 @@ def prompt_stages(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Sh
 
 
 def prompt_tokens(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Shape]]) -> dict[Cell, tuple[int, int]]:
-    """Return the static and the shared prompt tokens of each row whose shapes and tokens are known.
+    """Return the numbers of static and of shared prompt tokens for each row whose shapes and tokens are known.
 
-    Labels depend on all rows; see :class:`~vinelm.prompts.radix.TokensByLabel`. The text's shares are applied to the tokens
-    that the provider counted.
+    Labels depend on all rows; see :class:`~vinelm.prompts.radix.TokensByLabel`. The shares by text length are applied to the
+    tokens that the provider counted.
     """
     labels = iter(_tree(rows, shapes).labels().tolist())
     found = {}
@@ -132,14 +132,14 @@ def _key(connection: Connection) -> bytes | None:
 
 
 def _set_key(connection: Connection, key: bytes) -> bytes:
-    """Set the key if there is none, and return the valid one."""
+    """Return the store's key, creating it if needed."""
     values = {"key": PROMPT_KEY, "value": key.hex()}
     connection.execute(insert(schema.meta).on_conflict_do_nothing(), values)
     return _key(connection) or key
 
 
 def _packed(connection: Connection) -> dict[tuple[str, str], bytes]:
-    """Return the shapes by request and prefix as text."""
+    """Return the packed shapes by request and prefix (JSON text)."""
     if not inspect(connection).has_table(prompts.name):
         return {}
     columns = (prompts.c.request_id, prompts.c.prefix, prompts.c.shapes)

@@ -1,4 +1,4 @@
-"""Observations checked against a template, and converted to table rows and back in bulk: about 100,000 per second."""
+"""Checks observations against a template, and converts them to table rows and back, about 100,000 per second."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def misfit(row: Observation, template: Template) -> str | None:
 
     Args:
         row: the observation; its prefix, stage, failure kind and outcome are checked.
-        template: bound to the catalog.
+        template: the template, bound to the catalog's models.
     """
     problem = _place_misfit(row, template)
     if problem is not None:
@@ -39,7 +39,7 @@ def misfit(row: Observation, template: Template) -> str | None:
 
 
 def _place_misfit(row: Observation, template: Template) -> str | None:
-    """Return the misfit that one row alone can show: the earlier stages are in the rows before it."""
+    """Return a misfit that can be found from the row alone, without the rows before it."""
     levels = template.flow.stages_at
     if row.depth > len(levels):
         return f"the workflow has at most {len(levels)} invocations, but the prefix has {row.depth}"
@@ -82,7 +82,7 @@ _ADD_LEDGER_ENTRIES = (
 
 
 def values_of(observation: Observation) -> dict[str, Any]:
-    """Return the values of all columns but ``row_id``. Secrets in the detail are replaced: it may quote anything."""
+    """Return the values of all columns but ``row_id``. Secrets in the failure's detail are replaced."""
     values = {name: getattr(observation, name) for name in FIELDS}
     if not observation.is_timed:
         values["latency_s"] = None
@@ -96,13 +96,13 @@ def values_of(observation: Observation) -> dict[str, Any]:
 def insert_rows(
     connection: Connection, rows: Iterable[Observation], identity_id: int = 1, unpaid: Collection[Cell] = frozenset()
 ) -> int:
-    """Insert all rows in the caller's transaction, each with a settled ledger entry, and return their number.
+    """Insert all rows in the caller's transaction, each with a ledger entry, and return their number.
 
     Args:
         connection: a connection in a transaction.
         rows: the rows.
-        identity_id: the identity that they were executed under.
-        unpaid: rows whose dollars were paid with another row or are in a separate entry: $0 on the ledger.
+        identity_id: the identity under which they were executed.
+        unpaid: rows that get $0 on the ledger, because another row or a separate entry has their cost.
 
     Raises:
         sqlite3.IntegrityError, psycopg.errors.UniqueViolation: a cell already has a row.
@@ -128,7 +128,7 @@ def insert_rows(
 
 
 def _noted(rows: Iterable[Observation], unpaid: Collection[Cell], entries: list[dict[str, Any]]) -> Iterator[Observation]:
-    """Yield the rows, recording the ledger entry of unpaid ones."""
+    """Yield the rows, and add a ledger entry for each to ``entries`` ($0 if unpaid); nothing if all are paid."""
     for row in rows:
         if unpaid:
             usd = 0.0 if (row.request_id, row.prefix) in unpaid else row.cost_usd + row.tool_cost_usd
@@ -137,7 +137,7 @@ def _noted(rows: Iterable[Observation], unpaid: Collection[Cell], entries: list[
 
 
 def ledger_entry(request_id: str, prefix: Sequence[str], usd: float) -> dict[str, Any]:
-    """Return the values of a ledger entry for dollars that were paid."""
+    """Return the values of a ledger entry for spent dollars."""
     cell = {"request_id": request_id, "prefix": encode_prefix(prefix)}
     return {**cell, "reserved_usd": usd, "settled_usd": usd, "is_abandoned": False}
 

@@ -1,4 +1,4 @@
-"""The state of the current run in its store: its checkpoints, and the settings to resume with."""
+"""The state of a run in its store: its checkpoints, and the settings for resuming it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ ONLY_FAILURES = "only_failures"
 
 
 class RunRecords:
-    """The records, other than rows, of the run that holds a store (:meth:`ObservationStore.exclusive`). Writes are durable."""
+    """The records, other than rows, of the run that has locked a store (:meth:`ObservationStore.exclusive`). Writes are
+    durable.
+    """
 
     def __init__(self, store: ObservationStore) -> None:
         self.store = store
@@ -44,7 +46,7 @@ class RunRecords:
         An unfinished run with the same settings is resumed.
 
         Returns:
-            How many rows the store held before the run (when it was first started) began.
+            The number of rows in the store when the run first started.
         """
         with self._database.transaction() as connection:
             unfinished = _recorded(connection, UNFINISHED)
@@ -63,12 +65,12 @@ class RunRecords:
             _record(connection, ONLY_FAILURES, {"rows": len(self.store)})
 
     def forget_only_failures(self) -> bool:
-        """Remove that note; return whether there was one."""
+        """Delete the note of :meth:`note_only_failures`; return whether it existed."""
         with self._database.transaction() as connection:
             return bool(connection.execute(delete(schema.meta).where(schema.meta.c.key == ONLY_FAILURES)).rowcount)
 
     def last_settings(self) -> Mapping[str, Any] | None:
-        """Return the settings of the last started run; None without one, or if an old version did not record them."""
+        """Return the settings of the last started run; None if there is none or an old version did not record them."""
         with self._database.transaction() as connection:
             last, unfinished = _recorded(connection, LAST), _recorded(connection, UNFINISHED)
             return last if last is not None or unfinished is None else dict(unfinished["settings"])

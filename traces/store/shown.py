@@ -1,4 +1,4 @@
-"""Signals and answer classes of rows: their declarations, and how they are recomputed."""
+"""Signals and answer classes (equal answers) of rows: their declarations, and updates."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from vinelm.traces.store.store import ObservationStore
 
 @dataclass(frozen=True, kw_only=True)
 class SignalRecord:
-    """The declarations behind a store's signals, answers and answer classes, and their counts.
+    """The declarations from which a store's signals, answers and answer classes were computed, and counts.
 
     Attributes:
-        signal: digest of the signal's code, or ``status``; None without one.
-        edges: the edges of its bins.
+        signal: digest of the signal's code, or ``status``; None without a signal.
+        edges: the edges of the signal's bins.
         agree: digest of the code that compares answers; None if their JSON is compared.
         answer: the keys of the state that make an answer.
-        rows: how many rows the classes were computed from; with another number of rows they must be computed again.
-        compared: how many pairs of different answers were compared.
-        intransitive: how many of these contradict the classes because ``agree`` is not transitive.
-        unknown: requests whose classes cannot be computed, since an answer is stored only as a digest.
-        without_state: rows whose signal or answer cannot be computed again, since the state after them is not stored.
+        rows: the number of rows from which the classes were computed; if it changes, they must be computed again.
+        compared: the number of pairs of different answers that were compared.
+        intransitive: the number of these pairs that contradict the classes because ``agree`` is not transitive.
+        unknown: the number of requests whose classes cannot be computed, since an answer is stored only as a digest.
+        without_state: the number of rows whose signal or answer cannot be recomputed, since the state after them is not stored.
         is_behind: whether retired rows have signals and answers of an earlier declaration.
     """
 
@@ -48,7 +48,7 @@ class SignalRecord:
     is_behind: bool = False
 
     def shows_as(self, other: SignalRecord) -> bool:
-        """Return whether rows have the same signals and answers under both."""
+        """Return whether signals and answers are declared the same in both records."""
         return (self.signal, self.edges, self.answer) == (other.signal, other.edges, other.answer)
 
     def to_json(self) -> str:
@@ -62,12 +62,12 @@ class SignalRecord:
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> SignalRecord:
-        """Return the record with these fields, as JSON has them."""
+        """Return the record with these fields, given as in JSON."""
         return cls(**{**plain, "edges": tuple(plain["edges"]), "answer": tuple(plain["answer"])})
 
 
 class Shown(NamedTuple):
-    """What a row shows: its label, and its answer as JSON text with its hash; None without one."""
+    """A row's signal, and its answer as JSON text with the hash; None if missing."""
 
     signal: str | None = None
     answer: str | None = None
@@ -75,10 +75,10 @@ class Shown(NamedTuple):
 
 
 class ShownRows:
-    """Reads and changes the outcomes of a store's rows. Pays for nothing; every write is durable.
+    """Reads and changes signals, answers and answer classes of rows. Makes no call; every write is durable.
 
     Args:
-        store: the store; held by the caller if something is changed.
+        store: the store; to change something, the caller must have locked it.
     """
 
     def __init__(self, store: ObservationStore) -> None:
@@ -86,16 +86,16 @@ class ShownRows:
 
     @property
     def record(self) -> SignalRecord | None:
-        """The declarations behind the rows' signals and classes; None if nothing was declared."""
+        """The declarations of the rows' signals and classes; None if nothing was declared."""
         with self._database.transaction() as connection:
             return record_of(connection)
 
     def set_shown(self, shown: Mapping[Cell, Shown], record: SignalRecord) -> None:
-        """Change rows' outcomes, and drop their classes, which follow with :meth:`set_classes`.
+        """Change rows' signals and answers, and delete their classes; call :meth:`set_classes` afterwards.
 
         Args:
-            shown: the outcomes by cell; rows that are left out keep theirs.
-            record: the declaration that they were made with.
+            shown: signals and answers by cell; other rows stay unchanged.
+            record: the declarations from which they were computed.
         """
         values = [
             {"request": request_id, "cell": encode_prefix(prefix), **one._asdict()}
@@ -107,7 +107,7 @@ class ShownRows:
             self._set_record(connection, record)
 
     def set_classes(self, classes: Mapping[Cell, int | None], record: SignalRecord) -> int:
-        """Set the answer classes of rows; return how many changed. Rows that are left out keep theirs."""
+        """Set the answer classes of rows; return the number changed. Other rows stay unchanged."""
         with self._database.transaction() as connection:
             values = [
                 {"request": row.request_id, "cell": encode_prefix(row.prefix), "number": classes[row.request_id, row.prefix]}
@@ -120,7 +120,7 @@ class ShownRows:
             return len(values)
 
     def forget(self, *, with_answers: bool = True) -> None:
-        """Drop rows' outcomes, because the workflow no longer declares any. Answers may stay for another use."""
+        """Delete rows' signals, classes and (``with_answers``) answers, because the workflow no longer declares them."""
         nothing = dict.fromkeys((*Shown._fields, "answer_class") if with_answers else ("signal", "answer_class"))
         with self._database.transaction() as connection:
             for table in (schema.observations, schema.retired):
@@ -131,13 +131,13 @@ class ShownRows:
         schema.set_meta(connection, SIGNALS, record.to_json())
 
     def has_retired(self) -> bool:
-        """Return whether the store has rows that are no longer valid."""
+        """Return whether the store has retired rows."""
         with self._database.transaction() as connection:
             return connection.execute(select(schema.retired.c.retired_id).limit(1)).first() is not None
 
 
 def record_of(connection: Connection) -> SignalRecord | None:
-    """Return the declaration behind the store's signals and classes; None if nothing was declared."""
+    """Return the declarations of the store's signals and classes; None if nothing was declared."""
     text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == SIGNALS)).scalar()
     return None if text is None else SignalRecord.from_json(text)
 
@@ -149,7 +149,7 @@ _SET_CLASS = update(_ROWS).where(*_CELL).values(answer_class=bindparam("number")
 
 
 def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
-    """Return the declaration that all stores share; None if they differ, or there is none."""
+    """Return the declarations that all stores share; None if they differ or nothing is declared."""
     records = [ShownRows(store).record for store in stores]
     first = records[0]
     if first is None or any(one is None or not one.shows_as(first) or one.agree != first.agree for one in records):
@@ -162,10 +162,11 @@ def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
 
 
 def unite_shown(stores: Sequence[ObservationStore], merged: ObservationStore) -> None:
-    """Set the outcomes of the new store's rows, as far as they are known without the workflow.
+    """Set signals and answer classes of the new store's rows, as far as possible without the workflow.
 
-    If the stores declare different things, nothing is kept: the next profile computes the outcomes from the states. Classes of
-    requests that several stores have rows of are computed here if answers are compared by their JSON, else by the next profile.
+    If the stores have different declarations, nothing is kept: the next profile recomputes everything from the states. If
+    several stores have rows of a request, its classes are computed here if answers are compared as JSON, else by the next
+    profile.
     """
     shown, record = ShownRows(merged), common_record(stores)
     if record is None:

@@ -83,7 +83,8 @@ class ObservationStore:
     """The observations of one workflow, in one SQLite file or in a PostgreSQL database.
 
     Open a store with :meth:`open`, :meth:`create` or :meth:`open_or_create`, and use it as a context manager. Writes are
-    durable when the method returns. Threads of one process may share a store; several processes may read while one writes.
+    durable when the method returns. Threads of a process may share a store; several processes may read while one process
+    writes.
     """
 
     def __init__(self, database: Database, identity: StoreIdentity, identity_id: int = 1) -> None:
@@ -102,8 +103,8 @@ class ObservationStore:
 
         Args:
             path: the file to create, or ``postgresql://user@host/database``: a database, or a schema of it, without tables.
-            identity: what the observations are made with.
-            shown_as: the path that errors name, if the file will be renamed to it later.
+            identity: workflow, models and data of the observations.
+            shown_as: the path for error messages, if the file will later be renamed to it.
 
         Raises:
             StoreError: the store exists already, its folder does not, or the server cannot be reached.
@@ -114,16 +115,16 @@ class ObservationStore:
     def open(cls, path: str | Path | PostgresUrl, identity: StoreIdentity | None = None) -> Self:
         """Open the store at ``path``.
 
-        A store that may not be written is opened for reading; if that requires a change (an old version, a write-ahead log), a
-        temporary copy is read.
+        A store without write permission is opened for reading; if that would require a change (an old version, a write-ahead
+        log), a temporary copy is read.
 
         Args:
             path: an existing store: a file, or ``postgresql://user@host/database``.
             identity: if given, the store must have this identity.
 
         Raises:
-            StoreError: there is no store, it has a newer version or another identity, or it is an incomplete copy made during a
-                run. Nothing is written in this case.
+            StoreError: there is no store, the store has a newer version or another identity, or is an incomplete copy made
+                during a run. Nothing is written in this case.
         """
         address = address_of(path)
         database, found = opening.opened(address, identity)
@@ -145,11 +146,11 @@ class ObservationStore:
     def open_or_create(cls, path: str | Path | PostgresUrl, identity: StoreIdentity) -> Self:
         """Open the store at ``path``, or create it if it does not exist (see :meth:`open` and :meth:`create`).
 
-        An existing store may be of another identity if it can grow to this one (:func:`~vinelm.traces.grow`); it is opened as
-        it is.
+        An existing store may have another identity that :func:`~vinelm.traces.grow` can change to this one; it is opened
+        unchanged.
 
         Raises:
-            StoreError: the store is of another workflow, or of simulated instead of real models.
+            StoreError: the store belongs to another workflow, or has simulated instead of real models.
         """
         path = address_of(path)
         if not opening.exists(path):
@@ -171,7 +172,7 @@ class ObservationStore:
         return self._database.path
 
     def held_by(self) -> str | None:
-        """Return the process of the run that holds the store, as ``pid N on HOST``; None if there is none."""
+        """Return the process of the run that has locked the store, as ``pid N on HOST``; otherwise None."""
         return ", ".join(self._database.holders()) or None
 
     def close(self) -> None:
@@ -190,23 +191,23 @@ class ObservationStore:
         return self._database
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Lock the store for one run; other processes may still read it.
+        """Lock the store for a run; other processes may still read it.
 
         Raises:
-            StoreError: another process holds the store; the message names it.
+            StoreError: another process has locked the store; the message names it.
         """
         return self._database.alone()
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Begin a transaction of a run: all writes of this thread inside the block are committed together, or not at all."""
+        """Commit all writes of this thread inside the block together, or none of them."""
         with self._database.transaction():
             yield
 
     # -- requests ----------------------------------------------------------------------------------------------
 
     def register(self, requests: Iterable[Request], inputs: Mapping[str, str | None] | None = None) -> None:
-        """Register the requests that a run samples from; :class:`StoreError` if one changed since an earlier run.
+        """Register the requests of a run; raise :class:`StoreError` if a request has changed since an earlier run.
 
         Args:
             requests: the requests.
@@ -246,12 +247,12 @@ class ObservationStore:
     # -- rows --------------------------------------------------------------------------------------------------
 
     def add(self, observation: Observation, checkpoint: bytes | None = None, *, reservation: int | None = None) -> None:
-        """Add one row in one transaction with its checkpoint and the settlement of its reservation.
+        """Add a row, its checkpoint and the booking of its reservation, in one transaction.
 
         Args:
             observation: the row.
-            checkpoint: the serialized workflow state after it, if it may be resumed from.
-            reservation: the ledger entry to settle (from :meth:`reserve`).
+            checkpoint: the serialized workflow state after the row, if the request can resume from it.
+            reservation: the reservation's ledger entry (from :meth:`reserve`).
 
         Raises:
             StoreError: the cell already has a row; nothing is written.
@@ -273,9 +274,9 @@ class ObservationStore:
                 connection.execute(_SETTLE, {"entry": reservation, "paid": paid})
 
     def add_many(self, observations: Iterable[Observation], *, unpaid: Collection[Cell] = frozenset()) -> int:
-        """Add rows that were paid for elsewhere, each with a settled ledger entry, and return their number. All or nothing.
+        """Add rows that no run on this store bought, each with a ledger entry, and return their number. All or nothing.
 
-        ``unpaid``: rows whose dollars were paid with another row or are in a separate entry.
+        ``unpaid``: rows whose dollars are booked with another row or in a separate entry.
 
         Raises:
             StoreError: a cell already has a row.
@@ -296,7 +297,7 @@ class ObservationStore:
             return list(read_rows(connection))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return one row per observation, in the order they were stored. Needs the extra ``pandas``.
+        """Return a data frame with a row for each observation, in the order of storage. Needs the extra ``pandas``.
 
         The columns are the fields of :class:`~vinelm.rows.observation.Observation` (dollars in ``cost_usd`` and
         ``tool_cost_usd``,
@@ -315,7 +316,7 @@ class ObservationStore:
         return data_frame(columns, dtypes=_FRAME_DTYPES | graded)
 
     def record_source(self, kind: Literal["import", "merge", "reprice"], name: str, digest: str, row_count: int) -> None:
-        """Record the origin of rows that were not executed by a run on this file."""
+        """Record the origin of rows that no run on this file has executed."""
         values = {"kind": kind, "name": name, "digest": digest, "row_count": row_count}
         values["added_at"] = datetime.now(UTC).isoformat(timespec="seconds")
         with self._database.transaction() as connection:
@@ -335,7 +336,7 @@ class ObservationStore:
         """Return the serialized state after ``prefix``; None if there is none.
 
         Raises:
-            StoreError: it is damaged, or is stored elsewhere and cannot be read.
+            StoreError: the state is damaged, or is stored elsewhere and cannot be read.
         """
         cell = {"request": request_id, "prefix": encode_prefix(prefix)}
         with self._database.transaction() as connection:
@@ -349,7 +350,7 @@ class ObservationStore:
 
     @property
     def checkpoint_place(self) -> CheckpointPlace | None:
-        """The place of new checkpoints' contents; None: in the store."""
+        """Where the contents of new checkpoints are stored; None: in the store."""
         if self._place == "unread":
             with self._database.transaction() as connection:
                 url = connection.execute(_META, {"name": schema.CHECKPOINTS}).scalar()
@@ -357,10 +358,10 @@ class ObservationStore:
         return self._place
 
     def keep_checkpoints_under(self, place: CheckpointPlace) -> None:
-        """Store the contents of checkpoints there from now on, also in later runs. Those in the store stay in it.
+        """Store the contents of new checkpoints there, in this run and later runs. Existing checkpoints stay in the store.
 
         Raises:
-            StoreError: they are already stored elsewhere, or nothing can be written there.
+            StoreError: checkpoints are already stored at another place, or the new place cannot be written.
         """
         if self.checkpoint_place is None:
             place.require_writable()  # before anything is paid for
@@ -381,7 +382,7 @@ class ObservationStore:
     def reserve(self, request_id: str, prefix: Sequence[str], upper_usd: float, *, is_batched: bool = False) -> int:
         """Reserve dollars for a unit before it runs, and return the number of the ledger entry (for :meth:`add`).
 
-        ``is_batched``: all its calls go in batches (:class:`~vinelm.traces.store.batches.BatchRecords`).
+        ``is_batched``: all its calls go through batch APIs (:class:`~vinelm.traces.store.batches.BatchRecords`).
         """
         entry = {
             "request_id": request_id,
@@ -395,12 +396,12 @@ class ObservationStore:
             return new_key(connection.execute(_RESERVE, entry))
 
     def raise_reservation(self, reservation: int, upper_usd: float) -> None:
-        """Set the upper bound of a reservation."""
+        """Set the maximum dollars of a reservation."""
         with self._database.transaction() as connection:
             connection.execute(_RAISE, {"entry": reservation, "upper": upper_usd})
 
     def settle(self, reservation: int, cost_usd: float, request_id: str | None = None) -> None:
-        """Settle a reservation without a row at its actual cost, for this request if it had none yet."""
+        """Book the actual cost of a reservation that has no row; set its request if it had none."""
         paid = {"entry": reservation, "paid": cost_usd}
         with self._database.transaction() as connection:
             if request_id is None:
@@ -409,10 +410,10 @@ class ObservationStore:
                 connection.execute(_SETTLE_AS, {**paid, "request": request_id})
 
     def abandon_open(self) -> int:
-        """Settle all open reservations at their upper bound and return their number.
+        """Book all open reservations at their maximum and return their number.
 
-        This is for reservations of a run that died, whose calls may have been made and billed. Only the run that holds the
-        store (:meth:`exclusive`) may call this.
+        For reservations of a killed run, whose calls may have been made and billed. Only the run that has locked the store
+        (:meth:`exclusive`) may call this.
         """
         settled = {"settled_usd": schema.ledger.c.reserved_usd, "is_abandoned": True}
         is_open = schema.ledger.c.settled_usd.is_(None)
@@ -420,18 +421,18 @@ class ObservationStore:
             return connection.execute(update(schema.ledger).where(is_open).values(settled)).rowcount
 
     def committed_usd(self) -> float:
-        """Return the dollars spent plus those reserved for units in flight."""
+        """Return the dollars spent plus the dollars reserved for running units."""
         paid = func.sum(func.coalesce(schema.ledger.c.settled_usd, schema.ledger.c.reserved_usd))
         with self._database.transaction() as connection:
             return float(connection.execute(select(paid)).scalar_one() or 0.0)
 
     def retired_calls(self) -> int:
-        """Return the number of model calls of the rows that are no longer valid."""
+        """Return the number of model calls of retired rows."""
         with self._database.transaction() as connection:
             return int(connection.execute(select(func.coalesce(func.sum(schema.retired.c.calls), 0))).scalar_one())
 
     def add_entries(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Add ledger entries of dollars that have no row; see :func:`~vinelm.traces.store.rows.ledger_entry`."""
+        """Add ledger entries for spending without a row; see :func:`~vinelm.traces.store.rows.ledger_entry`."""
         if entries:
             with self._database.transaction() as connection:
                 connection.execute(insert(schema.ledger), entries)
@@ -456,7 +457,7 @@ _FRAME_DTYPES = {
 
 
 def number_of(connection: Connection, identity: StoreIdentity) -> int:
-    """Return the number of an identity in the table ``identities``, and add it if it is new. In the caller's transaction."""
+    """Return an identity's number in the table ``identities``; add the identity if new. Joins the caller's transaction."""
     if (known := _known_number(connection, identity)) is not None:
         return known
     since = datetime.now(UTC).isoformat(timespec="seconds")

@@ -26,22 +26,22 @@ class Contents:
         failures: failure kind to the number of rows.
         committed_usd: dollars spent plus reserved.
         abandoned_usd: the part of ``committed_usd`` charged for calls that never returned.
-        open_usd: the part of ``committed_usd`` reserved for calls in flight, or of a run that died.
+        open_usd: the part of ``committed_usd`` reserved for calls in flight or by a killed run.
         checkpoints: number of checkpoints.
-        checkpoint_bytes: compressed size of those in the store.
-        checkpoint_url: where the contents of other checkpoints are; None if there are none.
+        checkpoint_bytes: compressed size of the checkpoints in the store.
+        checkpoint_url: where checkpoint contents outside of the store are; None if there are none.
         size_bytes: size of the file and its write-ahead log.
-        held_by: the process of the run that holds the store; None if there is none.
+        held_by: the process of the run that has locked the store; None if it is not locked.
         sources: origins of imported and merged rows.
-        retired: why rows are no longer valid, to their number; no estimate uses them.
-        retired_usd: the part of ``committed_usd`` that was paid for them.
-        repriced: rows whose dollars follow a later price than the one they were charged at.
-        waiting: whether retired rows wait to be scored again by the next run.
-        signals: label to the number of rows whose signal it is.
+        retired: for each reason, the number of retired rows, which no estimate uses.
+        retired_usd: the part of ``committed_usd`` that was spent on retired rows.
+        repriced: rows whose dollars were recomputed at a later price.
+        waiting: whether the next run must score retired rows again.
+        signals: for each signal, the number of rows that have it.
         answers: rows with an answer.
         continued: rows after an answer that the workflow's own check passed.
-        tools: what is recorded of tool calls; see :func:`~vinelm.traces.store.tool_rows.tool_counts`.
-        shown: what signals and answer classes were computed with, and the result; None if nothing was declared.
+        tools: counts of recorded tool calls; see :func:`~vinelm.traces.store.tool_rows.tool_counts`.
+        shown: declarations and counts of signals and answer classes; None if nothing was declared.
     """
 
     version: int

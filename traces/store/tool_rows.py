@@ -1,4 +1,4 @@
-"""The table of tool calls: how a store keeps, copies and checks it. The table is created with the first call."""
+"""The table of tool calls in a store: adding, copying and checking its rows. It is created with the first call."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def add_tool_rows(connection: Connection, rows: Sequence[ToolRow]) -> None:
     """Add rows inside the caller's transaction.
 
     Raises:
-        ValueError: one of them is not a row of the table.
+        ValueError: a value is not a valid row of the table.
     """
     for row in rows:
         if set(row) != {column.name for column in COLUMNS} or problem_of(row) is not None:
@@ -81,8 +81,9 @@ def add_tool_rows(connection: Connection, rows: Sequence[ToolRow]) -> None:
 def copy_tool_rows(source: Connection, target: Connection) -> None:
     """Copy the sessions of one store to another, inside the caller's transactions.
 
-    A session that both have is copied once; if one continues the other, the longer one is copied. A session that was recorded
-    twice is kept twice, under another name but in the group of the first, so that the two do not count as independent evidence.
+    A session that both stores have is copied once; if one version continues the other, the longer version is kept. Two
+    different sessions of the same name are both kept, the second under a new name but in the group of the first, so that they
+    do not count as independent evidence.
     """
     held, found = tool_rows(target), tool_rows(source)
     for name, rows in found.items():
@@ -104,7 +105,7 @@ def _unnamed(row: ToolRow) -> dict[str, Any]:
 
 
 def tool_counts(connection: Connection) -> dict[str, int]:
-    """Return the numbers of ``sessions`` and ``calls``, and how many calls are ``unused`` and ``with_values``.
+    """Return the numbers of ``sessions``, of ``calls``, and of calls that are ``unused`` or ``with_values``.
 
     Empty if nothing was recorded.
     """

@@ -1,1 +1,1 @@
-"""Recorded sessions of tools: in a store, and in logs of messages."""
+"""Recorded sessions of tool calls: in a store, and in logs of messages."""

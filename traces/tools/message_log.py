@@ -1,4 +1,4 @@
-"""Reads sessions from logs: user messages, and tool calls with their results."""
+"""Reads sessions (user messages, and tool calls with results) from message logs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_sessions(path: Path) -> list[ToolSession]:
     :func:`~vinelm.traces.tools.span_log.span_sessions`.
 
     Raises:
-        DatasetError: the file cannot be read, or a line is none of these. The message names the line.
+        DatasetError: the file cannot be read, or a line has none of these formats. The message names the line.
     """
     try:
         text = read_text(path)
@@ -101,7 +101,7 @@ def _events(events: list[dict[str, Any]], where: str) -> Iterator[str | dict[str
 
 
 def _messages(messages: list[dict[str, Any]], where: str) -> Iterator[str | dict[str, Any]]:
-    """Yield texts and calls; a call is yielded at its answer, and left out without one."""
+    """Yield texts and calls. A call is yielded when its answer comes; a call without an answer is left out."""
     asked: dict[str, tuple[str, dict[str, Any]]] = {}
     for message in messages:
         role = message.get("role", message.get("type"))

@@ -35,7 +35,7 @@ class _Span(NamedTuple):
 
 
 def is_span_log(text: str) -> bool:
-    """Return whether a text begins with spans: of OTLP's JSON, or as OpenTelemetry's SDK for Python prints them."""
+    """Return whether a text begins with spans, as OTLP JSON or as printed by OpenTelemetry's Python SDK."""
     try:
         first, _ = _DECODER.raw_decode(text.lstrip())
     except (ValueError, RecursionError):
@@ -45,18 +45,18 @@ def is_span_log(text: str) -> bool:
 
 
 def span_sessions(text: str, path: Path) -> list[ToolSession]:
-    """Return the sessions of a file of spans, in the order of their start.
+    """Return the sessions in a file of spans, ordered by start time.
 
-    Calls are ``execute_tool`` spans, in the order in which they ended. Arguments and results are there if the spans have
-    ``gen_ai.tool.call.arguments`` and ``gen_ai.tool.call.result``, the user's messages if spans of models have
-    ``gen_ai.input.messages``. Traces of one conversation follow each other without a pause.
+    Calls are ``execute_tool`` spans, in the order in which they ended. Arguments and results are read from
+    ``gen_ai.tool.call.arguments`` and ``gen_ai.tool.call.result``, the user's messages from ``gen_ai.input.messages`` of model
+    spans, if present. Traces of one conversation follow each other without a pause.
 
     Args:
-        text: JSON values one after the other: a document, or JSON lines.
-        path: names the file in messages.
+        text: a JSON document, or several JSON values such as JSON lines.
+        path: the file's path for error messages.
 
     Raises:
-        DatasetError: a value is not JSON or not a span (the message names the line), or no span is a tool's.
+        DatasetError: a value is not JSON or not a span (the message names the line), or no span is a tool call.
     """
     traces: dict[str, list[_Span]] = {}
     names: dict[str, str] = {}
@@ -135,12 +135,12 @@ def _is_call(span: _Span) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value of an attribute that is JSON, or JSON text."""
+    """Return the value of an attribute; JSON text is parsed."""
     return value_of(value) if isinstance(value, str) else value
 
 
 def _user_words(value: Any) -> list[str]:
-    """Return the texts of the user's messages in ``gen_ai.input.messages``."""
+    """Return the texts of the user's messages in a span's ``gen_ai.input.messages``."""
     messages = _plain(value)
     found = []
     for message in messages if isinstance(messages, list) else ():
@@ -154,7 +154,7 @@ def _user_words(value: Any) -> list[str]:
 
 
 def _values(text: str, path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield each JSON value of the text, with its first line."""
+    """Yield each JSON value of the text, with the number of its first line."""
     at, line = 0, 1
     while True:
         begin = at

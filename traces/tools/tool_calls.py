@@ -1,4 +1,4 @@
-"""Calls of tools in a store, as sessions."""
+"""Stores tool calls, grouped in sessions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ToolCalls:
     """Reads and adds the tool calls of a store. Every write is durable.
 
     Args:
-        store: the store; held by the caller if something is added.
+        store: the store; to add something, the caller must have locked it.
     """
 
     def __init__(self, store: ObservationStore) -> None:
@@ -30,7 +30,7 @@ class ToolCalls:
         """Add sessions, replacing earlier ones of the same name, and return the number of their calls.
 
         Args:
-            sessions: the sessions; they have messages only if values are recorded.
+            sessions: the sessions; they contain messages only if values are recorded.
             reads: the names of the tools that only read; None if unknown.
         """
         count = 0
@@ -45,12 +45,12 @@ class ToolCalls:
         return count
 
     def append(self, parts: Iterable[SessionPart], begins: MutableMapping[str, float]) -> None:
-        """Append the calls of runs to those of their sessions.
+        """Append the tool calls of runs to their sessions.
 
         Args:
-            parts: the parts in order; with values only if these are recorded.
-            begins: the second of its session at which each run began, by run. Runs that are missing begin where their sessions
-                end, since the time between two turns of a user is not work; they are added.
+            parts: the parts in order; they contain values only if values are recorded.
+            begins: by run, the time at which it began, in seconds since the start of its session. Missing runs are added: they
+                begin where their sessions end, since the time between two turns of a user does not count.
         """
         rows, places = list[dict[str, Any]](), dict[str, int]()
         with self._database.transaction() as connection:
@@ -74,7 +74,7 @@ class ToolCalls:
                 connection.execute(insert(tool_calls), rows)
 
     def sessions(self) -> tuple[list[ToolSession], frozenset[str]]:
-        """Return the sessions without prefetched calls that were not requested, and the names of the read-only tools."""
+        """Return the sessions, without prefetched calls that no model requested, and the names of the read-only tools."""
         found: dict[str, ToolSession] = {}
         reads: set[str] = set()
         with self._database.transaction() as connection:

@@ -1,4 +1,4 @@
-"""Writes runs' tool calls to a store, off the request path."""
+"""Writes tool calls of runs to a store, without delaying requests."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ RUNS = 10_000
 
 
 class ToolWriter(StoreWriter[SessionPart, ObservationStore]):
-    """Appends calls and user messages to their sessions in a store of any workflow.
+    """Appends tool calls and user messages to their sessions, in a store of any workflow.
 
     Args:
         path: the store, created if it does not exist. Its folder must exist.
-        identity: returns the identity of a new store; asked when there is something to write.
+        identity: returns the identity for a new store; called at the first write.
 
     Raises:
         ConfigError: the folder does not exist.
@@ -59,5 +59,5 @@ class ToolWriter(StoreWriter[SessionPart, ObservationStore]):
         self._begins = dict(list(begins.items())[-RUNS:])
 
     def named(self, item: SessionPart) -> str:
-        """Return the session's name."""
+        """Return the name of the item's session."""
         return f"a call of the session {ascii(item.session)[:80]}"

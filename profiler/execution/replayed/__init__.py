@@ -1,1 +1,3 @@
-"""Units that cannot resume from a checkpoint: the request runs from its start, with recorded answers for earlier calls."""
+"""Replay, for workflows that cannot resume from a checkpoint: runs a request from its start, with recorded answers for earlier
+calls.
+"""

@@ -1,4 +1,4 @@
-"""Runs an application once, from its start, until a replayed unit ends."""
+"""Runs an application from its start until a replayed unit ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LONGEST_WAIT_S = 1.0  # for a thread that may itself wait for the event loop
 
 
 class Application:
-    """A graph, entrypoint or function that runs one unit after another. Threads may share it.
+    """A graph, entrypoint or function that can be run for many units. Threads may share it.
 
     Args:
         app: what :func:`vinelm.adapters.langgraph.build_graph` returned.
@@ -50,11 +50,10 @@ class Application:
         """Run the application on a request, with the settings of ``run``, until it returns or the unit ends.
 
         Returns:
-            The state as the last superstep left it; for a function or an entrypoint what it returned, or None if it did not
-            return.
+            The state after the last superstep; for a function or an entrypoint its return value, or None if it did not return.
 
         Raises:
-            WorkflowError: the graph waits for a person.
+            WorkflowError: the graph has an interrupt that only a person can answer.
         """
         inputs = self._workflow.graph_input(request)
         config: dict[str, Any] = {"recursion_limit": _MOST_STEPS}
@@ -121,7 +120,7 @@ class Application:
 
 
 class _State:
-    """The state of a graph up to where the unit ended."""
+    """The state of a graph when the unit ended."""
 
     def __init__(self, policy: ReplayPolicy, workflow: Workflow) -> None:
         self._policy, self._workflow = policy, workflow
@@ -137,23 +136,23 @@ class _State:
             self.values = {key: value for key, value in found.items() if key != PATH_KEY}
 
     def take_answer(self) -> Any:
-        """Return the value with which the graph is resumed; None if it does not wait for a person."""
+        """Return the value that resumes the interrupted graph; None if it is not interrupted."""
         asked, self._asked = self._asked, ()
         return answered(self._workflow, self._policy, asked) if asked else None
 
 
 async def _calls_end(policy: ReplayPolicy) -> None:
-    """Wait for the unit's calls in other coroutines, since they are paid for."""
+    """Wait until the unit's calls in other coroutines have ended, since they cost money."""
     await asyncio.sleep(0)
     while policy.is_buying:
         await asyncio.sleep(_POLL_S)
 
 
 class _InOrder(ThreadPoolExecutor):
-    """Threads of an event loop, which waits for each while recorded answers repeat.
+    """An executor whose event loop waits for each thread in turn while recorded answers are replayed.
 
-    Otherwise the threads would decide which of several coroutines continues first, and the calls of a replay would come in
-    another order than the recorded ones.
+    Otherwise thread timing would decide which coroutine continues first, and a replay could make its calls in a different order
+    than was recorded.
     """
 
     def __init__(self, policy: ReplayPolicy) -> None:
@@ -174,7 +173,9 @@ async def _in_order(run: Coroutine[Any, Any, dict[str, Any] | None], policy: Rep
 
 @contextmanager
 def _inherited(config: dict[str, Any]) -> Iterator[None]:
-    """Pass the callbacks to the tools that a function calls, and one worker to its graphs: so their calls have one order."""
+    """Inside the block, tools that a function calls get the callbacks, and its graphs use one worker, which fixes the order of
+    calls.
+    """
     kept = {name: config[name] for name in ("callbacks", "max_concurrency") if name in config}
     token = var_child_runnable_config.set(cast("Any", kept))
     try:
@@ -184,7 +185,7 @@ def _inherited(config: dict[str, Any]) -> Iterator[None]:
 
 
 class RepeatGuard(BaseCallbackHandler):
-    """Stops a replay before it repeats a node or tool that must not run twice, notified by LangChain of each start.
+    """Stops a replay before it repeats a node or tool that must not run twice. LangChain calls it at each start.
 
     Args:
         names: the nodes and tools that must not run again.

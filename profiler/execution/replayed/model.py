@@ -1,4 +1,4 @@
-"""The chat model of a replayed unit: it answers recorded calls from the record, and records the calls that it buys."""
+"""The chat model of a replayed unit: it answers earlier calls from the record, and makes and records new calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from vinelm.requests.protocols import CallContext
 
 
 class UnitCalls:
-    """Answers the calls of one replayed unit; a :class:`~vinelm.profiler.execution.unit_adapter.ReplayedCalls`."""
+    """Makes the chat models of a replayed unit; implements :class:`~vinelm.profiler.execution.unit_adapter.ReplayedCalls`."""
 
     def __init__(self, policy: ReplayPolicy) -> None:
         self._policy = policy
@@ -40,7 +40,7 @@ class UnitCalls:
 
 @dataclass(slots=True)
 class _ReplayedInvocation:
-    """The invocation of a chat model; the :class:`~vinelm.adapters.calls.fallback_model.Attempts` of its base class."""
+    """An invocation of a replayed model; implements :class:`~vinelm.adapters.calls.fallback_model.Attempts`."""
 
     policy: ReplayPolicy
     number: int
@@ -49,17 +49,17 @@ class _ReplayedInvocation:
 
     @property
     def answering(self) -> BaseChatModel:
-        """The real chat model, created on first use, since recorded answers need none."""
+        """The real chat model. It is created on first use, since recorded answers need no model."""
         if not self._made:
             self._made.append(self.make())
         return self._made[0]
 
     def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
-        """Return False: a profile measures the model that it asked for."""
+        """Return False, because a profile must measure the chosen model, not a fallback."""
         return False
 
     def recorded(self, messages: list[BaseMessage], options: Mapping[str, Any]) -> tuple[AIMessage | None, str]:
-        """Return the recorded answer to a prompt (None: make the call), and the prompt's digest."""
+        """Return the recorded answer to a prompt (None if the call must be made), and the prompt's digest."""
         digest = prompt_digest(messages, options)
         if not self.policy.is_recorded(self.number):
             return None, digest
@@ -72,7 +72,7 @@ class _ReplayedInvocation:
 
 
 class _Recorded(Attempt):
-    """A recorded answer that replaces a call."""
+    """Returns a recorded answer instead of making a call."""
 
     __slots__ = ()
 
@@ -81,7 +81,7 @@ class _Recorded(Attempt):
 
 
 class _RecordedAnswer(BaseChatModel):
-    """A chat model that gives one answer."""
+    """A chat model that always returns the same answer."""
 
     answer: AIMessage
 
@@ -97,7 +97,7 @@ class _RecordedAnswer(BaseChatModel):
 
 
 class _Bought(Attempt):
-    """A call to the real model, which is recorded however it ends."""
+    """Calls the real model and records the result, whether it succeeds or fails."""
 
     __slots__ = ("_buying", "_call", "_chunks", "_policy")
 
@@ -148,11 +148,10 @@ _IDS = frozenset({"id", "tool_use_id", "call_id", "tool_call_id", "index"})
 def prompt_digest(messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> str:
     """Return a digest of a call's input: roles, contents, tool calls, tools, output schema and stop words.
 
-    Leaves out the ids of messages and of tool calls, and everything about an earlier call's answer except its content (usage,
-    response metadata): these may differ between runs.
+    Leaves out what may differ between runs: ids of messages and tool calls, and usage and metadata of earlier answers.
 
         messages: the prompt.
-        options: the arguments with which the model is called or bound.
+        options: the arguments of the call or of ``bind``.
     """
     asked = {name: _plain_option(value) for name, value in options.items() if value is not None and name in _COMPARED}
     text = json.dumps([_plain_messages(messages), asked], sort_keys=True, default=str)

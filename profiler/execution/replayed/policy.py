@@ -1,4 +1,4 @@
-"""The policy of a replayed unit: the path position of each invocation, and where the unit ends."""
+"""The policy of a replayed unit: finds the position of each invocation in the path, and ends the unit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vinelm.template.steps import walk
 
 
 class JointStages:
-    """The stages of each superstep in template order, which is the order of the path."""
+    """Orders stages that run in the same superstep as the template does, because paths have that order."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
@@ -37,11 +37,11 @@ class JointStages:
             return ()
 
     def follows(self, stages: Sequence[str]) -> bool:
-        """Return whether the stage after these runs in the superstep of the last of them."""
+        """Return whether the next stage runs in the same superstep as the last of these stages."""
         return bool(self.group_after(stages))
 
     def group_after(self, stages: Sequence[str]) -> tuple[str, ...]:
-        """Return the stages that are left of the superstep of the last of these."""
+        """Return the remaining stages of the superstep in which the last of these stages runs."""
         found: list[str] = []
         if not self._has_some:
             return ()
@@ -57,12 +57,12 @@ class JointStages:
         return tuple(found)
 
     def first_with(self, stages: Sequence[str], reached: str) -> str:
-        """Return the next stage by the template after ``reached`` was called; stages of a superstep go first."""
+        """Return the next stage in template order once ``reached`` was called; stages of the same superstep come first."""
         arms = self.next_after(stages) if self._has_some else ()
         return next((arm for arm in arms if reached in self.group_after((*stages, arm))), reached)
 
     def begun_before(self, stages: Sequence[str]) -> int:
-        """Return how many of the stages before the last one run in its superstep."""
+        """Return how many stages run in the same superstep as the last stage and before it."""
         count = 0
         while count < len(stages) - 1 and self.follows(stages[: len(stages) - 1 - count]):
             count += 1
@@ -70,29 +70,29 @@ class JointStages:
 
 
 class StageParkedError(GraphBubbleUp):
-    """A stage without a chosen model was reached while others of its superstep may still run.
+    """Raised when a stage without a chosen model is reached while other stages of its superstep may still run.
 
     LangGraph lets the other tasks of the superstep finish after an exception of this kind. An application that catches every
-    exception of its models continues without the answer; the unit is over nevertheless.
+    exception of its models continues without the answer; the unit has ended nevertheless.
     """
 
 
 class ReplayPolicy(UnitPolicy):
-    """Gives each recorded invocation its place, buys the next one, and ends the unit at the one after.
+    """Replays the recorded invocations, buys the next invocation, and ends the unit at the invocation after that.
 
     Attributes:
-        before: the invocations before the unit's own.
-        halted: the exception that was raised to end the run at once.
+        before: the invocations that precede the unit's invocation.
+        halted: the exception that was raised to end the run immediately.
         problem: what is wrong with the workflow, even if the application caught the exception.
         drift: where the run deviated from its record; None if it did not.
-        reached: the stage that was invoked after the unit's own.
+        reached: the stage that was invoked after the unit's stage.
 
     Args:
         prefix: the models of the invocations up to and including the unit's own.
         clock, request: see :class:`UnitPolicy`.
-        buys: False to replay only the record, without a call.
-        passed: for each earlier invocation, whether the workflow's own check had passed it and the request continued; empty if
-            none had passed.
+        buys: whether to buy an invocation; False replays only the record.
+        passed: for each earlier invocation, whether its answer passed the workflow's own check and the request continued; empty
+            if none passed.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class ReplayPolicy(UnitPolicy):
         self._counter = Lock()
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return the workflow's own verdict, except if the request continued after an answer that had passed."""
+        """Return the workflow's own verdict, unless the request continued after a passed answer."""
         goes_on = super().should_continue(prefix, finished, state)
         return goes_on or (len(prefix) < len(self.prefix) and any(self._passed[len(prefix) - 1 : len(prefix)]))
 
@@ -141,15 +141,15 @@ class ReplayPolicy(UnitPolicy):
 
     @property
     def is_replaying(self) -> bool:
-        """True before the unit's own invocation, while recorded events repeat."""
+        """True while recorded events are replayed, before the unit's invocation."""
         return bool(self.before.invocations) and self._bought_step is None
 
     def locate(self, key: PlaceKey) -> tuple[str, ...]:
-        """Return the path of an invocation, including its own model.
+        """Return the path of an invocation, including its model.
 
         Raises:
             StageReachedError: the unit ends here.
-            StageParkedError: the same, where other stages of the superstep may have to run first.
+            StageParkedError: the unit ends here, but other stages of the superstep may have to run first.
         """
         number = self._taken.get(key)
         if number is None:
@@ -189,7 +189,7 @@ class ReplayPolicy(UnitPolicy):
         return tuple(stage for stage in self._expected[:number] if stage is not None)
 
     def _ended(self, key: PlaceKey) -> BaseException:
-        """Return the exception that ends the graph at the first call after the bought one."""
+        """Return the exception that ends the graph at the first call after the bought call."""
         stages = self._stages_before(len(self._expected))
         others = self._joint.group_after(stages)
         if self.reached is None:
@@ -220,7 +220,7 @@ class ReplayPolicy(UnitPolicy):
         return self.halted
 
     def drifted(self, what: str) -> BaseException:
-        """Record where the run deviated from its record; return the exception to raise."""
+        """Note where the run deviates from its record; return the exception to raise."""
         if self.drift is None:
             self.drift = (
                 f"the replay left its record: {what}: something between the calls gives another result when it runs again, "
@@ -230,7 +230,7 @@ class ReplayPolicy(UnitPolicy):
         return self.halted
 
     def refused(self, name: str) -> BaseException:
-        """Record that a protected node or tool would run again; return the exception to raise."""
+        """Note that a protected node or tool would run again; return the exception to raise."""
         return self._failing(
             f"{name!r} runs before invocation {len(self.prefix)} ({self.stage!r}) and would run again in its replay, which "
             "Workflow(unrepeatable=) forbids: move it behind the last stage, or replace it by a stand-in while profiling"
@@ -239,14 +239,14 @@ class ReplayPolicy(UnitPolicy):
     # -- calls -------------------------------------------------------------------------------------------------
 
     def is_recorded(self, number: int) -> bool:
-        """True if the invocation of that number, counted from 0, is in the record."""
+        """Return whether the invocation with this number (from 0) is in the record."""
         return number < len(self.before.invocations)
 
     def recorded_call(self, number: int, digest: str) -> RecordedCall:
-        """Return the recorded call of an invocation with that prompt, successful calls first.
+        """Return the invocation's recorded call with this prompt, preferring successful calls.
 
         Raises:
-            StageReachedError: there is no such call.
+            StageReachedError: the record has no such call.
         """
         invocation = self.before.invocations[number]
         with self._counter:
@@ -259,13 +259,13 @@ class ReplayPolicy(UnitPolicy):
         raise self.drifted(f"the prompt of the stage {invocation.stage!r} at invocation {number + 1} is not the recorded one")
 
     def add_call(self, call: RecordedCall) -> None:
-        """Add a call of the unit's own invocation to the record."""
+        """Add a call of the unit's invocation to the record."""
         with self._counter:
             self._calls.append(call)
 
     @contextmanager
     def buying(self) -> Iterator[None]:
-        """Count the block as a call in flight."""
+        """Count a call as in flight inside the block."""
         with self._counter:
             self._under_way += 1
         try:
@@ -290,29 +290,29 @@ class ReplayPolicy(UnitPolicy):
     # -- the outcome -------------------------------------------------------------------------------------------
 
     def record(self, invocation: Invocation) -> None:
-        """Record the unit's own invocation; earlier ones were recorded when they were bought."""
+        """Record the unit's invocation; earlier invocations were recorded when they were bought."""
         if invocation.prefix == self.prefix and self._buys:
             super().record(invocation)
 
     @property
     def has_failed(self) -> bool:
-        """True if every attempt at the unit's invocation failed, even if the application handled that."""
+        """True if every attempt at the unit's invocation failed, even if the application caught the error."""
         return bool(self.invocations) and all(one.failure is not None for one in self.invocations)
 
     @property
     def is_joint(self) -> bool:
-        """True if stages of the same superstep are still to be chosen."""
+        """True if other stages of the same superstep still have no chosen model."""
         return self._joint.follows(self._stages_before(len(self._expected)))
 
     def record_after(self, row: Observation) -> Record:
-        """Return the record including the unit's own invocation, whose row is ``row`` before :meth:`joint_row`."""
+        """Return the record extended by the unit's invocation; ``row`` is its row before :meth:`joint_row`."""
         own = RecordedInvocation(self.stage, self.prefix[-1], row.latency_s, list(self._calls))
         return Record((*self.before.invocations, own), self.reached)
 
     def joint_row(self, row: Observation) -> Observation:
-        """Return the row with the time that its stage adds to its superstep beyond the longest stage so far.
+        """Return the row with a latency of only what its stage adds to the superstep's longest stage so far.
 
-        The tools of a superstep are attributed to its last stage.
+        The tool time of a superstep counts for its last stage.
         """
         count = self._joint.begun_before(self._stages_before(len(self._expected)))
         tools_s = 0.0 if self.is_joint else row.tool_latency_s

@@ -1,4 +1,4 @@
-"""The record of a request's earlier invocations, which replaces a checkpoint."""
+"""The record of a request's earlier invocations; replay uses it instead of a checkpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RecordedCall:
     Attributes:
         digest: the digest of its prompt.
         answer: the model's message; None if the call failed.
-        failure: kind and detail of the failure, if the application continued after it.
+        failure: kind and detail of the failure, if the call failed and the application continued.
     """
 
     digest: str
@@ -34,10 +34,10 @@ class RecordedCall:
 
 @dataclass(slots=True)
 class RecordedInvocation:
-    """One invocation.
+    """A recorded invocation of a stage.
 
     Attributes:
-        latency_s: its own duration in seconds.
+        latency_s: the invocation's duration in seconds.
         calls: its calls, in the order in which they ended.
     """
 
@@ -49,7 +49,7 @@ class RecordedInvocation:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A request's record up to some invocation.
+    """The recorded invocations of a request, up to some point.
 
     Attributes:
         invocations: the invocations, in the order of the path.
@@ -77,7 +77,7 @@ class Record:
         """Return the record that :meth:`to_bytes` wrote.
 
         Raises:
-            StoreError: the bytes are a checkpoint, or were written by a newer version.
+            StoreError: the bytes are a checkpoint instead, or were written by a newer version.
         """
         if content[:1] != RECORD:
             raise StoreError("the store holds checkpoints, and this workflow is replayed: use another store")

@@ -1,4 +1,4 @@
-"""Runs units by replay: from the request's start, with recorded answers, up to the invocation that is bought."""
+"""Runs units by replay: from the request's start, with recorded answers, up to the new invocation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from vinelm.requests.workflow import Request, Workflow
 
 
 class ReplayRunner:
-    """Runs units of a workflow whose checkpoints cannot be forked; the interface of
+    """Runs units of a workflow that cannot resume from checkpoints, with the interface of
     :class:`~vinelm.profiler.execution.unit.UnitRunner`.
 
     The record of the answers so far replaces the checkpoint. A request continues after an answer that the workflow's own check
@@ -34,7 +34,7 @@ class ReplayRunner:
     the workflow's own code allows.
 
     Args:
-        reason: why the workflow is replayed.
+        reason: why the workflow must be replayed.
 
     Raises:
         WorkflowError: the application cannot be replayed.
@@ -62,7 +62,7 @@ class ReplayRunner:
 
     @property
     def is_virtual_time(self) -> bool:
-        """True if latencies do not pass in real time."""
+        """True if latencies are simulated."""
         return self.control.models.is_virtual_time
 
     def run(
@@ -82,15 +82,15 @@ class ReplayRunner:
             prefix: the models of the invocations up to and including this one.
             parent: the record of ``prefix[:-1]``; None for the first invocation.
             budget: authorizes each model call; None to allow every call.
-            stages: ignored, because the record has them.
+            stages: ignored, because the record contains the stages.
             passed: see :class:`~vinelm.profiler.execution.job.Job`.
 
         Returns:
-            The row and the record. A run that deviates from its record gives a row of the kind ``state`` that says where;
-            otherwise as with checkpoints.
+            The row and the record. A run that deviates from its record gives a row with the failure ``state``, whose text names
+            the place.
 
         Raises:
-            InputError: an error that every further unit would meet as well.
+            InputError: an error that every further unit would raise as well.
         """
         before = Record() if parent is None else Record.from_bytes(parent)
         policy = ReplayPolicy(self.template, prefix, self.control.models.new_clock(), request, before, passed=passed)
@@ -110,16 +110,17 @@ class ReplayRunner:
         return self._finished(policy, request, values)
 
     def values_after(self, checkpoint: bytes | None) -> dict[str, Any]:
-        """Return nothing: the record of answers has no state."""
+        """Return an empty state, because a record of answers contains no state."""
         return {}
 
     def score(
         self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget, passed: Sequence[bool] = ()
     ) -> UnitOutcome:
-        """Score the state after ``prefix`` again, which replays the record without a call.
+        """Score the state after ``prefix`` again, by replaying the record without a call.
 
         Returns:
-            A row that holds the success, or a failure with what is wrong, and what the state shows (except ``"status"``).
+            A row with the success (or with a failure and its text), and the signal and answer of the state (except
+            ``"status"``).
         """
         before = Record.from_bytes(state)
         policy = ReplayPolicy(
@@ -140,7 +141,7 @@ class ReplayRunner:
     def _run(
         self, policy: ReplayPolicy, request: Request, budget: UnitBudget | None
     ) -> tuple[dict[str, Any] | None, BaseException | None]:
-        """Return the state after the run, and the exception that ended it, if any."""
+        """Run the application; return its final state, and the exception that ended it, if any."""
         context = replace(self.control.context(policy=policy, request=request), chat_host=policy)
         names = self.workflow.unrepeatable
         guards = [RepeatGuard(policy, names)] if names else []
