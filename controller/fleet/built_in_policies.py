@@ -106,7 +106,7 @@ def slack(view: FleetView) -> Orders:
 
 
 def shares(view: FleetView) -> Orders:
-    """Give each process a part of the common limits in proportion to its calls in flight, counting at least one call."""
+    """Give each process a part of the common limits in proportion to its calls in flight plus one."""
     live = np.bincount(view.process, minlength=len(view.processes)) + 1.0
     return Orders(shares=dict(zip(view.processes, live.tolist(), strict=True)))
 
@@ -152,7 +152,7 @@ def _named(view: FleetView, values: FloatArray, chosen: np.ndarray[Any, np.dtype
 
 
 def _from_mean(seconds: FloatArray) -> FloatArray:
-    """Return values relative to their mean, so that an unknown conversation (priority 0) counts as average."""
+    """Return values minus their mean, so that an unknown conversation (priority 0) counts as average."""
     return seconds - seconds.mean() if len(seconds) else seconds
 
 

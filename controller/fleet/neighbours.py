@@ -21,7 +21,7 @@ GONE_AFTER_S = 3.0
 
 
 def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
-    """Decode the summary that every process reads: invocations by engine, and the digest of the process's catalog."""
+    """Encode the summary that every process reads: invocations by engine, and the digest of the process's catalog."""
     engines, columns = snapshot.vocabularies["engine"], snapshot.columns
     counts = np.bincount(columns["engine"], minlength=len(engines))
     queued = np.bincount(columns["engine"][columns["state"] == LiveState.QUEUED], minlength=len(engines))
