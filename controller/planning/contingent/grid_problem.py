@@ -352,7 +352,7 @@ class ChanceProblems(GridProblems):
 
     @cached_property
     def _sigma(self) -> FloatArray:
-        """Standard deviation of the logarithm of each edge's seconds. Load scales it with the mean."""
+        """Return the standard deviation of the logarithm of each edge's seconds. Load scales it with the mean."""
         return log_sigma(self.metrics.annotated)[self.graph.nodes[self.graph.target]]
 
     def _check(self, limits: Mapping[str, GridCap], objective: Objective) -> None:
