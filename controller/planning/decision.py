@@ -258,7 +258,7 @@ _MOST_LINES = 3
 
 
 def told_apart(one: Decision, other: Decision) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return words for two different plans that differ from each other.
+    """Return descriptions of two different plans, chosen so that the descriptions differ, too.
 
     If the plans have the same one-line description, such as the only model that both use, it is followed by the lines in
     which their trees differ.

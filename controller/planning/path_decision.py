@@ -298,9 +298,10 @@ class PathDecision(Decision):
 
 
 def ahead_along(annotated: AnnotatedTrie, target: int) -> list[tuple[float, float, float]]:
-    """Return the expected accuracy, dollars and seconds still to come after each invocation on the way to a node.
+    """Return the expected accuracy, dollars and seconds still to come, for each number of invocations run on the way to a
+    node.
 
-    Computed backwards from the end: at the parent of u, a request adds ``cost_usd[u]``; it ends at u with chance
+    Computed backwards from the end: a request at the parent of u spends ``cost_usd[u]`` and ends at u with chance
     ``stop[u]``.
     """
     nodes = annotated.trie.path(target)

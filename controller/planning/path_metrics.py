@@ -236,7 +236,7 @@ def _share(right: FloatArray, of: FloatArray) -> FloatArray:
 
 
 def _sorted(first: FloatArray, *then: FloatArray) -> npt.NDArray[np.intp]:
-    """Return indices sorted by the keys, then by index. The next key is computed only for items that tie."""
+    """Return indices sorted by the keys, then by index. Later keys are compared only for the few items that tie."""
     order = np.argsort(first)
     values = first[order]
     equal = values[1:] == values[:-1]
