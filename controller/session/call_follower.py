@@ -18,7 +18,7 @@ class CallFollower(Protocol):
     def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
         """Called when the invocation at the end of ``path`` begins, ``elapsed_s`` seconds after the request's arrival.
 
-        ``decision`` is the plan that it follows; None if there is none.
+        ``decision`` is the plan that it follows; None without a plan.
         """
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
