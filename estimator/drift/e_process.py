@@ -201,7 +201,5 @@ class EProcess:
 
     @property
     def before_change(self) -> int:
-        """The number of values before the change, estimated from the bet with the largest gain since its low. For a single
-        process.
-        """
+        """The number of values before the change, by the bet with the largest gain since its low. For a single process."""
         return int(self._low_at[int((self._start - self._low).argmax())]) if self.count else 0
