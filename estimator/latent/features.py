@@ -187,8 +187,8 @@ def just_before(trie: Trie, label: Ints) -> Ints:
 def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, Ints]:
     """Return (node, label, times): the labels that occur before a node in all its histories, and how often at least.
 
-    The result is sorted by node, then label. If ``memory=k`` merges histories, it has the choices before the last
-    remembered choice.
+    The result is sorted by node, then label. If ``memory=k`` merges histories, it includes the remembered choices before
+    the node's.
     """
     times = np.zeros((len(trie), n_labels), np.int16)
     for edges in trie.edge_levels:
@@ -224,10 +224,9 @@ def _choice(trie: Trie) -> Ints:
 
 
 def decisions(trie: Trie) -> tuple[Ints, Ints, Ints]:
-    """Return (node, decision, branch): for each node, the earlier decisions between several branches, and the branches
-    taken.
+    """Return (node, decision, branch): each node's earlier decisions between several branches, and the branches taken.
 
-    ``decision`` is the node at which the choice was made, ``branch`` the branch that was taken. For merged histories, only
+    ``decision`` is the node at which the choice was made, ``branch`` the node that it led to. For merged histories, only
     the last decision is known, and only if all histories made it at the same stage with the same model.
     """
     is_choice = arms_of(trie).is_choice
