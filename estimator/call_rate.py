@@ -1,6 +1,4 @@
-"""Adjusts dollars to a service's request rate: prompts cached by other requests stay in the cache only if requests come
-often.
-"""
+"""Adjusts dollars to a service's request rate: tokens that other requests cached stay cached only if requests come often."""
 
 from __future__ import annotations
 
@@ -181,9 +179,7 @@ class CallRate:
 
 
 def _cold(model: Model, per_hour: npt.ArrayLike) -> FloatArray:
-    """Return P(cache is cold) at this hourly rate: P(no request reached the call's replica within the cache's time to
-    live).
-    """
+    """Return P(cold cache) at this hourly rate: no request came to the call's replica within the time to live."""
     ttl_h = (model.price.cache_ttl_s or CACHE_TTL_S) / 3600.0
     return np.exp(-np.asarray(per_hour, np.float64) * ttl_h / len(entries_of(model)))
 

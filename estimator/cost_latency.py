@@ -1,6 +1,4 @@
-"""Estimates dollars and seconds of one invocation per node from factors for depth x model, edge type, node and request
-size.
-"""
+"""Estimates dollars and seconds of invocations from factors for depth x model, edge type, node and request size."""
 
 from __future__ import annotations
 
@@ -50,9 +48,7 @@ class RequestSizes:
 
     @classmethod
     def of(cls, cells: ObservationTable, ratio: FloatArray, expected: FloatArray) -> RequestSizes:
-        """Estimate sizes from the ratio of each result to the amount of a request of size 1; ``expected`` has shape
-        (requests,).
-        """
+        """Estimate sizes from each result's ratio to the amount for size 1; ``expected`` has shape (requests,)."""
         n_rows = np.bincount(cells.request, minlength=cells.n_requests).astype(np.float64)
         total = np.bincount(cells.request, ratio, cells.n_requests)
         known = n_rows > 0.0  # a request whose calls went in batches has no row with seconds

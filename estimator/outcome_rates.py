@@ -13,8 +13,7 @@ from vinelm.trie.arrays import FloatArray
 
 
 def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray]]:
-    """Return (yes answers, answers) of each node, shape (n + 1,), for: does it stop; right if it stops; right if it
-    continues.
+    """Return (yes answers, answers) of each node, shape (n + 1,): does it stop; right if it stops; right if it continues.
 
     Together they give the rates s, b = s P(right | stop) and a = b + (1 - s) P(right | no stop) under any stop rule. An
     accepted answer is never assumed to be right. Under the oracle stop, the third answer is always no, and the second is no

@@ -65,8 +65,7 @@ def cached_shares(observations: Iterable[Observation], catalog: Catalog) -> dict
 
 
 def follow_ups(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Return per model the estimated dollars and seconds of a later invocation, with and without a switch of models before
-    it.
+    """Return per model the estimated dollars and seconds of a later invocation, with and without a switch before it.
 
     They are means within a depth, averaged over the depths that have both edge types; models without such a depth are
     omitted. Each row has the keys ``model`` and :data:`FIGURES`.

@@ -1,6 +1,4 @@
-"""The mean size of the requests that reach each node. Requests that get far into a trie are harder, and often more
-expensive.
-"""
+"""The mean size of the requests that reach each node. Requests that get far are harder, and often more expensive."""
 
 from __future__ import annotations
 

@@ -48,9 +48,7 @@ def balance(view: FleetView) -> Orders:
 
 
 def hol(view: FleetView) -> Orders:
-    """Send nothing to a replica whose calls hang; waiting calls of its group go to the other replicas (head-of-line
-    blocking).
-    """
+    """Send nothing to a replica whose calls hang; waiting calls go to its group's other replicas (head-of-line blocking)."""
     age_s, others_s, _ = _ages(view)
     blocked = (age_s > BLOCKED_S) & (age_s > BLOCKED_RATIO * others_s) & _is_replica(view)
     return Orders(weights=_named(view, np.zeros_like(age_s), blocked))
@@ -93,9 +91,7 @@ def lpt(view: FleetView) -> Orders:
 
 
 def slack(view: FleetView) -> Orders:
-    """Least slack first: deadline - elapsed - expected remaining seconds - the engine's current wait. Late requests come
-    first.
-    """
+    """Least slack first: deadline - elapsed - expected remaining time - the engine's current wait. Late requests come first."""
     queued = view.state == LiveState.QUEUED
     load_s = (_by_engine(view, view.waited_s) / np.maximum(view.count_by_engine(), 1))[view.engine]
     # A waiting call ages in its line anyway, so its slack at arrival counts, which does not change.

@@ -1,6 +1,4 @@
-"""The connection to Redis. Every command has a short timeout, and raises only VineLM's errors. Only this module imports
-redis.
-"""
+"""The connection to Redis. Commands have short timeouts and raise only VineLM's errors. Only this module imports redis."""
 
 from __future__ import annotations
 

@@ -88,9 +88,7 @@ class FleetView:
         return np.array([places[name] for name in self.groups], np.int32)
 
     def count_by_engine(self, state: LiveState | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Return the number of invocations on each of ``engines``, in that order; if ``state`` is given, only in that
-        state.
-        """
+        """Return the number of invocations on each of ``engines``, in that order; with ``state``, only in that state."""
         chosen = self.engine if state is None else self.engine[self.state == state]
         return np.bincount(chosen, minlength=len(self.engines))
 

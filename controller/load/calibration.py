@@ -141,9 +141,7 @@ def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str])
 
 @contextmanager
 def _noted(failures: list[str], is_raised: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Append how a call failed. Messages of other libraries' exceptions may contain a prompt or key, so only the type is
-    kept.
-    """
+    """Append how a call failed. Other libraries' messages may contain a prompt or key, so only their type is kept."""
     try:
         yield
     except is_raised:

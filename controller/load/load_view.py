@@ -57,9 +57,7 @@ class SessionLoad:
         self._in_flight.append((path, engine))
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Report that the invocation ended, ``excess_s`` seconds slower than at zero load; None if it failed or this is
-        unknown.
-        """
+        """Report that the invocation ended, ``excess_s`` seconds slower than at zero load (None if failed or unknown)."""
         self._finished(invocation.prefix, excess_s)
 
     def interrupted(self, path: tuple[str, ...]) -> None:

@@ -54,8 +54,7 @@ class _OwnCalls:
 
 
 class InFlightLoadMonitor:
-    """A :class:`~vinelm.requests.protocols.LoadMonitor` that uses only our own calls, whose latencies also show other
-    traffic.
+    """A :class:`~vinelm.requests.protocols.LoadMonitor` that uses only our own calls; their latencies also show other traffic.
 
     The delay of an engine is the larger of two estimates: the slowdown curve at our calls in flight, and the mean excess
     latency of the calls that finished in the last ``WINDOW_S`` seconds, minus its standard error, because latency also

@@ -39,9 +39,7 @@ class FrontierStore:
         self._ahead: set[int] = set()
 
     def get(self, node: int) -> Frontier | None:
-        """Return the frontier below ``node``, building it if the subtree is small; None if the whole subtree must be
-        scanned.
-        """
+        """Return the frontier below ``node``, built if the subtree is small; None if the whole subtree must be scanned."""
         found = self.frontiers.get(node)
         if found is None and self._metrics.trie.end[node] - node <= LAZY:
             found = self._build(node, self._ends_below(node))

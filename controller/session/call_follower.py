@@ -22,9 +22,7 @@ class CallFollower(Protocol):
         """
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Called when an invocation has ended, ``excess_s`` seconds slower than at zero load; None if it failed, or if
-        unknown.
-        """
+        """Called when an invocation has ended, ``excess_s`` seconds slower than at zero load; None if failed or unknown."""
 
     def interrupted(self, path: tuple[str, ...]) -> None:
         """Called when the invocation was interrupted without a result; it will run again."""
@@ -39,9 +37,7 @@ class RequestFollower(CallFollower, Protocol):
         """Called when an edge of the graph was decided; ``goes_on``: whether the request continues."""
 
     def resumed(self, assigned: Assigned, costs_usd: Sequence[float | None]) -> None:
-        """Called when this run resumes a request that another run began, with its assignment and the dollars of each
-        invocation.
-        """
+        """Called when another run began the request, with its assignment and the dollars of each invocation so far."""
 
 
 class RequestWatcher(CallFollower):
@@ -53,9 +49,7 @@ class RequestWatcher(CallFollower):
     __slots__ = ()
 
     def gate(self, path: tuple[str, ...], waits: bool, sent_to: str | None = None) -> None:
-        """Record that an invocation begins to wait for its engine's rate limits, or was sent (``sent_to``: to which
-        replica).
-        """
+        """Record that an invocation waits for its engine's rate limits, or was sent (``sent_to``: to which replica)."""
 
     def standing(self, stage: str, priority: float) -> SupportsFloat:
         """Return the priority of a call whose request has ``priority``."""

@@ -11,8 +11,7 @@ from vinelm.requests.protocols import Invocation
 
 
 class CanaryRequest:
-    """Follows one canary request's calls; the canary reads the result when the session no longer exists. Never raises or
-    blocks.
+    """Follows one canary request's calls; the canary reads the result after the session's end. Never raises or blocks.
 
     Each event changes a single built-in container or value, so no lock is needed.
 

@@ -15,8 +15,7 @@ OF_THE_MODEL = frozenset[FailureKind | None](("context_length", "content_filter"
 
 
 class ExcludedModels:
-    """Excluded next models by prefix. Failed models are used if no other model fits; refused and unaffordable models never
-    are.
+    """Excluded next models by prefix. Failed models are used if no other fits; refused and unaffordable models never.
 
     Args:
         planner: provides the trie and the engines.
@@ -44,8 +43,7 @@ class ExcludedModels:
             self._failed.setdefault(tuple(before), {})[model] = kind
 
     def failed(self, prefix: tuple[str, ...]) -> list[dict[str, FailureKind]]:
-        """Return up to two choices of models to leave out after failures at ``prefix``, each model with its kind of
-        failure.
+        """Return up to two choices of models to leave out after failures at ``prefix``, with their kinds of failure.
 
         If an engine may be the cause, the first choice leaves out all its models. The second leaves out only the models
         that failed, in case there is no other engine. Empty without failures.

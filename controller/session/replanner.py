@@ -285,9 +285,7 @@ class Replanner:
             return None
 
     def planned_again(self, asked: PlanRequest, objective: Objective) -> Decision:
-        """Return a plan for another objective at the position of an earlier plan; raises :class:`InfeasibleError` if none
-        fits.
-        """
+        """Return a plan for another objective at an earlier plan's position; raises :class:`InfeasibleError`."""
         return self._planner.plan(
             objective,
             node=asked.node,

@@ -295,9 +295,7 @@ class Session(StopRulePolicy):
     def speculated(
         self, stage: str, prefix: tuple[str, ...], candidates: Sequence[ToolCandidate], settings: Speculation, **started: Any
     ) -> Sequence[ToolCandidate]:
-        """Return the tool calls worth prefetching under the invocation's plan; without a plan, all calls that are likely
-        enough.
-        """
+        """Return the tool calls worth prefetching under the plan; without a plan, all calls that are likely enough."""
         with self._lock:
             found = reads_of_a_step(self.steps, self._replanner, prefix, candidates, settings, guard=self.guard, **started)
         return super().speculated(stage, prefix, candidates, settings, **started) if found is None else found
@@ -465,9 +463,7 @@ class Session(StopRulePolicy):
         return next((model for model in allowed if model not in out and self._replanner.affords(model, spent_usd)), None)
 
     def _end_step(self, prefix: tuple[str, ...], arms: Collection[str] | None) -> TraceStep:
-        """Decide whether to continue at an edge. If several stages may come next, a single plan covers all possible
-        ``arms``.
-        """
+        """Decide at an edge whether to continue. If several stages may come next, one plan covers all of ``arms``."""
         elapsed_s, spent_usd = self._used(prefix)
         # If the template determines the next stages, no look into the trie is needed; otherwise the edge or the trie names
         # them.

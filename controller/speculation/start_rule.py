@@ -1,6 +1,4 @@
-"""The rule for prefetching: start a read if the time that it may save is worth more than the expected waste, within all
-caps.
-"""
+"""The rule for prefetching: start a read if the time that it may save is worth more than the expected waste."""
 
 from __future__ import annotations
 

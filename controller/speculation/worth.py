@@ -16,9 +16,7 @@ BestValue = Callable[[Objective], float | None]
 
 
 class SecondWorth(NamedTuple):
-    """The worth of a second in dollars, >= 0, with the reason. Infinite: only ``waste_usd`` limits prefetching. 0: start
-    nothing.
-    """
+    """The worth of a second in dollars, with the reason. Infinite: only ``waste_usd`` limits prefetching. 0: start nothing."""
 
     usd_per_s: float
     why: str

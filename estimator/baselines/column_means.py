@@ -36,9 +36,7 @@ class Entries:
 
     @classmethod
     def of(cls, cells: ObservationTable, *, fill_in: bool) -> Entries:
-        """Return the executed cells; with ``fill_in``, also every extension of a success, counted as a success (prefix
-        closure).
-        """
+        """Return the executed cells; with ``fill_in``, also all extensions of successes as successes (prefix closure)."""
         values = np.full((cells.n_requests, len(cells.trie)), np.nan)
         known = cells.labelled
         values[cells.request[known], cells.node[known]] = cells.right[known]
@@ -56,9 +54,7 @@ class Entries:
         return ~np.isnan(self.values)
 
     def column_means(self) -> FloatArray:
-        """Return the mean of each column's known entries, shape (n + 1,); for an empty column, its model's mean at its
-        depth.
-        """
+        """Return the mean of each column's known entries, shape (n + 1,); if empty, its model's mean at its depth."""
         total, count = np.nansum(self.values, axis=0), self.is_known.sum(axis=0).astype(np.float64)
         fallback = pooled_mean(self.trie, total, count, prior=0.0, weight=1e-6)
         return np.where(count > 0, total / np.maximum(count, 1.0), fallback)

@@ -1,5 +1,4 @@
-"""E-processes (bets against a hypothesis whose expected wealth does not grow while the hypothesis holds) and group
-comparisons.
+"""E-processes: bets against a hypothesis, whose expected wealth cannot grow while it holds. Also compares two groups.
 
 If a hypothesis holds, the wealth of an e-process, which begins at 1, ever reaches 1/alpha with probability at most alpha
 (Ville's inequality), whenever and however often one looks. See Ramdas, Grünwald, Vovk and Shafer, *Game-theoretic statistics

@@ -1,6 +1,4 @@
-"""Updates a trie's stops, dollars and seconds from served rows. Accuracies follow the stops, because served answers have no
-score.
-"""
+"""Updates a trie's stops, dollars and seconds from served rows. Accuracies follow the stops, as answers have no score."""
 
 from __future__ import annotations
 

@@ -105,9 +105,7 @@ def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> La
 
 
 class _ExpectationMaximization:
-    """Observations summed per node, and the three regressions. Cells (observed calls) of a node differ only in their
-    request.
-    """
+    """Observations summed per node, and the three regressions. A node's cells differ only in their requests."""
 
     def __init__(self, cells: ObservationTable, grid: FloatArray) -> None:
         self.cells = cells
@@ -197,9 +195,7 @@ class _ExpectationMaximization:
             self.arms.step(posterior, belief, with_variances=with_variances)
 
     def _add_arms(self, arms: ArmModel, if_right: FloatArray, if_wrong: FloatArray) -> FloatArray:
-        """Add the branch taken after each cell to its log likelihoods; return the log likelihood of each request's first
-        stage.
-        """
+        """Add the branch taken after each cell to its log likelihoods; return that of each request's first stage."""
         log = arms.log_likelihood()
         is_first = arms.cell < 0
         cell = arms.cell[~is_first]

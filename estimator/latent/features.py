@@ -123,9 +123,7 @@ class FeatureMatrix:
 
     @cached_property
     def dense(self) -> tuple[FloatArray, FloatArray]:
-        """``design`` and ``slope`` as dense arrays, shape (rows, effects) and (rows, slopes); a fit uses them in every
-        step.
-        """
+        """``design`` and ``slope`` as dense arrays, shape (rows, effects) and (rows, slopes), for use in every step."""
         return self.design.toarray(), self.slope.toarray()
 
 

@@ -93,9 +93,7 @@ def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
 
 
 def _arms(fit: LatentFit, arms: Arms, probabilities: OutcomeProbabilities) -> tuple[FloatArray, FloatArray]:
-    """Return P(branch) and P(branch and right) given that the branch's source is reached, by difficulty; shape (arms,
-    points).
-    """
+    """Return P(branch) and P(branch and right), given that its source is reached, by difficulty; shape (arms, points)."""
     shares, source = fit.shares(arms), arms.source
     on_right, on_wrong = probabilities.on_right, probabilities.on_wrong
     on_right[0], on_wrong[0] = 0.0, 1.0  # the root is not an invocation: nothing was fitted there, and no request ends there
@@ -119,8 +117,7 @@ def _choice_shares(cells: ObservationTable, trie: MergedTrie) -> FloatArray:
 
 
 def _masses(trie: MergedTrie, start: FloatArray, arm: FloatArray, share: FloatArray) -> FloatArray:
-    """Return the mass of each grid point at each node, starting with ``start`` at the root and choosing models as the
-    profile did.
+    """Return the mass of each grid point at each node, from ``start`` at the root, if models are chosen as in the profile.
 
     ``arm``: the part of a source's mass that takes the edge's branch, shape (edges, points). ``share``: each edge's share
     within its branch, shape (edges,).
@@ -136,9 +133,7 @@ def _masses(trie: MergedTrie, start: FloatArray, arm: FloatArray, share: FloatAr
 
 
 def _with_node_effects(cells: ObservationTable, fit: LatentFit) -> OutcomeProbabilities:
-    """Return the fitted probabilities after shifting each node's logits to account for its rows beyond what features
-    explain.
-    """
+    """Return the fitted probabilities, with each node's logits shifted to account for what features do not explain."""
     fitted = fit.probabilities
     weight, stop = fit.posterior[cells.request], cells.stop[:, None]
     right, wrong = weight * fit.belief, weight * (1.0 - fit.belief)

@@ -110,9 +110,7 @@ def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen:
 def _seen_arms(
     cells: ObservationTable, fit: LatentFit, arms: Arms, shares: ChoiceProbabilities
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the number of observed requests that took each branch, and of these with a right answer; shape (arms, points)
-    each.
-    """
+    """Return how many observed requests took each branch, and how many with a right answer; shape (arms, points) each."""
     goes_on = ~cells.stop & (arms.count[cells.node] > 0)
     weight, belief = fit.posterior[cells.request], fit.belief * np.ones(len(fit.grid))
     known = np.flatnonzero(goes_on & (cells.arm >= 0))

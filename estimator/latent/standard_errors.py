@@ -204,8 +204,7 @@ class Gradients(NamedTuple):
         return self.own + self.of_later(accuracy, ended, self.passed)
 
     def of_later(self, metric: FloatArray, before: FloatArray, passed: FloatArray | float = 0.0) -> FloatArray:
-        """Return the gradient of a path metric by the path's branches: each step changes the probability of what follows
-        it.
+        """Return the gradient of a path metric by the path's branches, which change the chances of what follows.
 
         Args:
             metric: the metric of the nodes.

@@ -292,9 +292,7 @@ class Labelings:
 
 
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
-    """Return all possible types of the wrong classes; all OWN if there are none. ``shared``: which have several models'
-    answers.
-    """
+    """Return all possible types of wrong classes, or else all OWN; ``shared``: which have several models' answers."""
     found = []
     allowed = (OWN, USUAL, SECOND, ALIKE) if may_be_alike else (OWN, USUAL, SECOND)
     # Four classes are distinguished and the others are OWN, since the assignments multiply with every further class.
@@ -441,8 +439,7 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
 
 
 def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -> FloatArray:
-    """Return prior dollars for contexts with few rows: their model's dollars, times their position's extra cost over all
-    models.
+    """Return prior dollars for contexts with few rows: their model's dollars times their position's extra cost.
 
     A later answer has a longer prompt. The model's dollars, which are mostly those of first answers, would underestimate
     the cost of plans that continue. No later position counts as cheaper. ``paid`` and ``expected`` are dollars and rows (of
@@ -515,8 +512,7 @@ def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArra
 
 
 def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: tuple[Context, ...], usual: float) -> FloatArray:
-    """Return P(a type in ``some`` | a type in ``among``) by context: the model's share, shrunk towards the mean of all
-    models.
+    """Return P(a type in ``some`` | a type in ``among``) by context: by model, shrunk towards the mean of all models.
 
     After a stage without an answer, it is computed separately for each signal, because what such a stage found changes how
     far right-looking answers can be trusted. The mean of all models is shrunk towards ``usual``. ``counts`` has shape
@@ -531,8 +527,7 @@ def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: t
 
 
 def _label_rates(table: AnswerTable, weights: FloatArray) -> FloatArray:
-    """Return P(label | context, right / none / wrong): the model's rate, shrunk towards the mean of contexts with the same
-    next stages.
+    """Return P(label | context, right / none / wrong): by model, shrunk towards contexts with the same next stages.
 
     All models of a stage without an answer share their rates after the same signal.
     """

@@ -317,8 +317,7 @@ class _Growing:
 
 
 class _Contexts(NamedTuple):
-    """The models of a stage (index, name), and their contexts: when called for the first time, and again (no item:
-    unknown).
+    """The models of a stage (index, name), and their contexts when called first, and again (no item: unknown).
 
     ``copies``: for each earlier label of an answer, the answer's label here; None if different stages may follow here.
     ``keeps``: the judge's number for each model (by index) that leaves the answer unchanged.
@@ -360,8 +359,7 @@ def _of_points(model: Predictive, factor: int) -> FloatArray:
 
 
 def _numbered(code: Ints) -> tuple[Ints, Ints]:
-    """Number the distinct codes in ascending order; return for each code the position of an item, and for each item its
-    number.
+    """Number the distinct codes in ascending order; return the position of an item of each, and every item's number.
 
     Equivalent to ``np.unique`` for codes >= 0, but without sorting if the largest code is not much larger than their count.
     """

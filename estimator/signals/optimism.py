@@ -117,7 +117,7 @@ def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
 
 
 def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return, by price of a dollar, a plan's cost by the other fits, and the accuracy that the choosing fit predicts beyond
+    """Return, by price of a dollar, the cost of a fit's plan by the other fits, and the accuracy that it predicts beyond
     theirs.
 
     Both are means over the fits, of shape (prices,). Third, the dollars that each fit predicts for its plan, shape (prices,

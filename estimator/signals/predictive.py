@@ -66,9 +66,7 @@ class Predictive:
     turn: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def rise(self, earlier: int) -> FloatArray:
-        """Return the dollars of an invocation after this many earlier invocations, relative to ``cost_usd``, shape
-        (contexts,).
-        """
+        """Return the dollars after this many earlier invocations, relative to ``cost_usd``, shape (contexts,)."""
         return np.broadcast_to(np.maximum(1.0 + self.growth * (earlier - self.turn), LEAST_RISE), len(self.contexts))
 
     @property

@@ -93,9 +93,7 @@ class Verdicts:
         return np.where(self.judge >= 0, code, -1)
 
     def counts_of(self, column: int, right: float) -> list[tuple[int, float]]:
-        """Return the flat indices into an array of :attr:`shape` at which a row counts, with weights; ``right`` is the
-        row's score.
-        """
+        """Return the flat indices into an array of :attr:`shape` at which a row with score ``right`` counts, with weights."""
         rest, signal = divmod(column, len(self.signals))
         judge, is_missing = divmod(rest, 2)
         parts = [(1, 1.0)] if is_missing else [(0, right), (2, 1.0 - right)]
@@ -118,9 +116,7 @@ class Verdicts:
 
     @cached_property
     def possible(self) -> BoolArray:
-        """Mask of the signals that each judge may give: those that its stage has given, or None if it was skipped; shape
-        (judges, signals).
-        """
+        """Mask of the signals that each judge may give (None if it was skipped); shape (judges, signals)."""
         found = np.zeros((len(self.judges), len(self.signals)), np.bool_)
         is_skip = np.array([self.contexts[i].model == SKIP for i in self.judges], np.bool_)
         at = np.flatnonzero(self.judge >= 0)

@@ -89,9 +89,7 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
 
 
 def _by_caps(fitted: AnnotatedTrie) -> _Measure:
-    """Measure optimism for plans that end at a single node, or fixed plans over merged histories: the best plan under each
-    cap.
-    """
+    """Measure optimism for plans that end at one node, or fixed plans over merged histories: the best under each cap."""
     caps = _caps(SelectablePlans.of(fitted))
     return lambda chooser, judge: np.array((caps, *_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge))))
 
@@ -111,9 +109,7 @@ def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray
 
 
 def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
-    """Return predicted minus tested values, shape (2, caps): the path's accuracy, and its advantage over the best single
-    model.
-    """
+    """Return predicted minus tested accuracy, and advantage over the best single model; shape (2, caps)."""
     caps = _caps(chooser)
     rows = []
     for path, alone in zip(_chosen(chooser, chooser.allowed, caps), _chosen(chooser, chooser.single, caps), strict=True):

@@ -326,9 +326,7 @@ class DollarLease(Chore):
         return self._held.get(where, self._past.get(where, 0))
 
     def _journaled(self, link: RedisLink, where: TenantDay, nano_usd: int) -> bool:
-        """Write a grant to the journal; return False if its generation is outdated. The cap gets back grants that cannot be
-        written.
-        """
+        """Write a grant to the journal (on failure it returns to the cap); return False if its generation is outdated."""
         try:
             return self._journal.hold(self._generation, self._process, where, self._amount(where) + nano_usd)
         except JournalUnavailable:  # it may have been written all the same

@@ -107,9 +107,7 @@ class GlobalLoop:
         )
 
     def run(self, tell: Callable[[LoopRound], object]) -> None:
-        """Run rounds until :meth:`stop` and pass each to ``tell``. At the end, resign so that another loop can lead at
-        once.
-        """
+        """Run rounds until :meth:`stop`, passing each to ``tell``; then resign, so that another loop can lead at once."""
         while not self._stopped.is_set():
             until = time.monotonic() + self.period_s
             tell(self.round())

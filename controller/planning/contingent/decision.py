@@ -116,9 +116,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def errors(self) -> Errors:
-        """The plan's standard errors. If fits do not give the error of its dollars, errors of all ends count as fully
-        correlated.
-        """
+        """The plan's standard errors. If fits give none for its dollars, errors of all ends count as fully correlated."""
         found, errors = self.plan.errors, self.annotated.cost_se
         alike = None if errors is None else float(sum(errors[node] for node in self.ends))
         return found if found.cost_usd is not None else found._replace(cost_usd=alike)

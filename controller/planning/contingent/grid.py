@@ -191,8 +191,7 @@ class LeftGrid:
         return 1.0 - in_time.T.reshape(*(size if k == self.chance_axis else 1 for k, size in enumerate(self.shape)), -1)
 
     def shifted(self, values: FloatArray, edges: slice) -> FloatArray:
-        """Convert values by the amount left after each edge to values by the amount left before it, by linear
-        interpolation.
+        """Interpolate linearly from values by the amount left after each edge to values by the amount left before it.
 
         Random use is not included; see :meth:`expected`.
         """
@@ -233,9 +232,7 @@ def _convolved(chance: FloatArray, after: FloatArray) -> FloatArray:
 
 
 def least_need(graph: DecisionGraph, use: FloatArray, servable: BoolArray | None) -> FloatArray:
-    """Return the least use until a request at each position certainly has an answer: minimum over models, maximum over
-    branches.
-    """
+    """Return the least use until requests at each position certainly have an answer: best model, worst branch."""
     need = np.where(graph.may_end, 0.0, np.inf)
     for nodes in reversed(list(pairwise(graph.levels))):
         low, high = graph.first_group[nodes[0]], graph.first_group[nodes[1]]

@@ -92,9 +92,7 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.cost_usd > budget_usd)) * (1.0 + _NEAR))
 
     def price_reaching(self, floor: float) -> PlanGoal:
-        """Return the goal for histories outside the plan if plans must have this accuracy on average; see
-        :meth:`price_within`.
-        """
+        """Return the goal for histories outside the plan if plans must reach this accuracy; see :meth:`price_within`."""
         if self.cheapest.accuracy >= floor:
             return PlanGoal("cost")
         if self.most_accurate.accuracy < floor:

@@ -1,6 +1,4 @@
-"""Bounds on averages over all requests: chooses the plan that requests follow from the root
-(docs/architecture.md#objectives).
-"""
+"""Bounds on averages over all requests: chooses the plan that requests follow (docs/architecture.md#objectives)."""
 
 from __future__ import annotations
 
@@ -120,9 +118,7 @@ class Population:
         return replace(policy, relaxed=bounds, best=best)
 
     def _best(self, floor: float | None, budget: float | None, first: str | None = None) -> RootPlan | None:
-        """Return the best plan that meets both bounds; None if no plan does. ``first`` is the first criterion of
-        comparison.
-        """
+        """Return the best plan that meets both bounds; None if no plan does. Plans are compared by ``first`` first."""
         # Corners of the hull answer bounds on averages; a fixed plan below the hull may still be the best single plan within a
         # bound, so both compete.
         capped = self._corners(self.curve, floor, budget)
@@ -197,9 +193,7 @@ class Population:
         return np.maximum(np.nan_to_num(accuracy - self._z * self._fixed_errors(), nan=0.0), 0.0)
 
     def _fixed_errors(self) -> FloatArray:
-        """Return the standard errors; if histories are merged, only for plans more accurate than all cheaper ones (each is
-        slow).
-        """
+        """Return standard errors; if histories are merged, only for plans more accurate than all cheaper ones (slow)."""
         if self.problem.graph.is_tree:
             return self.fixed.error
         if id(self.fixed) not in self.errors:

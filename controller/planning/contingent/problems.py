@@ -68,9 +68,7 @@ class Problems:
         return np.unique(Cap(self._totals, 0, Remaining(Metric.LATENCY), np.inf).used(1, len(self.graph.nodes)))
 
     def goal(self, objective: Objective) -> PlanGoal | None:
-        """Return the goal if it is the same for every request; None if bounds on averages determine it with the root's
-        plan.
-        """
+        """Return the goal if it is the same for all requests; None if bounds on averages determine it."""
         return None
 
     @cached_property

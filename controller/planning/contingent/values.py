@@ -16,8 +16,7 @@ _FAR = 1e300
 
 
 class PlanGoal(NamedTuple):
-    """The criterion of a plan: ``"accuracy"`` maximizes accuracy minus ``price`` times dollars; ``"cost"`` minimizes
-    dollars.
+    """The criterion: ``"accuracy"`` maximizes accuracy minus ``price`` times dollars; ``"cost"`` minimizes dollars.
 
     Ties go to higher accuracy, then lower cost, then the shorter longest history, then ending, then trie order. Histories
     that reach :data:`NOTHING` have no correct answer and no further cost; ``answers_first`` minimizes their probability
@@ -213,9 +212,7 @@ class Induction:
         )
 
     def prefers_to_end(self, right: FloatArray, on: Worth) -> BoolArray:
-        """Return whether ending, with chance ``right`` of a correct answer, is at least as good as continuing, with value
-        ``on``.
-        """
+        """Return whether ending (``right``: chance of a correct answer) is at least as good as continuing (value ``on``)."""
         goal = self.goal
         if goal.late is not None:
             return np.asarray(self._value(Worth(right, np.zeros(right.shape), None, None)) >= self._value(on))
