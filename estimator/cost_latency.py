@@ -103,7 +103,7 @@ def improved_slope(sizes: RequestSizes, expected: FloatArray, change: FloatArray
 class MeanEstimate:
     """Mean and variance of one invocation per node, with the standard error of the mean in three parts.
 
-    Arrays have shape (n + 1,) and are 0 at the root. Units are those of the estimated amount (dollars or seconds), squared for
+    Arrays have shape (n + 1,) and are 0 at the root. The unit is that of the estimated amount (dollars or seconds), squared for
     variances.
 
     Args:

@@ -40,8 +40,8 @@ class Experiment:
     """The settings of a calibration.
 
     Args:
-        call: ``call(is_target)`` makes one call and returns when its answer is complete. The measured call has
-            ``is_target`` True. If the engine supports priorities, the other calls should have the higher one.
+        call: ``call(is_target)`` makes one call and returns when its answer is complete. The measured call has ``is_target``
+            True. If the engine supports priorities, the other calls should have the higher priority.
         flush: Empties the engine's prompt cache; called before each run.
         levels: Numbers of other requests; must include 0.
         repeats: Runs at each level.

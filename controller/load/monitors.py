@@ -121,11 +121,11 @@ class _Report:
 class ReportedLoadMonitor:
     """A :class:`~vinelm.requests.protocols.LoadMonitor` that uses engines' own reports, corrected by our calls since.
 
-    The number of requests in an engine is the reported one plus the calls that we have sent since, minus those that finished.
-    An :class:`EnginePoller` feeds it through :meth:`report`.
+    The number of requests in an engine is the reported number, plus our calls sent since, minus our calls finished since. An
+    :class:`EnginePoller` feeds it through :meth:`report`.
 
     Args:
-        curves: Slowdown curves by engine; engines without one are ignored.
+        curves: Slowdown curves by engine; engines without a curve are ignored.
         stale_after_s: Age from which a report is marked stale. A report from the future also counts as stale: the clock was
             set back.
         gone_after_s: Age from which a report is ignored.

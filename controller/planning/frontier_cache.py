@@ -48,7 +48,7 @@ class FrontierStore:
     def prepare(self, wider: FrontierStore | None) -> None:
         """Build the frontiers of the root and of all large subtrees, the deepest first.
 
-        ``wider`` is a prepared store with the same order of ends whose frontiers contain those of this store.
+        ``wider`` is a prepared store with the same order of ends whose frontiers contain this store's frontiers.
         """
         size = self._metrics.trie.end - np.arange(len(self._metrics.trie))
         for node in np.flatnonzero(size > min(AHEAD, size[0] - 1))[::-1].tolist():

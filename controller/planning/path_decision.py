@@ -298,7 +298,7 @@ class PathDecision(Decision):
 
 
 def ahead_along(annotated: AnnotatedTrie, target: int) -> list[tuple[float, float, float]]:
-    """Return the accuracy, dollars and seconds expected from each point on the way to a node on, beginning at the root.
+    """Return the expected accuracy, dollars and seconds still to come, before each step from the root to a node.
 
     Computed backwards from the end: a request at the parent of u spends ``cost_usd[u]`` and ends at u with chance
     ``stop[u]``.

@@ -117,8 +117,7 @@ def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
 
 
 def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return, by price of a dollar, the cost of a fit's plan by the other fits, and the accuracy that it predicts beyond
-    theirs.
+    """Return, by price of a dollar, the cost of a fit's plan by the other fits, and how much more accuracy the fit predicts.
 
     Both are means over the fits, of shape (prices,). Third, the dollars that each fit predicts for its plan, shape (prices,
     fits).

@@ -83,7 +83,7 @@ class SessionRows(RequestWatcher):
         return self._note()
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Remove the invocation from the live ones; does nothing if it is unknown."""
+        """Remove the invocation; does nothing if it is unknown."""
         self.interrupted(invocation.prefix)
 
     def interrupted(self, path: tuple[str, ...]) -> None:

@@ -272,7 +272,7 @@ class DollarLease(Chore):
                 self._tell(account, str(error))
 
     def _lease(self, link: RedisLink, account: TenantAccount, wanted: int, least: int) -> None:
-        """Lease at least ``wanted`` dollars, or at least ``least`` if the cap allows no more (0: whatever it allows)."""
+        """Lease ``wanted`` dollars or more; if the cap allows less, at least ``least`` (0: as much as the cap allows)."""
         # A restoration, a smaller wish and a change of day each take one more attempt. The rest waits for the next round.
         for _ in range(4):
             status, nano_usd, _, day, last = self._asked(link, account, wanted)

@@ -43,7 +43,7 @@ LATENCY_STEPS = 256
 class GridProblem(Problem):
     """A problem with caps on a grid. Approximate under caps (:mod:`.grid`).
 
-    If times are random, a solution's accuracy counts answers in time, minus the weight of late ones.
+    If times are random, a solution's accuracy counts answers in time, minus the weight of late answers.
 
     Args:
         limits: The caps of each request by name, with what it has used.

@@ -193,7 +193,7 @@ class Population:
         return np.maximum(np.nan_to_num(accuracy - self._z * self._fixed_errors(), nan=0.0), 0.0)
 
     def _fixed_errors(self) -> FloatArray:
-        """Return standard errors; if histories are merged, only for plans more accurate than all cheaper ones (slow)."""
+        """Return standard errors; if histories are merged, only for plans more accurate than all cheaper plans (slow)."""
         if self.problem.graph.is_tree:
             return self.fixed.error
         if id(self.fixed) not in self.errors:
