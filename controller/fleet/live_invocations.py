@@ -134,7 +134,7 @@ class LiveInvocations:
                 self._free.append(slot)
 
     def snapshot(self) -> Snapshot:
-        """Return the invocations that are live now."""
+        """Return a copy of the table with the invocations that are in flight now."""
         self._find_rests()
         now = self._now()
         with self._lock:

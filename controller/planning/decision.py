@@ -135,7 +135,7 @@ class Decision(Expected):
     @property
     @abstractmethod
     def reached(self) -> FloatArray:
-        """P(a request of the plan runs the invocation of each node of the trie), from the root on; shape (n + 1,)."""
+        """The probability that a request under the plan runs each node's invocation, from the root on; shape (n + 1,)."""
 
     @property
     @abstractmethod

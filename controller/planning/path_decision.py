@@ -58,7 +58,7 @@ class PathDecision(Decision):
 
     @property
     def reached(self) -> FloatArray:
-        """P(a request of the plan runs the invocation of each node of the trie), from the root on; shape (n + 1,)."""
+        """The probability that a request under the plan runs each node's invocation, from the root on; shape (n + 1,)."""
         found, path = np.zeros(len(self.metrics.trie)), self.metrics.trie.path(self.target)
         found[path] = self.annotated.reach[path]
         return found

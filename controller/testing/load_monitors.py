@@ -44,7 +44,7 @@ class LoadMonitorContract:
                 assert isinstance(delay.is_stale, bool)
 
     def test_a_call_in_flight_never_lowers_the_delay_and_leaves_no_trace_when_it_failed(self) -> None:
-        """A failed call has no latency."""
+        """A failed call has no latency, so it must not change the delay."""
         monitor = self.make()
         before = self.extra_s(monitor)
         monitor.dispatched(self.engine)

@@ -85,7 +85,7 @@ def _cover(found: Mapping[tuple[str, Bindings], _Yield]) -> list[tuple[str, Bind
 
 
 class _Read(NamedTuple):
-    """A recorded read: the possible bindings of its arguments, and the history before it."""
+    """A recorded read, the possible bindings of its arguments, and the session's state before it."""
 
     group: Hashable
     event: ToolEvent
@@ -94,7 +94,7 @@ class _Read(NamedTuple):
 
 
 class _Finder:
-    """The sources of the arguments of every read of some sessions."""
+    """Finds the sources of the arguments of every read in some sessions."""
 
     def __init__(self, sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str]) -> None:
         self.sessions = sessions

@@ -251,7 +251,7 @@ class _Growing:
         return _Vectors.of(model, found, is_final=is_final), of
 
     def _level(self, part: _Part, first: Ints, after: Ints, *, is_final: bool) -> HistoryLevel:
-        """Return the histories of the rows ``part``; ``first``: one row of each; ``after``: position by previous history."""
+        """Return the histories of the rows ``part``; ``first``: a row of each; ``after``: position by previous history."""
         n, rows, vectors = len(first), self.rows, self.vectors
         sized = vectors.sized
         parent, model, label, kind = part.history[first], part.model[first], part.label[first], part.kind[first]

@@ -217,7 +217,7 @@ class ValidationReport:
             raise EvidenceError(lacks, code="estimate-uncertain")
 
     def lacks(self, max_error: float, *, spent_usd: float, everything_usd: float) -> str | None:
-        """Return why :meth:`require` would refuse, in words; None if it accepts. The arguments are the same."""
+        """Return in words why :meth:`require` would raise; None if it would not. The arguments are the same."""
         times = self.times_needed(max_error)
         if times <= 1.0:
             return None

@@ -1,4 +1,4 @@
-"""One process's part in a fleet: its membership, its leases, its view of the others, and differing settings."""
+"""One process's part in a fleet: its membership, its leases, its view of other processes, and differing settings."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ LEAST_PART = 0.001
 
 
 class Fleet:
-    """The fleet as one process sees it. Thread-safe. Starts a daemon thread, the only one that talks to Redis.
+    """The fleet as one process sees it. Thread-safe. Starts a daemon thread, and only this thread talks to Redis.
 
     After a fork the child becomes a separate process with its first request.
 

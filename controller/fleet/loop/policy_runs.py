@@ -97,7 +97,7 @@ class Said:
     greatest: float = -math.inf
 
     def add(self, count: int, values: np.ndarray[Any, Any]) -> None:
-        """Count one view's orders."""
+        """Count the orders of one view."""
         self.most = max(self.most, count)
         if values.size:
             self.least, self.greatest = min(self.least, float(values.min())), max(self.greatest, float(values.max()))

@@ -17,7 +17,7 @@ from vinelm.controller.fleet.view import FleetView
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """One engine.
+    """The status of one engine.
 
     Attributes:
         engine: the engine's name; the name of a replica group for calls that wait in the group's line.
@@ -43,13 +43,13 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class FleetStatus:
-    """A fleet at one moment.
+    """The status of a fleet at one moment.
 
     Attributes:
         processes: number of live processes.
         leader: name of the loop that leads; empty if none does.
         version: the orders' version; 0 if there are none.
-        catalogs: how many different catalogs the processes have; 0 if none has published its catalog.
+        catalogs: number of different catalogs of the processes; 0 if no process has published its catalog.
         engines: in alphabetical order, replicas together.
     """
 

@@ -317,7 +317,7 @@ class ContingentDecision(Decision):
         return found
 
     def _arm(self, group: int) -> Plan:
-        """Return the plan for a request that continues on one branch."""
+        """Return the part of the plan for a request that continues on one branch."""
         return Plan(self.plan.graph, self.plan.start, {group: self.plan.first[group]}, self.plan.choice)
 
     @property
