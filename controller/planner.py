@@ -1,4 +1,4 @@
-"""The planner: which path a request should follow from its position (VineLM paper §3.4 and §4.3)."""
+"""The planner: chooses the path that a request should follow from its position (VineLM paper §3.4 and §4.3)."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Planner:
     """Plans over one annotated trie. Exact, without side effects, and safe to share between threads.
 
     Args:
-        annotated: The trie with its estimates; must not change any more.
+        annotated: The trie with its estimates; must not be changed afterwards.
         available: Models that can be served (None: all); paths through other models are never planned.
 
-    A trie whose branches are outcomes (``annotated.signals``, or its ``returning_last()`` if earlier answers cannot be
-    returned) is planned over like any other trie that branches.
+    Branches may also be outcomes: plan over ``annotated.signals``, or over its ``returning_last()`` if the application
+    cannot return earlier answers.
 
     Attributes:
         engine_of: model name to engine name.
@@ -87,21 +87,22 @@ class Planner:
         Args:
             objective: The request's target and bounds.
             node: Where the request is: the models that have run are the path from the root to this node.
-            elapsed_s: Seconds since the request arrived. To plan before anything ran, pass ``annotated.latency_s[0]`` if
-                tools come before the first stage.
+            elapsed_s: Seconds since the request arrived. To plan before anything ran, pass ``annotated.latency_s[0]``, the
+                seconds of tools before the first stage.
             spent_usd: Dollars spent so far.
             load: Extra seconds per invocation by engine, or an array in the order of ``annotated.engines``.
             candidates: Nodes that the request may end at, shape (n + 1,); None for all.
             may_stop: Whether the request may end at ``node`` itself.
-            stage: On a branching trie, the stage that comes next; or several, if the request has to continue or end before it
-                is known which. None: any may come, and it is known before the request continues.
+            stage: On a branching trie, the stage that comes next. Pass several stages if the request must decide to
+                continue or end before it is known which of them comes. None: any stage may come, and it is known before
+                that decision.
             without: Models that must not run next.
 
         On a trie that branches the result is a :class:`ContingentDecision`: a model for each branch.
 
         Raises:
-            InfeasibleError: No path meets the bounds and ``on_infeasible="raise"``, or there is no node to end at.
-            ConfigError: An argument is negative, NaN or of another trie.
+            InfeasibleError: No path meets the bounds and ``on_infeasible="raise"``, or the request can end at no node.
+            ConfigError: An argument is negative, NaN or belongs to another trie.
         """
         if not 0 <= node < self._size:
             raise ConfigError(f"node {node} is not in this trie: it has nodes 0 to {self._size - 1}")
@@ -123,9 +124,9 @@ class Planner:
         return self._scan(request, frontier)
 
     def plan_first(self, objectives: Sequence[Objective], **asked: Any) -> Decision:
-        """Plan for the first of several objectives whose bounds can be met; if there is none, for the last.
+        """Plan for the first of several objectives whose bounds can be met; if none can, for the last.
 
-        ``asked`` are the other arguments of :meth:`plan`.
+        ``asked`` holds the other arguments of :meth:`plan`.
 
         Raises:
             InfeasibleError: see :meth:`plan`, for the last objective.
@@ -140,8 +141,8 @@ class Planner:
     def mixture(self, objective: Objective) -> Mixture | None:
         """Return the two plans between which an objective's requests are divided; None if one plan serves all.
 
-        They are corners of the hull of all plans from the root on, at zero load, that meet every other bound of the objective.
-        On a trie of paths they are found once for all objectives that differ only in the bound on the mean.
+        They are corners of the hull of all plans from the root at zero load that meet every other bound of the objective.
+        On a trie of paths, the hull is computed once for all objectives that differ only in the bound on the mean.
         """
         if not objective.mixes:
             return None
@@ -156,7 +157,7 @@ class Planner:
         return known
 
     def mixed(self, objective: Objective) -> Decision:
-        """Plan for all requests of an objective that arrive now, at zero load: one plan, or a :class:`MixedDecision` of two.
+        """Plan for all requests that arrive now at zero load: return one plan, or a :class:`MixedDecision` of two.
 
         Raises:
             InfeasibleError, ConfigError: see :meth:`plan`.
@@ -168,7 +169,7 @@ class Planner:
         return MixedDecision.of(low, high, mixture.share, objective)
 
     def _path_hull(self, objective: Objective) -> Hull | None:
-        """Return the hull of all paths, found once for all objectives that differ only in bounds on means."""
+        """Return the hull of all paths; computed once for all objectives that differ only in bounds on means."""
         key = (*objective.shape, objective.max_latency_s, objective.cost_budget == "per_request" and objective.max_cost_usd)
         if key not in self._hulls:
             if len(self._hulls) >= MIXTURES:
@@ -181,7 +182,7 @@ class Planner:
 
         Args:
             candidates: shape (n + 1,); None for all.
-            objective: one that :attr:`~Objective.mixes`.
+            objective: an objective that :attr:`~Objective.mixes`.
         """
         request = PlanRequest(objective, 0, float(self.annotated.latency_s[0]), 0.0, None, candidates, False)
         # A frontier contains every corner: an end that it drops is no better in anything that is compared or bounded.
@@ -192,16 +193,16 @@ class Planner:
         return Hull.of(*(view.column(one)[items] for one in (Metric.COST, Metric.ACCURACY))) if items.any() else None
 
     def lacks(self, stage: str | Collection[str], node: int) -> bool:
-        """Return whether the trie lacks this stage after the node, or if several are given, all of them."""
+        """Return whether the trie lacks this stage (of several, all of them) after the node."""
         return self.trie.arms(node).keys().isdisjoint((stage,) if isinstance(stage, str) else stage)
 
     def prepare(self, objective: Objective) -> None:
-        """Build the frontiers for all objectives that differ from this one only in the values of their bounds.
+        """Build the Pareto frontiers for all objectives that differ from this one only in the values of their bounds.
 
-        This pays above some tens of thousands of nodes; without it, plans over such tries scan the whole subtree.
+        Worthwhile above some tens of thousands of nodes; without it, each plan over such a trie scans the whole subtree.
 
         Raises:
-            ConfigError: such objectives cannot be planned over this trie.
+            ConfigError: the planner does not support such objectives over this trie.
         """
         why = self.unplannable(objective)
         if why is not None:
@@ -215,7 +216,7 @@ class Planner:
         self._cache.prepare(objective)
 
     def unplannable(self, objective: Objective) -> str | None:
-        """Return in one line why no such objective can be planned over this trie; None if it can."""
+        """Return in one line why such an objective cannot be planned over this trie; None if it can."""
         return too_large(self._size) if objective.risk == "dp" else None
 
     def prepare_in_background(self, objective: Objective) -> threading.Thread | None:
@@ -234,16 +235,16 @@ class Planner:
 
     @property
     def index_bytes(self) -> int:
-        """Memory of the frontiers built so far."""
+        """Bytes of memory that the frontiers built so far use."""
         return self._cache.nbytes
 
     @property
     def index_ends(self) -> int:
-        """Number of ends in the frontiers built so far."""
+        """Number of end nodes in the frontiers built so far."""
         return self._cache.n_ends
 
     def _scan(self, request: PlanRequest, frontier: Frontier | None) -> Decision:
-        """Compare all ends of the frontier (without one, of the subtree); relax bounds if no end meets them all."""
+        """Return the best end in the frontier (without a frontier, in the subtree); relax bounds if no end meets them all."""
         if request.candidates is not None and request.candidates.shape != (self._size,):
             raise ConfigError(f"candidates has shape {request.candidates.shape}: this trie needs ({self._size},)")
         view = SubtreeView(self.metrics, request) if frontier is None else frontier.view(self.metrics, request)
@@ -258,7 +259,7 @@ class Planner:
         return PathDecision(request.node, choice.target, next_model, choice.relaxed, self.metrics, request, frontier)
 
     def _in_time(self, view: SubtreeView, choice: Choice) -> Choice:
-        """Return the choice by the chances of being late, if time is left and other bounds are met; else the given choice."""
+        """If time is left and other bounds are met, return the choice by the chances of being late; else the given choice."""
         if set(choice.relaxed) - {LATENCY_CAP} or view.limit(LATENCY_CAP) <= 0.0:
             return choice
         return Choice(end_in_time(self._graph, view), choice.relaxed)
@@ -268,7 +269,7 @@ class Planner:
         return DecisionGraph.of(self.annotated)
 
     def _without(self, node: int, models: Collection[str], candidates: BoolArray | None) -> BoolArray | None:
-        """Return the candidates without the subtrees of those next models; None for every node."""
+        """Return the candidates outside the subtrees of these next models; None if all nodes are candidates."""
         trie, left = self.trie, None
         for child in trie.children(node):
             if trie.models[int(trie.model[child])] in models:

@@ -1,4 +1,4 @@
-"""Estimators turn observations into an annotated trie. Pure functions: no I/O, no clock, no network."""
+"""Estimators turn recorded results into an annotated trie. Pure functions: no I/O, no clock, no network."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,4 +1,4 @@
-"""The shares of branches from counts alone, for estimators without a model of the requests."""
+"""Estimates the shares of branches from counts alone, for estimators that do not model the requests."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ KIND_WEIGHT = 2.0
 def counted_arms(cells: ObservationTable, rates: Rates) -> ArmRates:
     """Return the shares of the branches among continuing requests, separately for right and wrong answers.
 
-    A node's shares are shrunk towards those of its stage, model and choice of branches, these towards those of the stage and
-    choice, and those towards equal shares. They depend neither on earlier models nor on the difficulty of the requests.
+    A node's shares are shrunk towards the shares of its stage, model and set of branches; these towards the shares of the
+    stage and set of branches; and these towards equal shares. They depend neither on earlier models nor on the difficulty
+    of the requests.
     """
     trie = cells.trie
     arms = arms_of(trie)
@@ -48,7 +49,7 @@ def counted_arms(cells: ObservationTable, rates: Rates) -> ArmRates:
 
 
 def _kinds(trie: Trie, arms: Arms) -> tuple[Ints, Ints]:
-    """Return numbers for (stage, choice of branches, branch), and for the same with the deciding model; shape (arms,) each."""
+    """Return numbers for (stage, set of branches, branch), and for the same with the deciding model; shape (arms,) each."""
     sets = sets_of_arms(trie, arms)[arms.source]
     stage, model = trie.stage[arms.source].astype(np.int64) + 1, trie.model[arms.source].astype(np.int64) + 1
     kind = (stage * (int(sets.max(initial=0)) + 1) + sets) * (len(trie.stages) + 1) + arms.stage
@@ -69,7 +70,7 @@ def sets_of_arms(trie: Trie, arms: Arms) -> Ints:
 
 
 def _shares(arms: Arms, kinds: tuple[Ints, Ints], taken: npt.NDArray[Any]) -> FloatArray:
-    """Return the share of each branch among those of its node."""
+    """Return the share of each branch among all branches of its node."""
     at = np.bincount(arms.source, taken, len(arms.count))[arms.source]
     share = 1.0 / arms.count[arms.source]
     for kind in kinds:

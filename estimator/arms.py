@@ -1,4 +1,4 @@
-"""The branches of a trie: the edges from one node to one stage."""
+"""The branches of a trie. A branch consists of the edges from one node to one stage."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Arms:
 
     Args:
         source: the node that a branch leaves, shape (arms,), ascending.
-        stage: the stage that it leads to, an index into the trie's stages; shape (arms,).
-        order: the branch's position among those of its node, from 0; shape (arms,).
-        target: the first node that it leads to, shape (arms,).
+        stage: the stage that the branch leads to, an index into the trie's stages; shape (arms,).
+        order: the branch's position among the branches of its node, from 0; shape (arms,).
+        target: the first node that the branch leads to, shape (arms,).
         of_edge: the branch of each edge of the trie, shape (edges,).
-        of_node: the branch that leads to each node (the first of several); -1 at the root; shape (n + 1,).
+        of_node: the branch that leads to each node (the first branch, if several do); -1 at the root; shape (n + 1,).
         count: the number of branches of each node, shape (n + 1,).
-        first: the number of each node's first branch, shape (n + 1,); meaningless where ``count`` is 0.
-        is_choice: True for nodes that several stages may follow, shape (n + 1,).
+        first: the number of each node's first branch, shape (n + 1,); meaningless if ``count`` is 0.
+        is_choice: whether several stages may follow the node, shape (n + 1,).
         only_stage: the stage that follows each node if there is only one, else -1; shape (n + 1,).
     """
 
@@ -84,13 +84,13 @@ UNSEEN = 1e-6
 
 
 def with_kinds_counted(annotated: AnyTrie, counts: Mapping[str, float]) -> AnyTrie:
-    """Return a trie whose request types have the shares of these counts; unchanged without types.
+    """Return the trie with the request types' shares set from these counts; unchanged if it has no types.
 
-    The rows that a profile buys need not be distributed over kinds as requests are.
+    A profile's results need not be distributed over types in the same way as requests.
 
     Args:
-        annotated: The trie of a template with kinds. Merged histories keep their shares, which depend on the difficulty.
-        counts: Requests of each kind, >= 0, or their weights; kinds that are left out count 0.
+        annotated: The trie of a template with types. Merged histories keep their shares, which depend on the difficulty.
+        counts: Number of requests of each type, >= 0, or their weights; missing types count 0.
     """
     kinds, trie = annotated.template.kind_names, annotated.trie
     arm = annotated.arm

@@ -27,8 +27,8 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 class RateEstimator(ABC):
     """Base class of estimators of the three rates per node (docs/mathematics.md).
 
-    Pure: no I/O, no clock; equal inputs give equal outputs. As in scikit-learn, ``__init__`` stores its settings unchanged and
-    ``fit`` returns the estimator itself.
+    Pure: no I/O, no clock; equal inputs give equal outputs. As in scikit-learn, ``__init__`` stores the settings unchanged
+    and ``fit`` returns the estimator.
     """
 
     name: ClassVar[str]
@@ -51,7 +51,7 @@ class RateEstimator(ABC):
     def fit(
         self, observations: Iterable[Observation], template: Template, catalog: Catalog, *, trie: Trie | None = None
     ) -> Self:
-        """Estimate from observations, one row per executed cell.
+        """Estimate from observations, one row per executed call.
 
         Args:
             observations: the rows, in any order.
@@ -139,12 +139,12 @@ def cost_and_latency(
 
 
 def skipped_nodes(trie: Trie) -> BoolArray:
-    """Return the nodes whose stage is left out, shape (n + 1,)."""
+    """Return a mask of the nodes whose stage is skipped, shape (n + 1,)."""
     return np.array([name == SKIP for name in (*trie.models, "")])[trie.model]  # the last is the root's -1
 
 
 def _of_tools_alone(cells: ObservationTable, skipped: BoolArray, values: FloatArray, found: MeanEstimate) -> MeanEstimate:
-    """Return the estimate for skipped stages: the mean of the tools after each, whatever ran before; 0 without any."""
+    """Return the estimate for skipped stages: the mean over all histories of the tools after each stage; 0 without results."""
     trie, arrays = cells.trie, {name: getattr(found, name).copy() for name in _OF_NODES}
     for stage in np.unique(trie.stage[skipped]):
         here = skipped & (trie.stage == stage)
@@ -163,9 +163,9 @@ _OF_NODES = ("mean", "var", "size_var", "mean_var", "along")
 def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
     """Return the annotations in which skipped stages and judges do not change the answer.
 
-    P(right) after such a stage equals P(right) before it, among the requests that reach it. What the stage shows, and whether
-    requests stop after it, stays as estimated, separately for right and wrong answers. Not done if histories are merged, since
-    a node then has several predecessors.
+    Among the requests that reach such a stage, P(right) after it equals P(right) before it. Its signals, and whether
+    requests stop after it, stay as estimated, separately for right and wrong answers. Does nothing if histories are merged,
+    because a node then has several predecessors.
     """
     trie, template = annotated.trie, annotated.template
     judges = np.array([stage.verdict is not None for stage in template.stages])
@@ -188,7 +188,7 @@ def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
 
 
 def _moved(right: FloatArray, mass: FloatArray, before: FloatArray, after: FloatArray) -> FloatArray:
-    """Return the right part of a mass after its node's P(right) has changed: right and wrong parts are scaled."""
+    """Return the part of a mass with right answers after the node's P(right) has changed, scaling both parts."""
     less = right * np.divide(after, before, out=np.zeros_like(before), where=before > 0.0)
     wrong = (mass - right) * np.divide(1.0 - after, 1.0 - before, out=np.zeros_like(before), where=before < 1.0)
     return np.where(after <= before, less, np.clip(mass - wrong, 0.0, mass))

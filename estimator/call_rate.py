@@ -1,4 +1,4 @@
-"""Adjusts dollars to a service's request rate: prompts cached by other requests are warm only if requests come often."""
+"""Adjusts dollars to a service's request rate: tokens that other requests cached stay cached only if requests come often."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ MOST_SCALE = 3.0
 
 @dataclass(frozen=True, eq=False)
 class CallRate:
-    """A profile's rows with the dollars of a service whose requests come less often. Pure.
+    """Converts the dollars of a profile's rows to a service with fewer requests per hour. Pure.
 
-    Hits on what the same request sent before stay as charged. What other requests left in the cache, the part of a prompt that
-    is the same for all, is warm with P = 1 - exp(-rate * TTL), where the rate is that of the requests that reach the invocation
-    if all follow its path. The dollars of a path therefore hold for the plan that takes it, without iteration.
+    Cache hits on tokens that the same request sent before stay as charged. The part of a prompt that is the same for all
+    requests is in the cache (warm) with P = 1 - exp(-rate * TTL). Here the rate counts the requests that reach the
+    invocation if all requests follow its path, so the dollars of a path hold for a plan that takes it, without iteration.
 
     Args:
         observations: The rows as they were charged, in the order of their execution.
         catalog: Their models, with prices and cache lifetimes.
-        per_hour: The service's requests per hour, >= 0; at 0 each finds the caches cold.
-        prompts: The shapes of the rows' calls. They show which part of a hit the request's own earlier calls had sent, and what
-            all requests send; for rows without them this is inferred from what ran before.
+        per_hour: The service's requests per hour, >= 0; at 0, each request finds cold caches.
+        prompts: The shapes of the rows' prompts. They show which part of a hit the request's earlier calls had sent, and
+            which part all requests send. For rows without shapes, this is inferred from what ran before.
 
     Raises:
         ConfigError: The rate is negative or not finite.
@@ -61,7 +61,7 @@ class CallRate:
     @property
     def facts(self) -> dict[str, Any]:
         """The ``prompt_cache`` part of the trie's ``meta``: the rate, and the tokens common to all requests by stage and
-        model. Empty if no row has such tokens: the dollars then hold at any rate.
+        model. Empty if no row has such tokens; then the dollars hold at any rate.
         """
         if not self._shared:
             return {}
@@ -73,11 +73,11 @@ class CallRate:
         return {"prompt_cache": {"calls_per_hour": self.per_hour, "shared_tokens": dict(tokens)}}
 
     def rows(self, annotated: AnnotatedTrie | None = None) -> list[Observation]:
-        """Return the rows in their order, with the dollars at the rate.
+        """Return the rows in their order, with the dollars at the service's rate.
 
         Args:
-            annotated: The trie of these rows, which gives the share of requests that reach an invocation. None, or merged
-                histories: all.
+            annotated: The trie of these rows, which gives the share of requests that reach an invocation. All requests, if
+                None or if histories are merged.
         """
         if not (self._shared and self.per_hour and annotated is not None):
             return self._priced([self.per_hour] * len(self.observations))
@@ -85,14 +85,14 @@ class CallRate:
         return self._priced([self.per_hour * float(annotated.reading.reach[node]) for _, node in nodes])
 
     def warm_rows(self) -> list[Observation]:
-        """Return the rows with the dollars of a permanently busy service, for :meth:`applied`."""
+        """Return the rows with the dollars of a service whose caches are always warm, for :meth:`applied`."""
         return self._priced([math.inf] * len(self.observations))
 
     def applied(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
-        """Return the trie that was estimated from :meth:`warm_rows`, with the dollars at the rate.
+        """Return the trie, which was estimated from :meth:`warm_rows`, with the dollars at the service's rate.
 
-        Rates are computed for paths, so that the dollars of a path without rows are as accurate as those of any other. Merged
-        histories do not show what ran before on the same cache, so each stage and model has the mean of its rows.
+        Rates are computed by path, so the dollars of a path without rows are as accurate as those of other paths. Merged
+        histories do not show what ran before on the same cache, so each stage and model gets the mean of its rows.
         """
         if not self._shared:
             return annotated
@@ -106,7 +106,7 @@ class CallRate:
         return replace(annotated, cost_usd=annotated.cost_usd + extra)
 
     def _cold_nodes(self, annotated: AnnotatedTrie, stage: int, model: int) -> FloatArray:
-        """Return the cost of misses at the nodes of a stage and model that are the first to send the common part."""
+        """Return the cost of cache misses at those nodes of a stage and model that send the common part first."""
         trie, entry = annotated.trie, self.catalog[annotated.trie.models[model]]
         common = self._shared.get((trie.stages[stage], entry.prompt_cache))
         if common is None:
@@ -119,7 +119,7 @@ class CallRate:
         return np.where(is_first, cold * entry.price.cache_saves_usd(common.tokens_in, common.tokens), 0.0)
 
     def _cold_rows(self, trie: Trie) -> FloatArray:
-        """Return the cost of misses at each node, averaged over the rows of its stage and model, shape (n + 1,)."""
+        """Return the cost of cache misses at each node, averaged over the rows of its stage and model, shape (n + 1,)."""
         added: dict[tuple[str, str], list[float]] = defaultdict(list)
         for cold, warm in zip(self.rows(), self.warm_rows(), strict=True):
             added[warm.stage, warm.model].append(cold.cost_usd - warm.cost_usd)
@@ -147,7 +147,7 @@ class CallRate:
         return found if not self.prompts else [self._sharper(*pair) for pair in zip(self.observations, found, strict=True)]
 
     def _sharper(self, row: Observation, prompt: _Prompt | None) -> _Prompt | None:
-        """Return the prompt refined by shapes; unchanged if a row of its request on the same cache has none."""
+        """Return the prompt refined by shapes; unchanged if some row of its request on the same cache has no shape."""
         cells = [(row.request_id, row.prefix[:k]) for k in range(1, row.depth + 1)]
         if prompt is None or cells[-1] not in self._static:
             return prompt
@@ -179,7 +179,7 @@ class CallRate:
 
 
 def _cold(model: Model, per_hour: npt.ArrayLike) -> FloatArray:
-    """Return P(cache is cold) at this hourly rate of requests: none came within its time to live on the call's replica."""
+    """Return P(cold cache) at this hourly rate: no request came to the call's replica within the time to live."""
     ttl_h = (model.price.cache_ttl_s or CACHE_TTL_S) / 3600.0
     return np.exp(-np.asarray(per_hour, np.float64) * ttl_h / len(entries_of(model)))
 
@@ -190,10 +190,10 @@ _Key = tuple[str, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """Prompt tokens kept warm by other requests, of prompts with ``tokens_in`` tokens on average.
+    """Prompt tokens that other requests keep warm, of prompts with ``tokens_in`` tokens on average.
 
-    ``is_chained``: an earlier stage of the same request also sends them, so that they are warm if it has run on the same cache.
-    Hits after it then include more than what all requests have in common.
+    ``is_chained``: whether an earlier stage of the same request also sends these tokens, so that they are warm if that
+    stage ran on the same cache. Hits after that stage include more than the tokens that all requests have in common.
     """
 
     tokens: int
@@ -205,13 +205,12 @@ class _Common:
 class _Prompt:
     """The prompt of one call of a row, averaged over its calls.
 
-    ``is_alone``: no other branch of the request ran this stage on this cache before. A branch would have left the request's own
-    text in the cache, which a service never finds there.
+    ``is_alone``: whether no other branch of the request ran this stage on this cache before. Another branch would have left
+    the request's text in the cache, where a service never finds it.
 
-    ``met`` says who may have left tokens in the cache: for a request's first invocation on it, other requests; for one that
-    follows the same stage, its own request; for one that follows another stage, either. ``held`` is the most tokens that the
-    request itself has sent, or the exact number if shapes are known, which then also give ``static``, the tokens that all
-    requests send.
+    ``met``: who may have left tokens in the cache. For a request's first invocation on the cache, other requests; after the
+    same stage, the same request; after another stage, either. ``held``: the most tokens that the request itself has sent;
+    the exact number if shapes are known. ``static``: the tokens that all requests send, if shapes are known.
     """
 
     key: _Key
@@ -250,7 +249,7 @@ class _Prompt:
         )
 
     def usd(self, charged_usd: float, shared: Mapping[_Key, _Common], requests_per_hour: float) -> float:
-        """Return the row's dollars with the cache as warm as this rate of requests keeps it."""
+        """Return the row's dollars with the cache state that this rate of requests implies."""
         price, common = self.model.price, shared.get(self.key)
         if self.static is not None:
             others = int(max(self.hit - self.held, 0))
@@ -275,7 +274,7 @@ def _sent(row: Observation | None) -> float:
 
 
 def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
-    """Return the common part of the prompts of each stage and cache; left out if no row has a hit on it."""
+    """Return the common part of the prompts of each stage and cache; omits parts on which no row has a hit."""
     alone: dict[_Key, list[_Prompt]] = defaultdict(list)
     unknown = {prompt.key for prompt in prompts if prompt.static is None}
     by_shape: dict[_Key, list[_Prompt]] = defaultdict(list)
@@ -299,7 +298,7 @@ def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
 
 
 def _common(here: Sequence[_Prompt]) -> _Common | None:
-    """Return the common part of prompts with known shapes; None if no row has a hit on it from another request."""
+    """Return the common part of prompts with known shapes; None if no row hit tokens of it that another request sent."""
     hits = [min(float(prompt.hit), prompt.static or 0.0) for prompt in here]
     foreign = [hit for hit, prompt in zip(hits, here, strict=True) if hit > prompt.held]
     if not foreign:

@@ -1,4 +1,4 @@
-"""Estimates dollars and seconds of one invocation per node from factors for depth x model, edge type, node and request size."""
+"""Estimates dollars and seconds of invocations from factors for depth x model, edge type, node and request size."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class RequestSizes:
 
     Args:
         factor: size of each request, shrunk towards the expected one; shape (requests,), mean 1.
-        mean: mean ratio of the request's amounts to those of a request of size 1; same shape.
+        mean: mean ratio of the request's amounts to the amounts of a request of size 1; same shape.
         error: variance of ``mean`` around the expected size; same shape.
         spread: variance of sizes.
-        noise: share of a cell's variance that is not due to size.
-        unknown: share of it that is due to the part of the size that ``factor`` does not capture.
+        noise: share of a result's variance that is not due to size.
+        unknown: share of a result's variance that is due to the part of the size that ``factor`` does not capture.
     """
 
     factor: FloatArray
@@ -48,7 +48,7 @@ class RequestSizes:
 
     @classmethod
     def of(cls, cells: ObservationTable, ratio: FloatArray, expected: FloatArray) -> RequestSizes:
-        """Estimate from each cell's ratio to the amount of a request of size 1; ``expected`` has shape (requests,)."""
+        """Estimate sizes from each result's ratio to the amount for size 1; ``expected`` has shape (requests,)."""
         n_rows = np.bincount(cells.request, minlength=cells.n_requests).astype(np.float64)
         total = np.bincount(cells.request, ratio, cells.n_requests)
         known = n_rows > 0.0  # a request whose calls went in batches has no row with seconds
@@ -72,15 +72,15 @@ class RequestSizes:
 
     @property
     def is_known(self) -> bool:
-        """True if some request has several rows, from which its size can be estimated."""
+        """Whether some request has several rows, from which its size can be estimated."""
         return self.noise < 1.0 or self.spread > 0.0
 
 
 def improved_slope(sizes: RequestSizes, expected: FloatArray, change: FloatArray, slope: float) -> tuple[float, float]:
-    """Return (the slope after one Gauss-Newton step, its standard error).
+    """Return the slope after one Gauss-Newton step, and its standard error.
 
-    The mean ratios are regressed on the expected sizes. The errors of a size estimated from few rows are in the ratio, not in
-    the predictor, so the slope is not attenuated. Errors are taken as proportional to the size.
+    The mean ratios are regressed on the expected sizes. So the error of a size estimated from few rows is in the dependent
+    variable, not in the predictor, and does not attenuate the slope. Errors are assumed proportional to the size.
 
     Args:
         sizes: the sizes with their mean ratios.
@@ -103,14 +103,14 @@ def improved_slope(sizes: RequestSizes, expected: FloatArray, change: FloatArray
 class MeanEstimate:
     """Mean and variance of one invocation per node, with the standard error of the mean in three parts.
 
-    Arrays have shape (n + 1,) and are 0 at the root. Units are those of the estimated amount (dollars or seconds), squared for
+    Arrays have shape (n + 1,) and are 0 at the root. The unit is that of the estimated amount (dollars or seconds), squared for
     variances.
 
     Args:
         size_var: the part of ``var`` that is due to the request's size, common to all invocations of a request.
         mean_var: squared standard error that is independent between nodes.
         along: standard error that is common to the nodes of a path: the few requests that reach deep nodes also passed the
-            nodes above, and their sizes, and the relation of sizes to outcomes, are known only in part.
+            nodes above, and their sizes, and how sizes depend on outcomes, are uncertain.
         shared: squared *relative* standard error common to all nodes, due to the sample of requests.
     """
 
@@ -158,16 +158,16 @@ def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints,
     """Estimate the moments of an amount (dollars or seconds) of one invocation per node.
 
     A value is modelled as (depth x model) * (edge type) * (node) * (request size) * noise, so that a model observed only on
-    long requests does not appear expensive. A node's mean is that of the requests that *reach* it, which are harder, and often
-    larger, than the mean request. Failed calls count with their cost until the failure. Where the trie branches, "model" means
+    long requests does not appear expensive. A node's mean is over the requests that *reach* it, which are harder, and often
+    larger, than the mean request. Failed calls count with their cost until the failure. If the trie branches, "model" means
     the model at one stage.
 
     Args:
         cells: the observations.
         values: the amount of each cell, shape (cells,).
         edges: edge type of each node, shape (n + 1,) (:func:`~vinelm.estimator.prompt_cache.edge_types`).
-        by_outcome: how the size of a request follows from its outcomes. If it tells how many requests reach each node
-            unobserved, observed values are used as they are and only those of the remaining requests are predicted.
+        by_outcome: how the size of a request follows from its outcomes. If it gives the number of unobserved requests that
+            reach each node, observed values are used as they are, and values are predicted only for unobserved requests.
     """
     trie, size = cells.trie, len(cells.trie)
     if not values.any():
@@ -205,8 +205,8 @@ def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints,
 class _Fitted:
     """Fitted amounts and sizes, shape (n + 1,) each.
 
-    ``typical``: amount of each node for a request of size 1; ``mean_size``: mean size of the requests predicted to reach it;
-    ``slope_error``: relative standard error of that mean from the slope of size on outcomes.
+    ``typical``: amount of each node for a request of size 1. ``mean_size``: mean size of the requests predicted to reach
+    the node. ``slope_error``: relative standard error of ``mean_size`` that comes from the slope of size on outcomes.
     """
 
     sizes: RequestSizes
@@ -216,7 +216,7 @@ class _Fitted:
 
 
 def _fit(cells: ObservationTable, values: FloatArray, edges: Ints, by_outcome: SizesByOutcome) -> _Fitted:
-    """Alternate between the nodes' typical amounts, the sizes of the requests and the slope of size on outcomes."""
+    """Fit the nodes' typical amounts, the requests' sizes and the slope of size on outcomes in turn."""
     expected, slope, error = np.ones(cells.n_requests), 0.0, 0.0
     typical, edge_factor = _typical(cells, values, np.ones(len(cells)), edges, np.ones(3))
     for _ in range(ITERATIONS):
@@ -251,9 +251,9 @@ def _typical(
 ) -> tuple[FloatArray, FloatArray]:
     """Return each node's expected value for a request of size 1, and updated factors of the edge types.
 
-    The expectation is the depth x model mean times the shrunken factors of edge type and node. ``sizes`` is the size of each
-    cell's request. Ratios are ratios of sums: a size estimated from a value follows its noise, so the mean of ratios would be
-    biased low.
+    The expected value is the depth x model mean times the shrunken factors of edge type and node. ``sizes`` is the size of
+    each result's request. Factors are ratios of sums: a size estimated from a value contains the value's noise, so that a
+    mean of ratios would be biased low.
     """
     trie, size, node = cells.trie, len(cells.trie), cells.node
     kind = edges[node]

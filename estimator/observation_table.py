@@ -1,4 +1,4 @@
-"""Observations as arrays, one entry per executed cell (request, node), validated against the template."""
+"""Observations as arrays, one entry per executed cell, that is, per (request, node), validated against the template."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _PER_CELL = ("node", "stop", "right", "labelled", "failed", "cost_usd", "latency
 class ObservationTable:
     """Observed cells as arrays of shape (cells,), sorted by node, then request id; independent of the order of the rows.
 
-    Only cells that their request *reaches* are kept: rows after the request's own stop say nothing about conditional rates.
+    Only cells that their request *reaches* are kept, because rows after the request's stop carry no information about
+    conditional rates.
 
     Args:
         trie: the trie of the template's prefixes.
@@ -42,9 +43,9 @@ class ObservationTable:
         cost_usd: dollars, including the tools after the stage.
         latency_s: seconds, including the tools after the stage; NaN if unknown.
         in_flight: calls on the same engine at the start.
-        arm: the stage that came next, as an index into ``trie.stages``; -1 if the request ended here or the stage is unknown.
+        arm: the stage that came next, as an index into ``trie.stages``; -1 if the request ended here or this is unknown.
         n_beyond_stop: number of rows that were dropped because they lie after a stop.
-        kinds: the kinds of request that the trie's stages stand for.
+        kinds: the request types that the trie's stages stand for.
     """
 
     trie: Trie
@@ -103,11 +104,11 @@ class ObservationTable:
 
     @classmethod
     def from_observations(cls, observations: Iterable[Observation], template: Template, trie: Trie) -> ObservationTable:
-        """Validate and encode observations. Equal rows of one cell count once.
+        """Validate and encode observations. Equal rows of one call count once.
 
         Raises:
-            InputError: a prefix or stage is not in the template, a cell has two different rows, or a row lacks the outcome that
-                the stop rule needs.
+            InputError: a prefix or stage is not in the template, a call has two different rows, or a row lacks the outcome
+                that the stop rule needs.
             EvidenceError: there are no rows.
         """
         rows: dict[Cell, Observation] = {}
@@ -164,8 +165,8 @@ class ObservationTable:
     ) -> ObservationTable:
         """Build the table from validated arrays sorted by (node, request); drops cells that are not reached.
 
-        ``above`` gives the index of the cell above each on its request's path; -1 if none. Without ``in_flight`` the engines
-        count as idle. ``arm`` may be -1 if a later row, or the template, determines the branch.
+        ``above`` gives the index of the previous cell on the request's path; -1 if there is none. Without ``in_flight``,
+        the engines count as idle. ``arm`` may be -1 if a later row or the template determines the branch.
         """
         in_flight = np.zeros(len(node)) if in_flight is None else in_flight
         arm = np.full(len(node), -1, np.int64) if arm is None else arm
@@ -191,7 +192,7 @@ def _check_labels(row: Observation, rule: StopRule) -> None:
 
 
 def _right(rows: Sequence[Observation]) -> BoolArray | FloatArray:
-    """Return right or wrong as booleans; as fractions if some row has a score strictly between 0 and 1."""
+    """Return correctness as booleans, or as fractions if some row has a score strictly between 0 and 1."""
     scores = np.array([float(row.success or 0.0) if row.failure is None else 0.0 for row in rows], np.float64)
     is_plain = (scores == 0.0) | (scores == 1.0)
     return scores == 1.0 if is_plain.all() else scores

@@ -1,4 +1,4 @@
-"""The cost and effect of an optional stage, from requests that ran it, compared with the same requests without it."""
+"""Estimates cost and effect of an optional stage from requests that were run with and without it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _Z = 1.96
 def optional_steps(observations: Iterable[Observation], template: Template) -> dict[str, dict[str, Any]]:
     """Return ``cost_usd``, ``low``, ``high`` and ``pairs`` of each optional stage that writes an answer, by its name.
 
-    A pair is a request with two rows after the same path, of which one skips the stage; each request counts once for a model.
-    The figures are those of the model with the best chance to help. ``low`` and ``high`` bound the change of accuracy with 95 %
-    confidence (paired proportions: Agresti and Min 2005); ``cost_usd`` are its mean dollars. Stages without a pair are left
-    out, and so are judges, whose labels alone change no answer.
+    A pair is a request with two rows after the same path, of which one skips the stage; each request counts once for a
+    model. The figures are for the model that most probably helps. ``low`` and ``high`` bound the change of accuracy with 95
+    % confidence (paired proportions: Agresti and Min 2005); ``cost_usd`` is the stage's mean cost on this model. Stages
+    without a pair are left out, and so are judges, because their labels alone change no answer.
 
     Args:
-        observations: the rows of a store.
+        observations: the rows of a profile.
         template: bound to its models.
     """
     stages = {stage.name for stage in template.stages if stage.optional and stage.verdict is None}

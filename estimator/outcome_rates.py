@@ -1,4 +1,4 @@
-"""The three yes/no questions that determine a node's rates (docs/mathematics.md), and their counts."""
+"""Counts the answers to the three yes/no questions that determine a node's rates (docs/mathematics.md)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from vinelm.trie.arrays import FloatArray
 
 
 def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray]]:
-    """Return (yes answers, answers) of each node, shape (n + 1,), for: does it stop; is it right if it stops; if it continues.
+    """Return (yes answers, answers) of each node, shape (n + 1,): does it stop; right if it stops; right if it continues.
 
     Together they give the rates s, b = s P(right | stop) and a = b + (1 - s) P(right | no stop) under any stop rule. An
-    accepted answer is never assumed to be right. Under the oracle stop the third answer is always no, and the second is no only
-    for failed calls. A graded answer counts partly as yes.
+    accepted answer is never assumed to be right. Under the oracle stop, the third answer is always no, and the second is no
+    only for failed calls. An answer with a fractional score counts partly as yes.
     """
     questions = (
         (np.ones(len(cells), np.bool_), cells.stop),
@@ -33,7 +33,7 @@ def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """The probabilities of a yes to the three questions per node, shape (n + 1,), 0 at the root."""
+    """The probability of a yes to each of the three questions by node, shape (n + 1,); 0 at the root."""
 
     stop: FloatArray
     right_if_stop: FloatArray
@@ -66,7 +66,8 @@ class ArmRates:
 
     Args:
         arm: P(the stage comes next | the node before is reached); 1 at the root.
-        arm_success: P(the same, and the answer there is correct); 0 at the root.
+        arm_success: P(the stage comes next and the answer at the node before is correct | that node is reached); 0 at the
+            root.
     """
 
     arm: FloatArray
@@ -74,9 +75,10 @@ class ArmRates:
 
     @classmethod
     def of(cls, trie: Trie, arms: Arms, rates: Rates, arm: FloatArray, arm_success: FloatArray) -> ArmRates:
-        """Spread rates of branches, shape (arms,), over the nodes or edges.
+        """Assign rates of branches, shape (arms,), to nodes or edges.
 
-        They are scaled, which corrects rounding, so that those of a node sum to its P(continues) and P(continues, right).
+        The rates are scaled to correct rounding: those of a node's branches then sum to its P(continues) and P(continues,
+        right).
         """
         goes_on = 1.0 - rates.stop
         arm = _scaled(arms, np.clip(arm, 0.0, 1.0), goes_on)

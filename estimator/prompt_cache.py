@@ -1,4 +1,4 @@
-"""Edge types (which prompt cache an invocation meets) and their effect on cached tokens, cost and latency."""
+"""Edge types (what an invocation's prompt cache may hold) and their effect on cached tokens, cost and latency."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def edge_types(trie: Trie, cache: npt.NDArray[np.int16]) -> npt.NDArray[np.int64
 
 
 def index_per_node(trie: Trie, of_model: Sequence[Hashable]) -> npt.NDArray[np.int16]:
-    """Return per node the index of the first model whose entry in ``of_model`` equals the node's; -1 at the root."""
+    """Return for each node the first model with the same entry in ``of_model`` as the node's model; -1 at the root."""
     index = np.array([of_model.index(value) for value in of_model], np.int16)
     return np.where(trie.model >= 0, index[trie.model], np.int16(-1)).astype(np.int16)
 
@@ -48,7 +48,7 @@ def index_per_node(trie: Trie, of_model: Sequence[Hashable]) -> npt.NDArray[np.i
 def cached_shares(observations: Iterable[Observation], catalog: Catalog) -> dict[str, dict[str, float]]:
     """Return the share of prompt tokens served from a cache, in [0, 1], by model and edge type.
 
-    Only rows whose provider reported both counts are used; models and edge types without such rows are left out.
+    Uses only rows whose provider reported both counts; omits models and edge types without such rows.
     """
     total: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for row in observations:
@@ -65,10 +65,10 @@ def cached_shares(observations: Iterable[Observation], catalog: Catalog) -> dict
 
 
 def follow_ups(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Return per model the estimated dollars and seconds of a later invocation, after a switch and without one.
+    """Return per model the estimated dollars and seconds of a later invocation, with and without a switch before it.
 
-    They are means within a depth, averaged over the depths that have both edge types; models without such a depth are left out.
-    Each row has the keys ``model`` and :data:`FIGURES`.
+    They are means within a depth, averaged over the depths that have both edge types; models without such a depth are
+    omitted. Each row has the keys ``model`` and :data:`FIGURES`.
     """
     trie, rows = annotated.trie, []
     edges = edge_types(trie, index_per_node(trie, [annotated.catalog[name].prompt_cache for name in trie.models]))

@@ -23,7 +23,7 @@ ESTIMATORS: tuple[str, ...] = tuple(_HOME)
 
 
 def make_estimator(name: str = "latent") -> RateEstimator:
-    """Return a new estimator with default settings; :class:`ConfigError` for an unknown name."""
+    """Return a new estimator with default settings; raises :class:`ConfigError` for an unknown name."""
     try:
         module, attribute = _HOME[name]
     except KeyError:

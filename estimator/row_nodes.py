@@ -1,4 +1,4 @@
-"""Locates observations in a trie: the node of each, and the cells above it on its request's path."""
+"""Locates observations in a trie: finds each row's node, and the cells above it on its request's path."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Ints = npt.NDArray[np.int64]
 def rows_with_nodes(observations: Iterable[Observation], trie: Trie, rule: StopRule) -> Iterator[tuple[Observation, int]]:
     """Return each row with its node.
 
-    The stages of a request's earlier rows determine which branches it took. If a row is missing, the row before it determines
-    the stage that came next, or the template if it allows only one stage.
+    The stages of a request's earlier rows determine which branches it took. If a row is missing, the row before it names
+    the stage that came next; otherwise the template must allow only one stage.
 
     Raises:
-        InputError: a prefix, stage or arm is not in the template, a request's rows contradict one another, or an earlier row is
-            missing and several stages are possible.
+        InputError: a prefix, stage or branch is not in the template, a request's rows contradict one another, or an earlier
+            row is missing and several stages are possible.
     """
     rows = list(observations)
     walker = _Walker(rows, trie)
@@ -73,7 +73,7 @@ class _Walker:
         return node
 
     def _known_above(self, row: Observation) -> tuple[int, int]:
-        """Return length and node of the longest prefix of the row with an earlier row."""
+        """Return length and node of the longest prefix of the row for which an earlier row exists."""
         for length in range(len(row.prefix) - 1, 0, -1):
             node = self._nodes.get((row.request_id, row.prefix[:length]))
             if node is not None:
@@ -127,7 +127,7 @@ def cells_above(cells: Sequence[Cell]) -> Ints:
 
 
 def below_a_stop(trie: Trie, node: Ints, stop: BoolArray, above: Ints) -> BoolArray:
-    """Return whether an observed cell above each one already stopped its request."""
+    """Return for each cell whether an observed cell above it already stopped its request."""
     beyond = np.zeros(len(node), np.bool_)
     depth = trie.depth[node]
     for level in range(2, trie.max_depth + 1):
@@ -137,7 +137,7 @@ def below_a_stop(trie: Trie, node: Ints, stop: BoolArray, above: Ints) -> BoolAr
 
 
 def told_arms(trie: Trie, node: Ints, stop: BoolArray, arm: Ints, above: Ints) -> Ints:
-    """Return the branches that are known from the next cell or because the node has only one; -1 if a request ended."""
+    """Return the branches that are known from the next cell or because the node has only one branch; -1 if a request ended."""
     found = arm.copy()
     below = np.flatnonzero(above >= 0)
     below = below[trie.depth[node[below]] == trie.depth[node[above[below]]] + 1]

@@ -1,4 +1,4 @@
-"""Hierarchical shrinkage of means: depth x model towards the model, the model towards the overall mean."""
+"""Hierarchical shrinkage: means of depth x model towards the model's mean, and these towards the overall mean."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ def pooled_mean(
     weight: float = 1.0,
     prior_of: Prior = of_all,
 ) -> FloatArray:
-    """Return the shrunk mean of each node's depth x model pair, shape (n + 1,), finite everywhere.
+    """Return the shrunk mean of each node's depth x model pair, shape (n + 1,); always finite.
 
-    A pair is shrunk towards its model's mean, the model's mean towards the overall mean and that towards ``prior``; a pair
-    without observations gets its model's mean. Where the trie branches, "model" means the model at one stage.
+    A pair is shrunk towards its model's mean, the model's mean towards the overall mean, and the overall mean towards
+    ``prior``; a pair without observations gets its model's mean. If the trie branches, "model" means the model at one
+    stage.
 
     Args:
         trie: the trie.
@@ -44,7 +45,7 @@ def pooled_mean(
         count: number of values of each node, shape (n + 1,).
         prior: the mean without any observation.
         weight: pseudo-count of each level.
-        prior_of: what a model's mean is shrunk towards.
+        prior_of: the value towards which a model's mean is shrunk.
     """
     model, n_models = trie.kinds
     pair = trie.depth.astype(np.int64) * n_models + model

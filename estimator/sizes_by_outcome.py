@@ -1,4 +1,4 @@
-"""The mean size of the requests that reach each node: those that get far into a trie are harder, and often more expensive."""
+"""The mean size of the requests that reach each node. Requests that get far are harder, and often more expensive."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ TINY = 1e-9
 
 
 class SizesByOutcome(Protocol):
-    """The size of a request by its outcomes, with one slope of log size."""
+    """Predicts the size of a request from its outcomes, with a single slope of log size."""
 
     @property
     def unseen(self) -> FloatArray | None:
         """Expected number of requests that reach each node unobserved, shape (n + 1,). None: observed amounts do not
-        replace predicted ones.
+        replace predictions.
         """
 
     def expected(self, slope: float) -> tuple[FloatArray, FloatArray]:
@@ -58,8 +58,8 @@ class SizesByDifficulty:
     Args:
         posterior: P(grid point) of each request, shape (requests, points).
         grid: the points, shape (points,).
-        mass: expected number of requests of each point that reach each node (unobserved ones, if ``unseen`` is given), shape
-            (n + 1, points).
+        mass: expected number of requests of each point that reach each node (only unobserved requests, if ``unseen`` is
+            given), shape (n + 1, points).
         unseen: see :class:`SizesByOutcome`.
     """
 
@@ -91,12 +91,13 @@ class SizesByDifficulty:
 
 @dataclass(frozen=True, eq=False)
 class SizesByStops:
-    """The size of requests as implied by stops, without a model of difficulty: conditional means, multiplied along the path.
+    """Sizes of requests as implied by stops, without a model of difficulty: factors of the mean, multiplied along the path.
 
-    The requests that continue at a node are larger or smaller than those that reach it by a factor. It is estimated per depth x
-    model from the sizes expected from outcomes, and shrunk towards 1 + k m(s): s is the stop rate, m the inverse Mills ratio,
-    by which the mean of a normal trait grows if the lowest share s is cut off, and k is one number per depth. These chains are
-    then scaled, per depth, to the sizes of the requests observed there, which are a random part of those that continued.
+    The requests that continue at a node are, by some factor, larger or smaller than the requests that reach it. The factor
+    is estimated per depth x model from the sizes expected from outcomes, and shrunk towards 1 + k m(s). Here s is the stop
+    rate, m the inverse Mills ratio, by which the mean of a normal trait grows if the lowest share s is cut off, and k is a
+    number per depth. The products are then scaled, per depth, to the sizes of the requests observed there, which are a
+    random sample of the requests that continued.
 
     Args:
         unseen: see :class:`SizesByOutcome`.
@@ -148,7 +149,7 @@ class SizesByStops:
 
     @cached_property
     def _persistence(self) -> FloatArray:
-        """How much more often than others each request continued, as a normal trait (logit scale, one Newton step)."""
+        """How much more often than other requests each request continued, as a normal trait (logit scale, one Newton step)."""
         cells = self.cells
         stop = self._stop[cells.node]
         surprise = np.bincount(cells.request, stop - cells.stop, cells.n_requests)

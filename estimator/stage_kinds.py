@@ -1,4 +1,4 @@
-"""The kinds of request that the stages of a trie stand for, and what an estimate does for each of them."""
+"""The request types that the stages of a trie stand for, and how estimates treat each type."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class OneKind:
     """The prior of a pooled mean; see :data:`vinelm.estimator.shrinkage.Prior`."""
 
     def labelled(self, stage: Ints, model: Ints) -> tuple[Ints, list[Labels]]:
-        """Return the application's stage of each node's stage, and labels of nodes that tell kinds apart, by name."""
+        """Return the application's stage for each node's stage, and by name, labels of nodes that distinguish types."""
         return stage, []
 
     def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
-        """Return the requests that are added to those observed of each kind; shape (nodes, points)."""
+        """Return the number of requests to add to the observed requests of each type; shape (nodes, points)."""
         return np.zeros_like(of_kind)
 
 
@@ -42,11 +42,11 @@ ONE_KIND = OneKind()
 
 @dataclass(frozen=True, eq=False)
 class StageKinds(OneKind):
-    """The application's stage and the kind of each stage of a template, by index.
+    """The application's stage and the request type of each stage of a template, by index.
 
     Attributes:
-        stage: The application's stage, as an index into those of the template without kinds; shape (stages,).
-        kind: The kind, as an index into ``Template.kinds``; shape (stages,).
+        stage: The application's stage, as an index into the stages of the template without types; shape (stages,).
+        kind: The request type, as an index into ``Template.kinds``; shape (stages,).
     """
 
     stage: Ints
@@ -54,28 +54,28 @@ class StageKinds(OneKind):
 
     @staticmethod
     def of(template: Template) -> OneKind:
-        """Return the kinds of a template's stages."""
+        """Return the request types of a template's stages."""
         stage = np.array(template.base_numbers, np.int64)
         kind = np.arange(len(stage)) // (1 + stage.max())
         return StageKinds(stage, kind) if kind.any() else ONE_KIND
 
     def labelled(self, stage: Ints, model: Ints) -> tuple[Ints, list[Labels]]:
-        """See :meth:`OneKind.labelled`: the kind, and the kind with the model that suits it."""
+        """See :meth:`OneKind.labelled`; labels are the type, and the pair of type and model."""
         kind = self.kind[stage]
         return self.stage[stage], [("kind", (kind,)), ("suited", (kind, model))]
 
     def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
-        """Return further requests of each kind, whose outcomes are predicted; shape (nodes, points).
+        """Return the number of additional requests of each type, whose outcomes are predicted; shape (nodes, points).
 
-        Few requests of a kind were observed, and their outcomes alone would favour a model that was lucky on them.
+        If few requests of a type were observed, their outcomes alone would favour a model that was lucky on them.
         """
         mix = of_kind + of_all / of_all.sum()
         return np.asarray(FURTHER_REQUESTS * mix / mix.sum(axis=1, keepdims=True))
 
     def prior(self, trie: Trie, amounts: Amounts, overall: FloatArray, weight: float) -> tuple[FloatArray, float]:
-        """Return the mean of each node's model at its stage over all kinds, times the factor of its kind.
+        """Return the mean of each node's model at its stage over all types, times the factor of the node's type.
 
-        Its weight is that of :data:`KIND_ROWS` rows.
+        It weighs as much as :data:`KIND_ROWS` rows.
         """
         total, count = amounts
         at = np.maximum(trie.stage, 0)

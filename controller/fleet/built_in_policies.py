@@ -1,6 +1,6 @@
 """The built-in policies, and the lookup of a policy by name or file.
 
-Each is a pure function of the view, over columns: a fleet has a hundred thousand rows.
+Each is a pure function of the view and works on whole columns, since a fleet may have a hundred thousand rows.
 """
 
 from __future__ import annotations
@@ -48,16 +48,17 @@ def balance(view: FleetView) -> Orders:
 
 
 def hol(view: FleetView) -> Orders:
-    """Send nothing to a replica whose calls hang: its group's waiting calls go to the others (head-of-line blocking)."""
+    """Send nothing to a replica whose calls hang; waiting calls go to its group's other replicas (head-of-line blocking)."""
     age_s, others_s, _ = _ages(view)
     blocked = (age_s > BLOCKED_S) & (age_s > BLOCKED_RATIO * others_s) & _is_replica(view)
     return Orders(weights=_named(view, np.zeros_like(age_s), blocked))
 
 
 def affinity(view: FleetView) -> Orders:
-    """Keep a conversation on one replica, whose prompt cache has it: the same in all processes and rounds, if it has room.
+    """Keep each conversation on the replica whose prompt cache holds it, if that replica has room.
 
-    A conversation has one pin: if its calls go to several groups, it is the last group's.
+    All processes and rounds choose the same replica. A conversation has a single pin: if its calls go to several groups,
+    the group with the highest number sets it.
     """
     pins: dict[int, str] = {}
     for number in np.unique(view.group[_is_replica(view)]).tolist():
@@ -71,26 +72,26 @@ def affinity(view: FleetView) -> Orders:
 
 
 def _mixed(values: Hashes) -> Hashes:
-    """Hash numbers to evenly spread ones (the finish of SplitMix64)."""
+    """Hash numbers so that the results are evenly spread (the finishing step of SplitMix64)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
 
 
 def srtf(view: FleetView) -> Orders:
-    """Shortest rest first, by the seconds that the trie expects, which minimizes the mean time of requests."""
+    """Shortest remaining time first: rank requests by the seconds that the trie expects; minimizes their mean time."""
     rest_s = np.minimum(_known(view.left_s), MOST_REST_S)
     return Orders(sessions=SessionPriorities(view.session, -REST_WEIGHT / STEP_S * _from_mean(rest_s)))
 
 
 def lpt(view: FleetView) -> Orders:
-    """Longest rest first: a batch ends soonest if its long requests do not begin last."""
+    """Longest remaining time first: a batch ends soonest if its long requests do not start last."""
     rest_s = np.minimum(_known(view.left_s), MOST_REST_S)
     return Orders(sessions=SessionPriorities(view.session, REST_WEIGHT / STEP_S * _from_mean(rest_s)))
 
 
 def slack(view: FleetView) -> Orders:
-    """Least slack first: deadline - elapsed - expected rest - the engine's current wait. Late requests come first."""
+    """Least slack first: deadline - elapsed - expected remaining time - the engine's current wait. Late requests come first."""
     queued = view.state == LiveState.QUEUED
     load_s = (_by_engine(view, view.waited_s) / np.maximum(view.count_by_engine(), 1))[view.engine]
     # A waiting call ages in its line anyway, so its slack at arrival counts, which does not change.
@@ -101,7 +102,7 @@ def slack(view: FleetView) -> Orders:
 
 
 def shares(view: FleetView) -> Orders:
-    """Give each process a part of the common limits by its calls in flight, at least one invocation's worth."""
+    """Give each process a part of the common limits in proportion to its calls in flight plus one."""
     live = np.bincount(view.process, minlength=len(view.processes)) + 1.0
     return Orders(shares=dict(zip(view.processes, live.tolist(), strict=True)))
 
@@ -117,8 +118,8 @@ FUNCTION = "policy"
 def _ages(view: FleetView) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the mean age of the calls on each engine and on its group's other engines, and the error of their ratio.
 
-    Each has shape (number of engines,); 0 seconds without calls. The error is the relative standard error for exponential
-    times.
+    Each array has shape (number of engines,). A mean age without calls is 0. The error is the relative standard error for
+    exponential times.
     """
     running = view.state == LiveState.RUNNING
     calls, seconds = _by_engine(view, running.astype(float)), _by_engine(view, view.running_s * running)
@@ -147,12 +148,12 @@ def _named(view: FleetView, values: FloatArray, chosen: np.ndarray[Any, np.dtype
 
 
 def _from_mean(seconds: FloatArray) -> FloatArray:
-    """Return values relative to the mean: an unknown conversation (priority 0) counts as average."""
+    """Return values minus their mean, so that an unknown conversation (priority 0) counts as average."""
     return seconds - seconds.mean() if len(seconds) else seconds
 
 
 def _known(seconds: FloatArray) -> FloatArray:
-    """Replace unknown values by the mean of the others; 0 if none is known."""
+    """Return the values with unknown values replaced by the mean of the known ones; 0 if none is known."""
     unknown = np.isnan(seconds)
     return np.where(unknown, seconds[~unknown].mean() if not unknown.all() else 0.0, seconds)
 
@@ -161,13 +162,13 @@ def _known(seconds: FloatArray) -> FloatArray:
 
 
 def fleet_policy(text: str) -> FleetPolicy:
-    """Return the policy of this name: built-in ones and functions of files, joined by ``+``.
+    """Return the named policy: built-in policies and functions in files, joined by ``+``.
 
     Args:
         text: for example ``slack+balance+shares``, ``my_policy.py`` (its function ``policy``), ``my_policy.py:mine+shares``.
 
     Raises:
-        ConfigError: there is no policy of such a name, or its file cannot be used.
+        ConfigError: no policy has this name, or its file cannot be used.
     """
     names = [name.strip() for name in text.split("+")]
     if not all(names):

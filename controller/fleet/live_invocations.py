@@ -1,4 +1,4 @@
-"""The live invocations of this process: a table that invocations enter and leave, and that is copied as a snapshot."""
+"""The live invocations of this process: a table to which they are added, and which can be copied as a snapshot."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ class LiveInvocations:
             return len(self._rows) - len(self._free)
 
     def begin(self, start: InvocationStart, rest: Rest | None = None) -> int:
-        """Enter an invocation that runs from now on, and return its place in the table.
+        """Add an invocation that runs from now on, and return its row in the table.
 
-        ``rest`` is called for the snapshots, in their thread, if the start does not know the rest.
+        If ``start`` has no expected remainder, snapshots call ``rest`` for it, in their thread.
         """
         now = self._now()
         with self._lock:
@@ -108,7 +108,7 @@ class LiveInvocations:
         return slot
 
     def queue(self, slot: int, engine: str | None = None) -> None:
-        """Record that the invocation waits for the rate limits of ``engine``, or of the same one as before if None."""
+        """Record that the invocation waits for the rate limits of ``engine`` (None: of the same engine as before)."""
         with self._lock:
             if self._state[slot] != _QUEUED:
                 self._state[slot], self._queued_at[slot] = _QUEUED, self._now()
@@ -116,7 +116,7 @@ class LiveInvocations:
                     self._engine[slot] = self._names["engine"].place(engine)
 
     def run(self, slot: int, engine: str | None = None) -> None:
-        """Record that the invocation was sent to ``engine``, or to the one that it has waited for if None."""
+        """Record that the invocation was sent to ``engine`` (None: the engine that it waited for)."""
         with self._lock:
             if engine is not None:
                 self._engine[slot] = self._names["engine"].place(engine)
@@ -126,7 +126,7 @@ class LiveInvocations:
                 self._waited[slot] += now - self._queued_at[slot]
 
     def end(self, slot: int) -> None:
-        """Remove the invocation from the table; its place will be reused."""
+        """Remove the invocation from the table, so that its row can be reused."""
         with self._lock:
             if self._is_live[slot]:
                 self._is_live[slot] = False
@@ -134,7 +134,7 @@ class LiveInvocations:
                 self._free.append(slot)
 
     def snapshot(self) -> Snapshot:
-        """Return the invocations that are live now."""
+        """Return a copy of the table with the invocations that are in flight now."""
         self._find_rests()
         now = self._now()
         with self._lock:
@@ -151,7 +151,7 @@ class LiveInvocations:
         return Snapshot(self.process, columns, names, self.groups)
 
     def _find_rests(self) -> None:
-        """Compute missing remaining times without holding the lock, since planning over a large trie may take a while."""
+        """Compute missing remaining times without holding the lock, since planning over a large trie may take long."""
         with self._lock:
             unknown = dict(self._unknown)
         found = {slot: _rest_of(rest) for slot, rest in unknown.items()}
@@ -162,7 +162,7 @@ class LiveInvocations:
                     self._rows["rest_s"][slot], self._rows["rest_usd"][slot] = rest_s, rest_usd
 
     def _use(self, rows: np.ndarray[Any, np.dtype[np.void]]) -> None:
-        """Make ``rows`` the table. Columns that single invocations change are cached, which is ten times as fast."""
+        """Make ``rows`` the table. Columns that change per invocation are cached, which is ten times as fast."""
         self._rows = rows
         self._state, self._queued_at = rows["state"], rows["queued_at"]
         self._sent_at, self._engine = rows["sent_at"], rows["engine"]
@@ -182,7 +182,7 @@ def _rest_of(rest: Rest) -> tuple[float, float]:
 
 
 class _Vocabulary:
-    """Names with their indices. Names beyond a column's range share the index of the empty name."""
+    """Names and their indices. Names that do not fit a column's range share the index of the empty name."""
 
     def __init__(self) -> None:
         self.names = [""]

@@ -25,7 +25,7 @@ ALONE = f"{SILENT_REDIS}: this process goes on alone, within its last share"
 
 
 class Chore:
-    """A further task of every round."""
+    """A task that the member's thread also does in every round."""
 
     def do(self, link: RedisLink) -> None:
         """Do the task.
@@ -39,7 +39,7 @@ class Chore:
         """Called in every round while Redis does not answer."""
 
     def close(self, link: RedisLink) -> None:
-        """Called when this process leaves the fleet in good order.
+        """Called when this process leaves the fleet regularly.
 
         Raises:
             FleetUnreachable: Redis does not answer.
@@ -47,12 +47,12 @@ class Chore:
 
 
 class FleetMember:
-    """Publishes the live invocations of this process every ``every_s`` seconds and reads the others'.
+    """Publishes this process's live invocations every ``every_s`` seconds and reads those of other processes.
 
     One daemon thread does all of it, so that no request waits for Redis. Requests read :attr:`others` and :attr:`is_alone`.
 
     Args:
-        link: the connection; for this member alone.
+        link: the connection; used only by this member.
         now: returns seconds that never decrease.
     """
 
@@ -85,7 +85,7 @@ class FleetMember:
 
     @property
     def others(self) -> Mapping[str, int]:
-        """Live invocations of the other processes by engine; empty while this process is alone."""
+        """Number of other processes' live invocations by engine; empty while Redis does not answer."""
         return self._neighbours.live
 
     @property
@@ -95,7 +95,7 @@ class FleetMember:
 
     @property
     def rank(self) -> int:
-        """This process's index among the live processes, in an order common to all."""
+        """This process's index among the live processes; all processes use the same order."""
         return self._rank
 
     def catalogs(self) -> dict[str, str]:
@@ -104,7 +104,7 @@ class FleetMember:
 
     @property
     def note(self) -> str:
-        """The line for a trace: empty while Redis answers."""
+        """The fleet's line for a request's trace; empty while Redis answers."""
         if not self.is_alone:
             return ""
         if self.failure:
@@ -113,7 +113,7 @@ class FleetMember:
 
     @property
     def problem(self) -> str:
-        """Why this process is alone, and how to fix that."""
+        """Why this process cannot use Redis, and how to fix that."""
         return self._problem or f"{SILENT_REDIS}: start it"
 
     def start(self) -> None:
@@ -121,7 +121,7 @@ class FleetMember:
         self._thread = started(self._run, "vinelm-fleet")
 
     def _run_errand(self) -> None:
-        """Do the chores between two rounds. If Redis does not answer, the rounds will notice."""
+        """Do the chores between two rounds. If Redis does not answer, the next round handles that."""
         if not self.is_alone:
             try:
                 self._do_chores()
@@ -131,18 +131,18 @@ class FleetMember:
         time.sleep(ERRANDS_S)
 
     def wake(self) -> None:
-        """Do the chores now, because something is needed from the fleet."""
+        """Make the thread do the chores now, because a call needs something from the fleet."""
         self._wake.set()
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """End the thread after its round, close the chores, and delete what was published."""
+        """Stop the thread after its round, close the chores, and delete what this process has published."""
         self._is_stopped = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
 
     def round(self) -> bool:
-        """Publish, do the chores and read the others; return whether Redis has answered. Called by the thread."""
+        """Publish, do the chores and read other processes' data; return whether Redis answered. Called by the thread."""
         self._version += 1
         try:
             snapshot = self.live.snapshot()
@@ -163,7 +163,7 @@ class FleetMember:
         return True
 
     def survived_round(self) -> bool:
-        """Do a round that survives any failure: after a defect the process continues alone, as without an answer."""
+        """Do a round without ever raising: after a bug the process continues alone, as if Redis did not answer."""
         has_answered = False
         with self._surviving():
             has_answered = self.round()
@@ -171,7 +171,7 @@ class FleetMember:
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
-        """Go alone after a defect of ours, or an answer that is not Redis's: neither the thread nor a request may end by it."""
+        """Catch bugs and non-Redis answers in the block and continue alone, so that neither the thread nor a request fails."""
         try:
             yield
         except Exception as error:
@@ -190,7 +190,7 @@ class FleetMember:
             chore.go_alone(self._link)
 
     def _leave(self) -> None:
-        """Close the chores, each independently, and delete what was published."""
+        """Close the chores, each even if others fail, and delete what was published."""
         for chore in self.chores:
             answered(partial(chore.close, self._link), None)
         answered(partial(self._link.withdraw, self.live.process), None)

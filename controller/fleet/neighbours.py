@@ -1,4 +1,4 @@
-"""The published state of processes as seen by another: a state's age counts from when the reader saw it change."""
+"""What other processes have published. The age of a state counts from when this reader saw it change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GONE_AFTER_S = 3.0
 
 
 def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
-    """Return the number of invocations by engine and the digest of the process's catalog, which every process reads."""
+    """Encode the summary that every process reads: invocations by engine, and the digest of the process's catalog."""
     engines, columns = snapshot.vocabularies["engine"], snapshot.columns
     counts = np.bincount(columns["engine"], minlength=len(engines))
     queued = np.bincount(columns["engine"][columns["state"] == LiveState.QUEUED], minlength=len(engines))
@@ -31,7 +31,7 @@ def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
 
 @dataclass(slots=True)
 class _Seen:
-    """What is known of a process: the last version, when it was first seen, invocations by engine, and the catalog's digest."""
+    """What is known about a process: its last version, when that was first seen, invocations by engine, catalog digest."""
 
     version: int
     at: float
@@ -40,9 +40,9 @@ class _Seen:
 
 
 class Neighbours:
-    """The live processes. Not thread-safe: one thread updates, any thread may read :attr:`live`.
+    """The live processes. One thread may update it; any thread may read :attr:`live`.
 
-    Times are seconds of one monotonic clock of this process.
+    Times are seconds of this process's monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Neighbours:
         self.expire(now)
 
     def expire(self, now: float) -> None:
-        """Forget processes that have published nothing new for too long."""
+        """Remove processes that have published nothing new for too long."""
         self._seen = {name: seen for name, seen in self._seen.items() if now - seen.at < GONE_AFTER_S}
         total: dict[str, int] = {}
         for seen in self._seen.values():
@@ -71,7 +71,7 @@ class Neighbours:
         self.live = MappingProxyType(total)
 
     def versions(self) -> dict[str, tuple[int, float]]:
-        """Return version and the time at which it was first seen, by process."""
+        """Return, by process, the version and when it was first seen."""
         return {name: (seen.version, seen.at) for name, seen in self._seen.items()}
 
     def catalogs(self) -> dict[str, str]:
@@ -90,10 +90,10 @@ class Neighbours:
 
 
 class FleetReader:
-    """Reads what all processes of a fleet have published. Publishes nothing. For one thread.
+    """Reads what all processes of a fleet have published; publishes nothing itself. For one thread.
 
     Args:
-        link: the connection; for this reader alone.
+        link: the connection; used only by this reader.
         now: returns seconds that never decrease; the monotonic clock by default.
     """
 
@@ -105,9 +105,9 @@ class FleetReader:
         """Processes whose last snapshot could not be read: of another version of VineLM, for example."""
 
     def view(self) -> FleetView:
-        """Return the live invocations of all live processes; waits for Redis's answers.
+        """Return the live invocations of all live processes. Blocks until Redis answers.
 
-        Only snapshots that have changed since the last call are transferred. Processes are ordered by name.
+        Transfers only snapshots that have changed since the last call. Processes are ordered by name.
 
         Raises:
             FleetUnreachable: Redis does not answer.

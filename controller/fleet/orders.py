@@ -1,4 +1,4 @@
-"""The orders of a policy to all processes of a fleet."""
+"""The orders that a policy gives to all processes of a fleet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SessionArray = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class SessionPriorities(Mapping[int, float]):
-    """Conversation to priority, a mapping backed by arrays. Immutable.
+    """Mapping from conversation to priority, stored in arrays. Immutable.
 
     Args:
         session: numbers of conversations, shape (n,), as in :attr:`FleetView.session`. If one is repeated, its highest priority
@@ -64,7 +64,7 @@ class SessionPriorities(Mapping[int, float]):
         return len(self.session)
 
     def __add__(self, other: SessionPriorities) -> SessionPriorities:
-        """Return the sums; missing conversations count as 0."""
+        """Return both mappings' priorities added up; missing conversations count as 0."""
         if not len(self) or not len(other):
             return self if len(self) else other
         if np.array_equal(self.session, other.session):
@@ -80,15 +80,16 @@ MOST_PRIORITY = 100.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Orders:
-    """Orders for engines, calls and processes. Anything not named behaves as without orders. Immutable.
+    """Orders for engines, calls and processes. Anything that they do not name behaves as without orders. Immutable.
 
-    Orders steer; none of them makes a request fail, or wait where there is room.
+    No order makes a request fail, or wait while there is room.
 
     Attributes:
-        weights: engine to its weight, >= 0; 1 by default. Concerns replicas: a call of a group goes to the replica
-            with the fewest calls in flight for its weight. A replica of weight 0 gets no call, unless all of its group have 0.
-        pins: conversation to the replica that its calls go to while it has room and its weight is above 0. A pin chooses among
-            the replicas of a group, never another model: that is for the plan.
+        weights: engine to its weight, >= 0; 1 by default. A call of a replica group goes to the replica with the fewest
+            calls in flight relative to its weight. A replica of weight 0 gets no call, unless all replicas of its group
+            have weight 0.
+        pins: conversation to the replica that its calls go to while it has room and its weight is above 0. A pin chooses
+            among the replicas of a group, never another model; the plan chooses models.
         sessions: conversation to priority; a mapping, or :class:`SessionPriorities`. One step is worth 10 s of waiting.
         tenants: tenant to priority.
         stages: stage to priority. A call's priority is that of its request, its conversation, its tenant and its stage, added.
@@ -114,17 +115,17 @@ class Orders:
 
     @property
     def by_session(self) -> SessionPriorities:
-        """``sessions`` as columns."""
+        """``sessions`` as arrays."""
         assert isinstance(self.sessions, SessionPriorities)
         return self.sessions
 
     def priority(self, session: int, tenant: str, stage: str) -> float:
-        """Return a call's priority steps from -100 to 100, in addition to its request's."""
+        """Return the priority steps, from -100 to 100, to add to the request's priority for this call."""
         total = self.sessions.get(session, 0.0) + self.tenants.get(tenant, 0.0) + self.stages.get(stage, 0.0)
         return min(max(total, -MOST_PRIORITY), MOST_PRIORITY)
 
     def __add__(self, other: Orders) -> Orders:
-        """Return the combined orders: weights and shares multiply, priorities add up, the second pin wins."""
+        """Return the combined orders: multiplies weights and shares, adds priorities, prefers the second operand's pins."""
         return Orders(
             weights=_products(self.weights, other.weights),
             pins={**self.pins, **other.pins},
@@ -140,7 +141,7 @@ FleetPolicy = Callable[[FleetView], Orders]
 
 
 def combined(policies: Iterable[FleetPolicy]) -> FleetPolicy:
-    """Return the policy that adds up the orders of these; see :meth:`Orders.__add__`."""
+    """Return a policy whose orders combine those of all the given policies; see :meth:`Orders.__add__`."""
     all_of_them = tuple(policies)
 
     def policy(view: FleetView) -> Orders:
@@ -164,11 +165,12 @@ CODE = "fleet-orders"
 
 
 def check_orders(orders: object, view: FleetView) -> Orders:
-    """Return a policy's result for a view, if it can be installed.
+    """Return a policy's result unchanged if it is valid for a view.
 
     Raises:
-        ConfigError: it is not :class:`Orders`; it names an engine, a process or a conversation that the view does not have; a
-            weight, share or priority is not a number, infinite, or negative although it must not be. One line.
+        ConfigError: the result is not :class:`Orders`; it names an engine, a process or a conversation that the view does
+            not have; a weight, share or priority is not a number, infinite, or negative although it must not be. The
+            message is one line.
     """
     if not isinstance(orders, Orders):
         raise _refused(f"the policy returned a {type(orders).__name__}: return vinelm.controller.Orders(...)")

@@ -1,4 +1,4 @@
-"""The connection to Redis: every command has a short timeout, every error becomes one of ours. Nothing else imports redis."""
+"""The connection to Redis. Commands have short timeouts and raise only VineLM's errors. Only this module imports redis."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RedisLink:
 
     Args:
         url: ``redis://host:port/db``, ``rediss://...`` or ``unix://...``; may hold a password, which no error shows.
-        name: the fleet's name: fleets of different names do not see each other.
+        name: the fleet's name; fleets of different names are separate.
 
     Raises:
         ConfigError: the URL or the name is invalid.
@@ -98,7 +98,7 @@ class RedisLink:
         self._pipelined(send, is_atomic=True)
 
     def withdraw(self, process: str) -> None:
-        """Delete what this process has published, when it ends regularly."""
+        """Delete what this process has published; called when the process ends regularly."""
 
         def send(pipe: Any) -> None:
             pipe.srem(f"{self.prefix}processes", process)
@@ -107,7 +107,7 @@ class RedisLink:
         self._pipelined(send, is_atomic=True)
 
     def loads(self) -> dict[str, tuple[int, bytes]]:
-        """Return version and summary of each process that has published lately."""
+        """Return version and summary of each process whose publication has not expired."""
         names = sorted(name.decode() for name in self._answer(lambda: self._redis.smembers(f"{self.prefix}processes")))
         found: dict[str, tuple[int, bytes]] = {}
         expired = []
@@ -202,7 +202,7 @@ class RedisLink:
 
 
 def _problem(error: Exception) -> tuple[str, str]:
-    """Return what is wrong with the Redis that raised this, and the fix; it is running, and its address is right."""
+    """Return what is wrong with a reachable Redis that raised this error, and how to fix it."""
     text = str(error)
     for pattern, said, mend in _REFUSALS:
         if re.search(pattern, f"{type(error).__name__} {text}"):

@@ -1,4 +1,4 @@
-"""One process's live invocations in published form, and the encoding of columns: a JSON header and raw arrays."""
+"""One process's live invocations as they are published, and the encoding of columns: a JSON header and raw arrays."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LENGTH = 4
 
 
 def to_bytes(about: Mapping[str, Any], columns: Iterable[np.ndarray[Any, Any]], magic: bytes = b"") -> bytes:
-    """Return a header and columns of equal length as bytes, without work per row."""
+    """Encode a header and columns of equal length as bytes, without work per row."""
     header = json.dumps(about, separators=(",", ":")).encode()
     raw = (np.ascontiguousarray(column).tobytes() for column in columns)
     return b"".join([magic, len(header).to_bytes(_LENGTH, "little"), header, *raw])
@@ -61,7 +61,7 @@ def from_bytes(
     Args:
         raw: the bytes.
         rows: the header's key with the length of the columns.
-        kinds: their types, in order.
+        kinds: the types of the columns, in order.
         magic: how the bytes begin.
 
     Raises:
@@ -93,7 +93,7 @@ class Snapshot:
         process: the name of the process, unique in the fleet.
         columns: arrays by name, shape (n,), of the types in :data:`COLUMNS`.
         vocabularies: by column, the names that its numbers index.
-        groups: the replica group of each engine of the process's catalog; its own name if it belongs to none.
+        groups: the replica group of each engine in the process's catalog; the engine's name if it has no group.
     """
 
     process: str
@@ -105,7 +105,7 @@ class Snapshot:
         return len(self.columns["session"])
 
     def to_bytes(self) -> bytes:
-        """Return the snapshot as bytes; 43 of them for each invocation."""
+        """Return the snapshot as bytes; 43 bytes for each invocation."""
         names = {column: list(known) for column, known in self.vocabularies.items()}
         about = {"process": self.process, "rows": len(self), "names": names, "groups": dict(self.groups)}
         return to_bytes(about, (self.columns[name].astype(kind, copy=False) for name, kind in COLUMNS.items()), _MAGIC)

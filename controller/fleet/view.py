@@ -1,4 +1,4 @@
-"""The work in flight in the whole fleet at one moment: one row per live invocation, as columns."""
+"""All work in flight in the fleet at one moment: one row per live invocation, stored as columns."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class FleetView:
     """The live invocations of all processes. Immutable: the arrays are read-only.
 
     Every column has shape (n,). Times are durations in seconds at the moment of the view, by the clock of the process that
-    reads it; no clocks of different machines are compared. NaN means unknown, except in ``deadline_s``, where it means none.
+    reads it; clocks of different machines are never compared. NaN means unknown, except in ``deadline_s``, where it means
+    none.
 
     Attributes:
         session: uint64, the conversation: a hash of its id. Invocations of one conversation share it.
         tenant, stage, engine, process: int32, indices into ``tenants``, ``stages``, ``engines`` and ``processes``.
         node: int32, the invocation's node in the trie of its process; -1 if nothing was planned for it.
         state: uint8, a :class:`LiveState`.
-        waited_s: seconds at the gate of the rate limits: so far if queued, in total if running.
-        running_s: seconds since it was sent; 0 if queued.
+        waited_s: seconds spent waiting for rate limits: so far if queued, in total if running.
+        running_s: seconds since the call was sent; 0 if queued.
         elapsed_s: seconds since the request arrived.
         deadline_s: the request's ``max_latency_s``, counted from its arrival; NaN if it has none.
-        rest_s: seconds that the request was expected to take from the start of this invocation to its end, at zero load, by the
-            trie.
+        rest_s: seconds that the trie expects from the start of this invocation to the end of the request, at zero load.
         rest_usd: the same in dollars.
-        tenants, stages, engines, processes: the names. Requests without a tenant have the name "". A call that waits in the
-            line of a replica group counts for the engine with the group's name, and a sent call for its replica.
-        groups: the replica group of each of ``engines``, in that order; the engine's own name if it belongs to none.
+        tenants, stages, engines, processes: the names. Requests without a tenant have the name "". A call that waits in a
+            replica group's queue counts for the engine with the group's name, a sent call for its replica.
+        groups: the replica group of each of ``engines``, in that order; the engine's name if it has no group.
     """
 
     session: np.ndarray[Any, np.dtype[np.uint64]]
@@ -66,9 +66,9 @@ class FleetView:
 
     @property
     def slack_s(self) -> FloatArray:
-        """Seconds to spare before the deadline if nothing delays the rest, shape (n,); infinite without a deadline.
+        """Seconds left before the deadline after the expected remaining time, shape (n,); infinite without a deadline.
 
-        An unknown rest counts as zero.
+        An unknown remaining time counts as zero.
         """
         left = self.deadline_s - self.elapsed_s - np.nan_to_num(self.left_s)
         return np.where(np.isnan(left), np.inf, left)
@@ -83,17 +83,17 @@ class FleetView:
 
     @property
     def group(self) -> IntArray:
-        """The replica group of each of ``engines``, shape (number of engines,): equal numbers are one group."""
+        """The replica group of each of ``engines``, shape (number of engines,); engines of one group have equal numbers."""
         places = {name: place for place, name in enumerate(dict.fromkeys(self.groups))}
         return np.array([places[name] for name in self.groups], np.int32)
 
     def count_by_engine(self, state: LiveState | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Return the number of invocations on each of ``engines``, in that order; only those in ``state`` unless None."""
+        """Return the number of invocations on each of ``engines``, in that order; with ``state``, only in that state."""
         chosen = self.engine if state is None else self.engine[self.state == state]
         return np.bincount(chosen, minlength=len(self.engines))
 
     def where(self, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> FleetView:
-        """Return the rows with ``chosen``, shape (n,), true; the vocabularies stay."""
+        """Return the view with only the rows for which ``chosen``, shape (n,), is true; the vocabularies stay."""
         return FleetView(**{f.name: _rows(getattr(self, f.name), chosen) for f in fields(self)})
 
 
@@ -105,7 +105,7 @@ def _rows(value: Any, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> Any:
 
 
 def merge(snapshots: Sequence[tuple[Snapshot, float]]) -> FleetView:
-    """Return the view over these snapshots.
+    """Return the view that combines these snapshots.
 
     Args:
         snapshots: each with its age in seconds, which is added to the times of its invocations.

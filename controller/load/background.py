@@ -1,4 +1,4 @@
-"""Reads a load source that may block, in a background thread, so that no plan waits for it."""
+"""Reads a load source in a background thread, so that planning never waits for a source that blocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUEUE = 10_000
 
 
 class BackgroundLoadMonitor:
-    """A :class:`~vinelm.requests.protocols.LoadMonitor` that reads another one, or a function, in a background thread.
+    """A :class:`~vinelm.requests.protocols.LoadMonitor` that reads a load monitor or function in a background thread.
 
     The thread is a daemon; it reads the source when :meth:`delays` is called and ends with this object.
 
@@ -56,7 +56,7 @@ class BackgroundLoadMonitor:
         """Return the source's last reading, by engine.
 
         Raises:
-            VineLMError: There is no reading younger than ``gone_after_s``: the source hangs or raises.
+            VineLMError: The last reading is older than ``gone_after_s``, because the source hangs or raises.
         """
         reading, source, clock = self._reading, self._source, self._clock
         with self._lock:
@@ -87,7 +87,7 @@ class BackgroundLoadMonitor:
 
 
 class _Reading:
-    """The last reading of a source. ``is_answered`` is set unless a reading is in flight."""
+    """The last reading of a source. ``is_answered`` is set except while the source is being read."""
 
     def __init__(self) -> None:
         self.is_answered = Event()

@@ -41,11 +41,11 @@ class Experiment:
 
     Args:
         call: ``call(is_target)`` makes one call and returns when its answer is complete. The measured call has ``is_target``
-            True; the others should have the higher priority if the engine supports priorities.
+            True. If the engine supports priorities, the other calls should have the higher priority.
         flush: Empties the engine's prompt cache; called before each run.
-        levels: Numbers of other requests; 0 must be among them.
+        levels: Numbers of other requests; must include 0.
         repeats: Runs at each level.
-        delay_s: Head start of the others, so that the engine holds them when the measured call arrives.
+        delay_s: Seconds between the other calls and the measured one, so that the engine holds the others by then.
 
     Raises:
         ConfigError: The levels lack 0 or a positive number, or ``repeats`` or ``delay_s`` is out of range.
@@ -67,27 +67,27 @@ class Experiment:
 
     @property
     def calls(self) -> int:
-        """The number of calls, including an unmeasured first one."""
+        """The number of calls, including the first one, which is not measured."""
         return 1 + self.repeats * sum(1 + others for others in set(self.levels))
 
 
 def calibrate_endpoint(
     experiment: Experiment, *, clock: Clock | None = None, on_run: Callable[[int, int], object] | None = None
 ) -> Calibration:
-    """Run the experiment and fit a monotone curve. Spends money on :attr:`Experiment.calls` calls.
+    """Run the experiment and fit a monotone curve. Pays for :attr:`Experiment.calls` calls.
 
-    The first call is not measured because it opens the connection and some engines compile on it; if it fails, nothing else is
-    sent. Runs whose measured call fails are left out. An interrupt ends the experiment and keeps the measurements if they
-    suffice for a curve.
+    The first call is not measured, because it opens the connection and some engines compile during it. If it fails, no
+    other call is sent. Runs whose measured call fails are left out. An interrupt ends the experiment; the measurements are
+    kept if they suffice for a curve.
 
     Args:
         experiment: The settings.
         clock: Measures latencies; the wall clock by default.
-        on_run: Called with the number of finished runs and of all runs.
+        on_run: Called with the number of finished runs and the total number of runs.
 
     Raises:
-        EvidenceError: No call to the idle engine succeeded, or no measured call to a busy one.
-        InputError: The measured call cannot be made at all.
+        EvidenceError: No measured call succeeded on the idle engine, or none on a busy engine.
+        InputError: The measured call is invalid, whatever the load.
     """
     clock = clock or WallClock()
     levels = sorted(set(experiment.levels))
@@ -119,7 +119,7 @@ def calibrate_endpoint(
 
 
 def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str]) -> float | None:
-    """Make one run. Returns the seconds of the measured call, or None if it failed; appends failures to ``failures``."""
+    """Make one run and append failures to ``failures``; return the seconds of the measured call, None if it failed."""
     if experiment.flush is not None:
         experiment.flush()
 
@@ -141,7 +141,7 @@ def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str])
 
 @contextmanager
 def _noted(failures: list[str], is_raised: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Append how a call failed. Messages of foreign exceptions may contain a prompt or key, so only their type is kept."""
+    """Append how a call failed. Other libraries' messages may contain a prompt or key, so only their type is kept."""
     try:
         yield
     except is_raised:

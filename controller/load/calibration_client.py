@@ -1,4 +1,4 @@
-"""Makes the calls of a calibration, on one model of a catalog. Spends money."""
+"""Makes the calls of a calibration to one model of a catalog. The calls cost money."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def model_on(catalog: Catalog, endpoint: str, name: str | None = None) -> Model:
     Args:
         catalog: The models.
         endpoint: An engine's name or an ``api_base``.
-        name: The model's name; by default the first one on the endpoint.
+        name: The model's name; by default the first model on the endpoint.
 
     Raises:
-        ConfigError: There is no such model; the message lists the existing ones.
+        ConfigError: There is no such model; the message lists the existing models.
     """
     wanted = endpoint.rstrip("/")
     there = [model for model in catalog.entries if wanted in (model.engine, (model.api_base or "").rstrip("/"))]
@@ -56,18 +56,18 @@ def model_on(catalog: Catalog, endpoint: str, name: str | None = None) -> Model:
 
 
 class Endpoint:
-    """Makes the calls, without client-side retries and rate limits, which would distort latencies. Thread-safe.
+    """Makes calls without client-side retries and rate limits, which would distort latencies. Thread-safe.
 
     Every prompt begins with a unique line, so that the engine's prompt cache does not help.
 
     Args:
-        catalog: Gives the settings of the model's provider.
+        catalog: The catalog with the settings of the model's provider.
         model: The model to call.
-        others_priority: The parameter ``priority`` of the other requests, for engines that support it (with SGLang's priority
-            scheduling, higher values go first; with vLLM's, lower ones).
+        others_priority: The parameter ``priority`` of the other requests, for engines that support it. SGLang serves higher
+            values first, vLLM lower values.
 
     Raises:
-        ConfigError: The model is simulated or recorded: its latency is not real.
+        ConfigError: The model is simulated or recorded, so its latency is not real.
     """
 
     def __init__(self, catalog: Catalog, model: Model, *, others_priority: int | None = None) -> None:
@@ -84,7 +84,7 @@ class Endpoint:
         """Dollars spent so far."""
 
     def call(self, is_target: bool) -> None:
-        """Make one call; its answer is discarded. Truncated, empty or filtered answers count as success.
+        """Make one call and discard its answer. Truncated, empty or filtered answers count as success.
 
         Raises:
             CallError: The call failed.
@@ -100,7 +100,7 @@ class Endpoint:
                 raise
 
     def upper_bound_usd(self, calls: int) -> float:
-        """Return the dollars that ``calls`` calls can cost at most (by ``max_tokens`` if the backend gives no bound)."""
+        """Return the most dollars that ``calls`` calls can cost (by ``max_tokens`` if the backend gives no bound)."""
         return calls * max(map(self._bound, PROMPTS))
 
     def _bound(self, prompt: str) -> float:

@@ -1,4 +1,4 @@
-"""Asks SGLang and vLLM servers over HTTP for their number of requests. Blocks; meant for the threads of ``EnginePoller``."""
+"""Asks SGLang and vLLM servers over HTTP how many requests they have. Blocks; for the threads of ``EnginePoller``."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def sglang_requests(base_url: str, *, timeout_s: float = 2.0, api_key_env: str |
     """Make a function that asks an SGLang server how many requests it is running and queueing, over all its workers.
 
     The function tries ``/v1/loads`` (SGLang 0.5.9 and later), ``/get_load`` and ``/metrics`` and keeps using the first page
-    that the server has. It raises :class:`~vinelm.errors.VineLMError` if the server cannot be reached, refuses, or reports no
-    number.
+    that the server has. It raises :class:`~vinelm.errors.VineLMError` if the server cannot be reached, returns an error, or
+    reports no number.
 
     Args:
         base_url: The server's address, such as ``http://host:port``.
@@ -80,7 +80,7 @@ def sglang_requests(base_url: str, *, timeout_s: float = 2.0, api_key_env: str |
 def vllm_requests(base_url: str, *, timeout_s: float = 2.0, api_key_env: str | None = None) -> Callable[[], float]:
     """Make a function that asks a vLLM or llama.cpp server (``/metrics``) how many requests it is running and queueing.
 
-    Needs the extra ``metrics``. Arguments and errors are those of :func:`sglang_requests`.
+    Needs the extra ``metrics``. Arguments and errors are the same as for :func:`sglang_requests`.
     """
     _prometheus_parser()  # a missing extra is reported here rather than in a thread
     get = _getter(base_url, timeout_s, api_key_env)
@@ -90,12 +90,12 @@ def vllm_requests(base_url: str, *, timeout_s: float = 2.0, api_key_env: str | N
 def requests_in_metrics(text: str) -> float:
     """Count the running and waiting requests in a page of Prometheus metrics of vLLM, SGLang or llama.cpp.
 
-    Counts are summed over models, engines and data-parallel workers. Tensor- and pipeline-parallel workers of one engine each
-    report the same requests, and SGLang with priority scheduling reports a total (``priority=""``) as well as its parts: both
-    count once. Needs the extra ``metrics``.
+    Counts are summed over models, engines and data-parallel workers. Tensor- and pipeline-parallel workers of one engine
+    all report the same requests, and SGLang with priority scheduling reports a total (``priority=""``) as well as its
+    parts; such duplicates are counted once. Needs the extra ``metrics``.
 
     Raises:
-        VineLMError: The page has no such numbers or is malformed.
+        VineLMError: The page is malformed or lacks these numbers.
         ConfigError: The package ``prometheus-client`` is not installed.
     """
     found: dict[tuple[str, frozenset[tuple[str, str]]], dict[str, float]] = defaultdict(dict)
@@ -109,7 +109,7 @@ def requests_in_metrics(text: str) -> float:
 
 
 def _samples(text: str) -> list[tuple[str, dict[str, str], float]]:
-    """Name, labels and value of the gauges' samples; other lines, most of a page, are not parsed."""
+    """Yield name, labels and value of each gauge sample; other lines (most of the page) are not parsed."""
     lines = [line for line in text.split("\n") if line.startswith(_GAUGES)]
     if any(len(line) > MOST_LINE for line in lines):
         raise VineLMError(f"the engine's metrics have a line of more than {MOST_LINE:,} characters: is it an engine?")
@@ -135,7 +135,7 @@ def requests_in_loads(plain: Any) -> float:
             ``num_running_reqs`` and ``num_waiting_reqs``, or (``/get_load``) ``num_reqs``, which counts both.
 
     Raises:
-        VineLMError: The report has no such numbers.
+        VineLMError: The report lacks these numbers.
     """
     records = plain.get("loads") or [plain] if isinstance(plain, dict) else plain
     counts: list[float] = []

@@ -1,4 +1,4 @@
-"""One request's view of the engines' load, and the report of its own calls."""
+"""One request's view of the engines' load; also reports the request's calls to the load source."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SessionLoad:
             self._monitor = source
 
     def read(self) -> tuple[FloatArray | None, str]:
-        """Return the extra seconds in the order of the trie's engines (None: no load), and a note for the trace."""
+        """Return the extra seconds by engine, in the trie's order (None without load), and a note for the trace."""
         try:
             if self._monitor is None:
                 return load_array(self._read() if self._read else None, self._engines), ""
@@ -57,15 +57,15 @@ class SessionLoad:
         self._in_flight.append((path, engine))
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Report that it ended, ``excess_s`` seconds slower than at zero load (None: it failed, or unknown)."""
+        """Report that the invocation ended, ``excess_s`` seconds slower than at zero load (None if failed or unknown)."""
         self._finished(invocation.prefix, excess_s)
 
     def interrupted(self, path: tuple[str, ...]) -> None:
-        """Report that its call is no longer in flight."""
+        """Report that the invocation was interrupted, so its call is no longer in flight."""
         self._finished(path, None)
 
     def _finished(self, path: tuple[str, ...], excess_s: float | None) -> None:
-        """Ignore a call whose start was not reported here: the branches of a fan-out are one invocation."""
+        """Remove the call; ignores calls whose start was not reported, since the branches of a fan-out are one invocation."""
         engine, monitor = self._engine_of.get(path[-1]), self._monitor
         if monitor is None or engine is None:
             return

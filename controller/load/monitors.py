@@ -54,11 +54,11 @@ class _OwnCalls:
 
 
 class InFlightLoadMonitor:
-    """A :class:`~vinelm.requests.protocols.LoadMonitor` that uses only our own calls: other traffic shows in their latencies.
+    """A :class:`~vinelm.requests.protocols.LoadMonitor` that uses only our own calls; their latencies also show other traffic.
 
     The delay of an engine is the larger of two estimates: the slowdown curve at our calls in flight, and the mean excess
-    latency of the calls that finished in the last ``WINDOW_S`` seconds, minus its standard error because latency varies without
-    load, too.
+    latency of the calls that finished in the last ``WINDOW_S`` seconds, minus its standard error, because latency also
+    varies without load.
 
     Args:
         curves: Slowdown curves by engine.
@@ -77,7 +77,7 @@ class InFlightLoadMonitor:
         self._lock = threading.Lock()
 
     def delays(self) -> Mapping[str, EngineDelay]:
-        """Return the extra seconds of each engine: those called here, and those with a load curve that other processes call."""
+        """Return the extra seconds of each engine that we call, or that other processes call and that has a load curve."""
         now = self._clock.now()
         others = {} if self.others is None else self.others()
         with self._lock:
@@ -111,7 +111,7 @@ class InFlightLoadMonitor:
 
 @dataclass(slots=True)
 class _Report:
-    """An engine's last report, and our calls since: those sent minus those finished."""
+    """An engine's last report, and our calls since then: the number sent minus the number finished."""
 
     requests: float
     at_s: float
@@ -121,12 +121,13 @@ class _Report:
 class ReportedLoadMonitor:
     """A :class:`~vinelm.requests.protocols.LoadMonitor` that uses engines' own reports, corrected by our calls since.
 
-    The number of requests in an engine is the reported one plus the calls that we have sent since, minus those that finished.
-    An :class:`EnginePoller` feeds it through :meth:`report`.
+    The number of requests in an engine is the reported number, plus our calls sent since, minus our calls finished since. An
+    :class:`EnginePoller` feeds it through :meth:`report`.
 
     Args:
-        curves: Slowdown curves by engine; engines without one are ignored.
-        stale_after_s: Age from which a report is marked stale. A report from the future is stale, too (the clock was set back).
+        curves: Slowdown curves by engine; engines without a curve are ignored.
+        stale_after_s: Age from which a report is marked stale. A report from the future also counts as stale: the clock was
+            set back.
         gone_after_s: Age from which a report is ignored.
         clock: Measures ages; the wall clock by default.
         has_correction: Whether to correct reports by our own calls.
@@ -191,8 +192,8 @@ class ReportedLoadMonitor:
 class EnginePoller:
     """Polls engines for their number of requests at regular intervals, each engine in a separate daemon thread.
 
-    A slow engine delays no other; the reports of a failing one become stale. Start it once; as a context manager it starts and
-    stops itself.
+    A slow engine does not delay the others; the reports of a failing engine become stale. Call :meth:`start` once, or use
+    the poller as a context manager.
 
     Args:
         sources: Engine to a function that returns its number of requests and may block or raise

@@ -1,4 +1,4 @@
-"""An engine's slowdown by its number of requests: a monotone curve fitted to measurements (VineLM paper §5.4)."""
+"""How an engine slows down with its number of requests: a monotone curve fitted to measurements (VineLM paper §5.4)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from vinelm.io.reading import read_text
 class SlowdownCurve:
     """Extra seconds of one invocation: a piecewise linear function of the number of other requests in its engine.
 
-    Beyond the last point the last segment continues.
+    Beyond the last point, the curve continues with the slope of its last segment.
 
     Attributes:
         requests: Numbers of other requests, strictly increasing from 0.
-        extra_s: Extra seconds at each of them, non-decreasing from 0.
+        extra_s: Extra seconds at each number, non-decreasing from 0.
     """
 
     requests: tuple[float, ...]
@@ -76,7 +76,7 @@ def fit_slowdown(requests: Sequence[float], latency_s: Sequence[float]) -> Slowd
 
 
 def spread_curve(curves: Sequence[SlowdownCurve]) -> SlowdownCurve:
-    """Return the mean curve of at least one engine, for engines that share their requests evenly."""
+    """Return the mean curve of one or more engines, for engines that share their requests evenly."""
     points = sorted({requests for curve in curves for requests in curve.requests})
     extra_s = (sum(curve.at(requests) for curve in curves) / len(curves) for requests in points)
     return SlowdownCurve(tuple(len(curves) * requests for requests in points), tuple(extra_s))
@@ -92,7 +92,7 @@ def load_curves(path: str | Path) -> dict[str, SlowdownCurve]:
     The file is JSON as :func:`save_curve` writes it, or TOML with the same tables.
 
     Raises:
-        ConfigError: The file is missing, malformed or of a newer version; the message names the engine at fault.
+        ConfigError: The file is missing, malformed or of a newer version; the message names the engine concerned.
     """
     plain = _read(Path(path))
     return {engine: _curve(engine, fields, path) for engine, fields in plain["curves"].items()}

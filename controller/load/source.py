@@ -1,4 +1,4 @@
-"""The load source named by an application, for sessions to read."""
+"""Makes the load source that sessions read from what an application passes as ``load``."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ def load_source(
 
     Args:
         load: a function, a monitor, the path of a file that ``vinelm engine calibrate`` wrote, or None.
-        engines: those of the catalog.
-        others: returns the calls that other processes have in flight, by engine; added to our own if these are the source.
-            Functions and engines' reports already include them.
-        groups: replica group to its engines. A group without a curve gets that of its engines, if all have one.
+        engines: the engines of the catalog.
+        others: returns the calls that other processes have in flight, by engine. They are added to our own calls in flight;
+            functions and engines' reports already include them.
+        groups: replica group to its engines. A group without a curve gets the mean curve of its engines, if all have
+            curves.
 
     Raises:
-        ConfigError: the file has curves of other engines only.
+        ConfigError: the file has no curve of these engines.
     """
     if isinstance(load, InFlightLoadMonitor):
         load.others = others or load.others
@@ -51,10 +52,10 @@ def load_source(
 
 
 def never_blocks(source: LoadSource | LoadMonitor | None) -> bool:
-    """Return whether the source is a monitor of :data:`NEVER_BLOCK`."""
+    """Return whether the source is of a type in :data:`NEVER_BLOCK`."""
     return isinstance(source, NEVER_BLOCK)
 
 
 def without_blocking(source: LoadSource | LoadMonitor | None) -> LoadSource | LoadMonitor:
-    """Return a source with the same readings that never blocks; for None, one that uses the latencies of our own calls."""
+    """Return a source with the same readings that never blocks; if None, use the latencies of our own calls."""
     return InFlightLoadMonitor() if source is None else BackgroundLoadMonitor(source)

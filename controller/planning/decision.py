@@ -1,4 +1,4 @@
-"""The planner's result: the next model, the plan behind it, and why."""
+"""The planner's result: the next model, the plan that it belongs to, and the reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", 
 
 
 def spare(limit: float, used: float) -> float:
-    """Return what a bound leaves; 0 if the rest is only rounding, as at a mixture's corner."""
+    """Return what is left of a bound; 0 if it is only a rounding error, as at the corners of a traffic split."""
     left = limit - used
     return left if abs(left) > 1e-12 * abs(limit) else 0.0
 
@@ -31,14 +31,14 @@ class Alternative:
 
     Attributes:
         stage: The stage that comes next; None if the request ends without a choice.
-        next_model: None for ending the request now.
+        next_model: The model to run next; None to end the request now.
         plan: The models from the root to the plan's end.
         accuracy: Expected accuracy of ending there.
         path_cost_usd: Expected dollars from the root.
         remaining_s: Expected seconds below the request's node, load included.
         is_feasible: Whether the plan meets every bound.
         is_chosen: Whether it is the decision's plan.
-        why: Why it was not chosen; empty for the chosen one.
+        why: Why the plan was not chosen; empty for the chosen plan.
     """
 
     stage: str | None
@@ -59,7 +59,7 @@ class Alternative:
 class BoundUse(NamedTuple):
     """A bound of the objective, and its use before the request's node and at the plan's end.
 
-    None if no single number says it, for a plan with several ends or for a floor.
+    None if there is no single number: for a plan with several ends, or for an accuracy floor.
     """
 
     name: str
@@ -71,13 +71,13 @@ class BoundUse(NamedTuple):
 class Decision(Expected):
     """The plan for a request at one moment: run ``next_model`` now, then follow the plan. Do not modify.
 
-    Everything beyond the fields is computed when first read.
+    Properties are computed when first read.
 
     Attributes:
         node: The request's node.
         target: The node to end at; the request's node if the plan has several ends.
         next_model: The model to run now; None if the request should end at ``node``.
-        relaxed: Bounds that no plan meets and that were relaxed, the binding one first; empty if the plan meets them all.
+        relaxed: Bounds that no plan meets and that were relaxed, the binding bound first; empty if the plan meets all.
         metrics: The planner's path metrics.
         request: The planning request.
     """
@@ -116,16 +116,16 @@ class Decision(Expected):
 
     @abstractmethod
     def goes_on(self, node: int, stage: str) -> bool:
-        """Return whether the plan runs a model if the application continues from ``node`` (which it reaches) to ``stage``."""
+        """Return whether the plan, which reaches ``node``, runs a model if the application continues to ``stage``."""
 
     @abstractmethod
     def next_for(self, stage: str | None) -> str | None:
-        """Return the next model if ``stage`` comes (None: the only one that may); None if the request ends."""
+        """Return the next model if ``stage`` comes next (None: the only possible stage); None if the request ends."""
 
     @property
     @abstractmethod
     def path(self) -> tuple[str, ...]:
-        """The models that are sure to run, from the root."""
+        """The models that will certainly run, from the root."""
 
     @property
     @abstractmethod
@@ -135,12 +135,12 @@ class Decision(Expected):
     @property
     @abstractmethod
     def reached(self) -> FloatArray:
-        """P(a request of the plan runs the invocation of each node of the trie), from the root on; shape (n + 1,)."""
+        """The probability that a request under the plan runs each node's invocation, from the root on; shape (n + 1,)."""
 
     @property
     @abstractmethod
     def steps(self) -> list[dict[str, Any]]:
-        """The plan as a tree of JSON types: stage, model (None: the end), probability, and the following steps."""
+        """The plan as a tree of JSON types: stage, model (None at the end), probability and the following steps."""
 
     @property
     @abstractmethod
@@ -180,7 +180,7 @@ class Decision(Expected):
     @property
     @abstractmethod
     def reason(self) -> str:
-        """One line with the plan and the bound that matters."""
+        """One line with the plan and the binding bound."""
 
     @property
     def sentences(self) -> str:
@@ -190,7 +190,7 @@ class Decision(Expected):
     @property
     @abstractmethod
     def ahead(self) -> tuple[float, float, float]:
-        """Remaining accuracy, dollars and seconds of a request at ``node`` that has not ended."""
+        """Expected accuracy, dollars and seconds from ``node`` on, for a request that continues."""
 
     @abstractmethod
     def lines(self, limit: int | None = None) -> list[str]:
@@ -198,7 +198,7 @@ class Decision(Expected):
 
     @abstractmethod
     def alternatives(self) -> list[Alternative]:
-        """Return ending the request now, if allowed, then every next model with the best plan that begins with it."""
+        """Return the alternatives: ending now, if allowed, then every next model with the best plan that begins with it."""
 
     @abstractmethod
     def candidates(self) -> dict[str, Any]:
@@ -223,7 +223,7 @@ class Decision(Expected):
 
     @property
     def parts(self) -> tuple[tuple[float, Decision], ...]:
-        """The plans between which requests are divided, with their shares."""
+        """The plans between which traffic is split, with their shares."""
         return ((1.0, self),)
 
     def _repr_html_(self) -> str:
@@ -258,10 +258,10 @@ _MOST_LINES = 3
 
 
 def told_apart(one: Decision, other: Decision) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return distinguishable words for two different plans side by side.
+    """Return descriptions of two different plans, chosen so that the descriptions differ, too.
 
-    One line may describe both, such as the name of the only model that both use: then the lines in which their trees differ
-    follow it.
+    If the plans have the same one-line description, such as the only model that both use, it is followed by the lines in
+    which their trees differ.
     """
     if one.shown != other.shown:
         return one.shown, other.shown

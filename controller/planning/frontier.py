@@ -1,12 +1,12 @@
 """The Pareto frontier of the ends below one node, and the search for the best end within the current limits.
 
 The frontier holds every end that can be the best for some values of the bounds and some load, sorted best first by the
-objective's target. So the first end that meets all bounds is the plan, and nothing is rebuilt when bounds or load change. In a
-long frontier whole blocks are skipped by the minimum of each quantity (a zone map).
+objective's target. So the first end that meets all bounds is the plan, and the frontier stays valid when bounds or load
+change. In a long frontier, the search skips whole blocks by the minimum of each quantity (a zone map).
 
-An end is dominated if another one that ranks before it by the objective's target uses the same engines equally often and is no
-worse in any bounded quantity. The other end is then chosen instead, even if bounds are relaxed. Dominance does not depend
-on the request's node: ends that a child's frontier dropped need not be looked at again for its parent.
+An end is dominated if some end that ranks before it by the objective's target uses the same engines equally often and is no
+worse in any bounded quantity. Then the better-ranked end is always chosen instead, even if bounds are relaxed. Dominance
+does not depend on the request's node, so ends dropped from a child's frontier are not examined again for its parent.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _NONE = np.iinfo(np.int32).max
 
 
 class BlockIndex:
-    """Ends in blocks of a few with equal engine visits, and the minimum of each bounded quantity in each block.
+    """Ends in small blocks with equal engine visits, and the minimum of each bounded quantity in each block.
 
-    A block whose minima exceed the limits holds no feasible end and is skipped (a zone map, as databases call it).
+    A block whose minima exceed the limits holds no feasible end and is skipped (databases call this a zone map).
 
     Args:
         bounded: The bounded quantities of the ends, best end first; latency first if load matters.
@@ -81,7 +81,7 @@ class BlockIndex:
         return sum(values.nbytes for values in (*self.bounded, *self.least, *visits, self.position, self.earliest))
 
     def first(self, limits: Sequence[float], load_s: FloatArray | None) -> int:
-        """Return the position of the first end within the limits, -1 if there is none."""
+        """Return the position of the first end within the limits; -1 if no end is."""
         best, low, high = _NONE, 0, FIRST
         while low < len(self.earliest) and self.earliest[low] < best:
             # Blocks are sorted by their best end. Once an end is found, blocks that begin after it cannot hold a better one, so
@@ -100,13 +100,13 @@ class BlockIndex:
         return best if best < _NONE else -1
 
     def _first_in(self, blocks: npt.NDArray[np.intp], limits: Sequence[float], delay_s: FloatArray | None) -> int:
-        """Return the same for the ends of these blocks; ``_NONE`` if there is none."""
+        """Return the position of the first end of these blocks within the limits; ``_NONE`` if no end is."""
         fits = within([values.take(blocks, 0) for values in self.bounded], limits, delay_s)
         return int(self.position.take(blocks, 0)[fits].min(initial=_NONE))
 
 
 def within(bounded: Sequence[FloatArray], limits: Sequence[float], delay_s: FloatArray | None) -> BoolArray:
-    """Mask of quantities within their limits; ``delay_s`` is added to the first, latency."""
+    """Mask of quantities within their limits; ``delay_s`` is added to the first quantity, latency."""
     fits: BoolArray = (bounded[0] if delay_s is None else bounded[0] + delay_s) <= limits[0]
     for i in range(1, len(limits)):
         fits &= bounded[i] <= limits[i]
@@ -120,9 +120,9 @@ LITTLE = 0.1
 
 
 def pareto_frontier(metrics: PathMetrics, objective_class: ObjectiveClass, ends: IntArray) -> IntArray:
-    """Return the non-dominated ends, given all of them sorted best first.
+    """Return the non-dominated ends, given all ends sorted best first.
 
-    Exact with one bounded quantity and no load; otherwise a few dominated ends may stay.
+    Exact with one bounded quantity and no load; otherwise a few dominated ends may remain.
     """
     keys = objective_class.dominance_keys(metrics, ends)
     if objective_class.has_load:
@@ -139,7 +139,7 @@ def pareto_frontier(metrics: PathMetrics, objective_class: ObjectiveClass, ends:
 
 
 def _kept(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> npt.NDArray[np.intp]:
-    """Return positions that stay, of items sorted by group and within each group best first."""
+    """Return the positions of the items to keep; items are sorted by group, then best first."""
     kept = np.arange(len(keys[0]))
     while True:
         stays = ~_dominated(keys, group)
@@ -173,7 +173,7 @@ class Frontier:
     """The Pareto frontier strictly below ``node``, and how ending at the node itself compares with it.
 
     Args:
-        objective_class: What is compared and bounded.
+        objective_class: The quantities that are compared and bounded.
         ends: The ends of the frontier, sorted by the objective's target, best first.
     """
 
@@ -229,7 +229,7 @@ class Frontier:
         return end, self._models[bisect_right(self._children, end) - 1]
 
     def view(self, metrics: PathMetrics, request: PlanRequest) -> SubtreeView:
-        """Return the node itself and the ends of the frontier, with the quantities stored here."""
+        """Return a view of the node itself and the ends of the frontier, with the quantities stored here."""
         columns: dict[Quantity, FloatArray] = {}
         for quantity, own, values in zip(self._bounds, self._node_values, self._bounded, strict=True):
             if z_of(quantity):  # load is added before standard deviations: another order of additions would round differently
@@ -243,7 +243,7 @@ class Frontier:
         return None if load_s is None or self._visits is None else self._visits.dot(load_s).take(self._group)
 
     def _first(self, limits: Sequence[float], load_s: FloatArray | None) -> int:
-        """Return the position of the best end within the limits, -1 if there is none."""
+        """Return the position of the best end within the limits; -1 if no end is."""
         if not len(self.ends):
             return -1
         if self._rising is not None:

@@ -29,7 +29,7 @@ SHAPES = 4096
 class FrontierStore:
     """The frontiers of one class of objectives by node.
 
-    Safe to use from many threads: a frontier may be built twice but is never seen half built.
+    Thread-safe: a frontier may be built twice, but no thread sees it half built.
     """
 
     def __init__(self, metrics: PathMetrics, objective_class: ObjectiveClass) -> None:
@@ -39,7 +39,7 @@ class FrontierStore:
         self._ahead: set[int] = set()
 
     def get(self, node: int) -> Frontier | None:
-        """Return the frontier below ``node``, built now if the subtree is small; None if the whole subtree must be scanned."""
+        """Return the frontier below ``node``, built if the subtree is small; None if the whole subtree must be scanned."""
         found = self.frontiers.get(node)
         if found is None and self._metrics.trie.end[node] - node <= LAZY:
             found = self._build(node, self._ends_below(node))
@@ -48,7 +48,7 @@ class FrontierStore:
     def prepare(self, wider: FrontierStore | None) -> None:
         """Build the frontiers of the root and of all large subtrees, the deepest first.
 
-        ``wider`` is a prepared store with the same order of ends whose frontiers contain those of this store.
+        ``wider`` is a prepared store with the same order of ends whose frontiers contain this store's frontiers.
         """
         size = self._metrics.trie.end - np.arange(len(self._metrics.trie))
         for node in np.flatnonzero(size > min(AHEAD, size[0] - 1))[::-1].tolist():
@@ -80,7 +80,7 @@ class FrontierStore:
 class ShapeFrontiers(NamedTuple):
     """The stores for objectives of one shape, without and under load; None if every plan scans the subtree.
 
-    ``is_live``: the target depends on the load, so the best end of a frontier is not its first feasible one.
+    ``is_live``: whether the target depends on the load, so that the first feasible end of a frontier need not be the best.
     """
 
     unloaded: FrontierStore | None
@@ -89,7 +89,7 @@ class ShapeFrontiers(NamedTuple):
 
 
 class FrontierCache:
-    """The frontier stores of one planner, by :attr:`Objective.shape`: the values of bounds do not matter."""
+    """The frontier stores of one planner, by :attr:`Objective.shape`, which does not depend on the values of bounds."""
 
     def __init__(self, metrics: PathMetrics) -> None:
         self._metrics = metrics

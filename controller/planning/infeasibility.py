@@ -26,7 +26,7 @@ def infeasible(view: SubtreeView, choice: Choice) -> InfeasibleError:
 
 
 def unmet(objective: Objective, bound: str, best: float, others: Sequence[str] = (), *, what: str = "plan") -> InfeasibleError:
-    """Return the error that no plan meets ``bound``; ``best`` is its best value within the ``others``."""
+    """Return the error for a ``bound`` that no plan meets; ``best`` is the best reachable value within the ``others``."""
     limit, unit = float(getattr(objective, bound)), UNITS[bound]
     within = f" within {' and '.join(others)}" if others else ""
     change = "lower" if bound == FLOOR else "raise"

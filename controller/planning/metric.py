@@ -44,7 +44,9 @@ _TARGETS = {"accuracy": Metric.ACCURACY, "cost": Metric.COST, "latency": Metric.
 
 class Remaining(NamedTuple):
     """The part of an additive metric (latency, full or most cost) that lies below the request's node, plus ``z`` standard
-    deviations of that part. Latency includes the present load.
+    deviations of that part.
+
+    Latency includes the present load.
     """
 
     metric: Metric
@@ -56,7 +58,7 @@ Quantity = Metric | Remaining
 
 
 def metric_of(quantity: Quantity) -> Metric:
-    """Return the metric behind the quantity."""
+    """Return the metric on which the quantity is based."""
     return quantity.metric if isinstance(quantity, Remaining) else quantity
 
 
@@ -68,7 +70,7 @@ def z_of(quantity: Quantity) -> float:
 def bounded_quantities(objective: Objective) -> dict[str, Quantity]:
     """Return the quantity that each bound of the objective limits, by the bound's field.
 
-    Bounds are in the order in which they are relaxed: first the accuracy floor, then the latency cap, then the cost cap.
+    Bounds are ordered as they are relaxed: first the accuracy floor, then the latency cap, then the cost cap.
     """
     found: dict[str, Quantity] = {}
     if objective.min_accuracy is not None:
@@ -82,18 +84,18 @@ def bounded_quantities(objective: Objective) -> dict[str, Quantity]:
 
 
 def each_cost(objective: Objective) -> Remaining:
-    """Return the dollars that a per-request cap limits: their upper end, unless the objective sets ``z``."""
+    """Return the dollars that a per-request cap limits: the upper end, unless the objective sets ``z``."""
     return Remaining(Metric.MOST_COST) if objective.z is None else Remaining(Metric.FULL_COST, objective.z)
 
 
 def bounds_averages(objective: Objective) -> bool:
-    """True if the objective bounds a mean over requests: accuracy, or a population's dollars."""
+    """Return whether the objective bounds a mean over requests: accuracy, or a population's dollars."""
     has_budget = objective.max_cost_usd is not None and objective.cost_budget == "population"
     return objective.min_accuracy is not None or has_budget
 
 
 def remaining_latency(objective: Objective) -> Remaining:
-    """Return the latency that the objective's latency cap limits."""
+    """Return the latency quantity that the objective's latency cap limits."""
     if objective.risk != "mean+sd":
         return Remaining(Metric.LATENCY)
     return Remaining(Metric.LATENCY, DEFAULT_Z if objective.z is None else objective.z)

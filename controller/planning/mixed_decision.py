@@ -1,4 +1,4 @@
-"""The planner's result for an objective whose requests are divided between two plans."""
+"""The planner's result for an objective whose traffic is split between two plans."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from vinelm.trie.arrays import FloatArray
 
 @dataclass
 class MixedDecision(Decision):
-    """Some requests follow one plan, the others another; the mean over both meets the bound.
+    """A traffic split: a share of the requests follows one plan, the rest another, so that the mean meets the bound.
 
-    Expected figures lie between those of the two plans, at the share. ``next_model`` belongs to the plan that more requests
-    follow; each request follows its own plan, see :meth:`Objective.drawn`.
+    Expected figures are the means of both plans, weighted by the share. ``next_model`` belongs to the plan that more
+    requests follow; :meth:`Objective.drawn` assigns each request to one of the plans.
 
     Attributes:
         low: The cheaper plan.
@@ -43,14 +43,14 @@ class MixedDecision(Decision):
 
     @classmethod
     def of(cls, low: Decision, high: Decision, share: float, objective: Objective) -> MixedDecision:
-        """Return the mixture of two plans from the root on, made for the bounds of ``objective``."""
+        """Return the traffic split between two plans from the root, made for the bounds of ``objective``."""
         usual = high if share >= 0.5 else low
         request = usual.request._replace(objective=objective)
         return cls(0, 0, usual.next_model, usual.relaxed, usual.metrics, request, low, high, share)
 
     @property
     def parts(self) -> tuple[tuple[float, Decision], ...]:
-        """See :attr:`Decision.parts`: the more usual plan first."""
+        """See :attr:`Decision.parts`; the plan with more requests comes first."""
         both = ((1.0 - self.share, self.low), (self.share, self.high))
         return both if self.share < 0.5 else both[::-1]
 
@@ -92,7 +92,7 @@ class MixedDecision(Decision):
 
     @cached_property
     def promise(self) -> Promise:
-        """See :attr:`Decision.promise`: the estimate, its optimism and the advantage at the share."""
+        """See :attr:`Decision.promise`: combines estimates, corrections and advantages of both plans by the share."""
         promises = [(share, plan.promise) for share, plan in self.parts]
         return replace(
             promises[0][1],
@@ -117,27 +117,27 @@ class MixedDecision(Decision):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """See :attr:`Decision.path`: the common beginning of both plans."""
+        """See :attr:`Decision.path`: the models with which both plans begin."""
         pairs = zip(self.low.path, self.high.path, strict=False)
         return tuple(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """See :attr:`Decision.steps`: those of both plans, each with the share of its requests."""
+        """See :attr:`Decision.steps`: the steps of both plans, each plan with its share of the requests."""
         return [
             {**step, "probability": share * float(step["probability"])} for share, plan in self.parts for step in plan.steps
         ]
 
     def goes_on(self, node: int, stage: str) -> bool:
-        """See :meth:`Decision.goes_on`; true if either plan continues."""
+        """See :meth:`Decision.goes_on`; True if either plan continues."""
         return any(plan.goes_on(node, stage) for _, plan in self.parts)
 
     def next_for(self, stage: str | None) -> str | None:
-        """See :meth:`Decision.next_for`; the answer of the plan that more requests follow."""
+        """See :meth:`Decision.next_for`; the next model of the plan that more requests follow."""
         return self.parts[0][1].next_for(stage)
 
     def lines(self, limit: int | None = None) -> list[str]:
-        """See :meth:`Decision.lines`; each plan below the share of the requests that follow it."""
+        """See :meth:`Decision.lines`; above each plan stands its share of the requests."""
         most = None if limit is None else max(limit // 2 - 1, 1)
         found: list[str] = []
         for share, plan in self.parts:
@@ -148,7 +148,7 @@ class MixedDecision(Decision):
 
     @cached_property
     def slack(self) -> dict[str, float]:
-        """See :attr:`Decision.slack`. The bound of the mixture has none left."""
+        """See :attr:`Decision.slack`. The bound for which traffic is split has no slack."""
         objective = self.request.objective
         found: dict[str, float] = {}
         if objective.min_accuracy is not None:
@@ -164,7 +164,7 @@ class MixedDecision(Decision):
 
     @property
     def binding(self) -> str:
-        """See :attr:`Decision.binding`: the bound that is mixed for."""
+        """See :attr:`Decision.binding`: the bound for which traffic is split."""
         return COST_CAP if self.request.objective.target == "accuracy" else FLOOR
 
     @property
@@ -201,7 +201,7 @@ class MixedDecision(Decision):
 
     @property
     def _mean_cap(self) -> str | None:
-        """The cost cap, if it bounds a mean."""
+        """The cost cap, if it bounds a mean over requests."""
         objective = self.request.objective
         return COST_CAP if objective.max_cost_usd is not None and objective.cost_budget == "population" else None
 

@@ -1,8 +1,8 @@
-"""Mixed plans: under a bound on a mean, requests are divided between two plans whose mean meets it exactly.
+"""Traffic splits: under a bound on a mean, requests are divided between two plans so that the mean meets it exactly.
 
-In the plane of dollars and accuracy every mixture of two plans lies on the line between them, so that the best mixtures are the
-upper concave hull of all plans. A bound B between two corners of the hull is met if the share w = (B - d_i) / (d_(i+1) - d_i)
-of the requests follows the more expensive corner.
+In the plane of dollars and accuracy, every split between two plans lies on the line between them, so the best splits form
+the upper concave hull of all plans. A bound B between the dollars d_i and d_(i+1) of two neighbouring corners is met if the
+share w = (B - d_i) / (d_(i+1) - d_i) of the requests follows the more expensive corner.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ LEAST_SHARE = 1e-6
 
 
 class Mixture(NamedTuple):
-    """The two plans between which an objective's requests are divided.
+    """The two plans between which an objective's traffic is split.
 
     Args:
-        low: The objective that leads to the cheaper plan.
-        high: The objective that leads to the more expensive plan.
+        low: The objective whose plan is the cheaper plan.
+        high: The objective whose plan is the more expensive plan.
         share: The share of requests that follow the more expensive plan, in (0, 1).
         low_bound: The bound of ``low``, in dollars or as a fraction.
         high_bound: The bound of ``high``.
@@ -71,7 +71,7 @@ class Hull:
         return cls(*(tuple(values) for values in zip(*corners, strict=True)))
 
     def mixture(self, objective: Objective) -> Mixture | None:
-        """Return how an objective that :attr:`~Objective.mixes` divides its requests; None if one plan serves them all.
+        """Return how an objective that :attr:`~Objective.mixes` splits its traffic; None if one plan serves all requests.
 
         One plan serves all at a corner, beyond the last corner, and if no mixture meets every bound on a mean.
         """
@@ -100,5 +100,5 @@ class Hull:
 
 
 def _is_below(low: tuple[float, float], middle: tuple[float, float], high: tuple[float, float]) -> bool:
-    """Return whether the middle one of three points is on or below the line between its neighbours."""
+    """Return whether the middle of three points is on or below the line between the other two."""
     return (middle[1] - low[1]) * (high[0] - low[0]) <= (high[1] - low[1]) * (middle[0] - low[0])

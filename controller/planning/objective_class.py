@@ -14,8 +14,8 @@ from vinelm.trie.arrays import FloatArray
 class ObjectiveClass:
     """The fields that two objectives must share to share Pareto frontiers.
 
-    ``bounds`` are the bounded quantities in the order latency, cost, accuracy. With ``has_load``, ends are compared only with
-    ends whose paths use the same engines equally often.
+    ``bounds`` are the bounded quantities in the order latency, cost, accuracy. With ``has_load``, only ends whose paths use
+    the same engines equally often are compared.
     """
 
     target: Metric
@@ -25,10 +25,10 @@ class ObjectiveClass:
 
     @classmethod
     def of(cls, objective: Objective, *, has_load: bool) -> ObjectiveClass | None:
-        """Return the class of an objective; None with ``risk="dp"``, whose program needs the whole subtree.
+        """Return the class of an objective; None with ``risk="dp"``, whose dynamic program needs the whole subtree.
 
-        Load changes the order of paths by latency. The fastest path under load is therefore looked up among the ends kept for
-        the highest accuracy with latency as a bound.
+        Load changes the order of paths by latency. So for the fastest path under load, the frontier is the one for the
+        highest accuracy with latency as a bound.
         """
         if objective.risk == "dp":
             return None
@@ -46,8 +46,8 @@ class ObjectiveClass:
     def dominance_keys(self, metrics: PathMetrics, ends: IntArray) -> list[FloatArray]:
         """Return arrays over the ends, smaller is better: an end dominates a later one if it is no worse in each array.
 
-        Then it meets every bound that the other meets, from whatever node. Variances are separate keys, since they add up along
-        a path, unlike standard deviations. The target is not a key because the ends are sorted by it.
+        Then it meets every bound that the dominated end meets, from any node. Variances are separate keys because they,
+        unlike standard deviations, add up along a path. The target is not a key because the ends are sorted by it.
         """
         keys = []
         for quantity in self.bounds:
@@ -66,7 +66,7 @@ class ObjectiveClass:
 
 
 def limits_of(objective: Objective, elapsed_s: float, spent_usd: float) -> list[float]:
-    """Return the rest of each bound, in the order and with the sign of :meth:`ObjectiveClass.bounded`."""
+    """Return what is left of each bound, in the order and with the sign of :meth:`ObjectiveClass.bounded`."""
     limits = []
     if objective.max_latency_s is not None:
         limits.append(objective.max_latency_s - elapsed_s)

@@ -22,7 +22,7 @@ _GAPS = {FLOOR: "{:.3g} below the accuracy floor", LATENCY_CAP: "{:.3g} s over t
 
 @dataclass
 class PathDecision(Decision):
-    """A plan that ends at one node: run ``next_model`` now and, if nothing changes, end at ``target``.
+    """A plan that ends at a single node: run ``next_model`` now and, if nothing changes, end at ``target``.
 
     Attributes:
         frontier: The ends from which the target was chosen; None for the whole subtree.
@@ -58,7 +58,7 @@ class PathDecision(Decision):
 
     @property
     def reached(self) -> FloatArray:
-        """P(a request of the plan runs the invocation of each node of the trie), from the root on; shape (n + 1,)."""
+        """The probability that a request under the plan runs each node's invocation, from the root on; shape (n + 1,)."""
         found, path = np.zeros(len(self.metrics.trie)), self.metrics.trie.path(self.target)
         found[path] = self.annotated.reach[path]
         return found
@@ -86,7 +86,7 @@ class PathDecision(Decision):
 
     @cached_property
     def figures(self) -> Figures:
-        """The expected figures from the root: dollars discounted by early stops, seconds of a whole path."""
+        """The expected figures from the root: dollars allowing for early stops, seconds of the whole path."""
         at = self.target
         seconds = float(self.metrics.mean(Metric.LATENCY)[at])
         return Figures(float(self.annotated.accuracy[at]), float(self.metrics.mean(Metric.COST)[at]), seconds, seconds)
@@ -119,8 +119,7 @@ class PathDecision(Decision):
     def intervals(self) -> dict[str, tuple[float, float]]:
         """90 % intervals of ``accuracy``, ``path_cost_usd`` and ``path_latency_s``, if the trie has standard errors.
 
-        The interval of ``accuracy`` is that of :attr:`promise`, which allows for the plan having been chosen as the best of
-        many.
+        The interval of ``accuracy`` is that of :attr:`promise`, which is corrected for selecting the best of many plans.
         """
         annotated = self.metrics.annotated
         found = {} if self.promise.interval is None else {"accuracy": self.promise.interval}
@@ -132,9 +131,10 @@ class PathDecision(Decision):
 
     @cached_property
     def promise(self) -> Promise:
-        """The accuracy to expect from serving the plan: the estimate minus the optimism of having chosen it, with its interval.
+        """The predicted accuracy of the plan with its interval: the estimate after correction for selection.
 
-        A choice among given ``candidates`` gets no correction: the optimism was measured for a choice among all paths.
+        A choice among given ``candidates`` is not corrected, because the correction was measured for choices among all
+        paths.
         """
         found = Promise.of(self.metrics.annotated, self.target)
         if self.request.candidates is None:
@@ -158,8 +158,8 @@ class PathDecision(Decision):
     def binding(self) -> str | None:
         """The binding constraint; None if no bound changes the plan.
 
-        It is the bound that no path meets, or else the bound without which another end would be better (if several, the one
-        with the least slack relative to its value).
+        This is the bound that no path meets, or else the bound without which another end would be better. Of several such
+        bounds, it is the bound with the least slack relative to its value.
         """
         if self.relaxed:
             return self.relaxed[0]
@@ -182,7 +182,7 @@ class PathDecision(Decision):
 
     @property
     def sentences(self) -> str:
-        """See :attr:`Decision.sentences`; with the interval of the accuracy."""
+        """See :attr:`Decision.sentences`; includes the interval of the accuracy."""
         found, text = self.intervals.get("accuracy"), super().sentences
         if found is not None:
             promised = f"Promised accuracy: {100 * self.promise.accuracy:.1f} %. "
@@ -248,7 +248,7 @@ class PathDecision(Decision):
         return found
 
     def explain(self) -> str:
-        """Return text with what each bound leaves, and one line per alternative with why it was not chosen."""
+        """Return text: what is left of each bound, and for each alternative why it was not chosen."""
         view = self.view
         lines = [self.reason]
         for bound in view.bounds:
@@ -298,9 +298,10 @@ class PathDecision(Decision):
 
 
 def ahead_along(annotated: AnnotatedTrie, target: int) -> list[tuple[float, float, float]]:
-    """Return an open request's remaining accuracy, dollars and seconds after each number of invocations on the way to a node.
+    """Return the expected accuracy, dollars and seconds still to come, before each step from the root to a node.
 
-    Computed from the end: a request at the parent of u adds ``cost_usd[u]``; it ends at u with chance ``stop[u]``.
+    Computed backwards from the end: a request at the parent of u spends ``cost_usd[u]`` and ends at u with chance
+    ``stop[u]``.
     """
     nodes = annotated.trie.path(target)
     found = [(float(annotated.success[target]), float(annotated.cost_usd[target]), float(annotated.latency_s[target]))]

@@ -1,4 +1,4 @@
-"""A planner's arrays over a trie, computed before any request: path metrics, engine visits, possible ends."""
+"""Arrays over a trie that a planner computes before any request: path metrics, engine visits, possible ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PathMetrics:
     """Read-only arrays of shape (n + 1,), one item per node, shared by all requests and threads.
 
     Args:
-        available: Models that can be served (None: all); no path through another model may be planned.
+        available: Models that can be served (None: all); paths through other models are never planned.
     """
 
     def __init__(self, annotated: AnnotatedTrie, available: Iterable[str] | None = None) -> None:
@@ -47,8 +47,8 @@ class PathMetrics:
     def mean(self, metric: Metric, confidence: float | None = None) -> FloatArray:
         """Return the metric from the root to each node.
 
-        ``confidence`` only concerns accuracy: the result is the lower end of its one-sided interval of that level, 0 if the
-        standard error is unknown. :class:`ConfigError` if the trie has no standard errors.
+        ``confidence`` only affects accuracy: the result is the lower end of its one-sided interval of this level, 0 if the
+        standard error is unknown. Raises :class:`ConfigError` if the trie has no standard errors.
         """
         if metric is Metric.ACCURACY:
             return self._accuracy_at(confidence)
@@ -61,9 +61,9 @@ class PathMetrics:
     def answers(self, confidence: float | None = None) -> AnswerChances:
         """Return P(the answer is correct) of each single invocation, cached.
 
-        With ``confidence`` the chances are lowered until the accuracy of every path, which is their sum weighted by reach, is
-        the lower end of its interval, or as near to it as chances in [0, 1] can get. :class:`ConfigError` if the trie has no
-        standard errors.
+        With ``confidence``, the chances are lowered until the accuracy of every path (the sum of its chances weighted by
+        reach) is the lower end of its interval, or as near to it as chances in [0, 1] allow. Raises :class:`ConfigError` if
+        the trie has no standard errors.
         """
         found = self._answers.get(confidence)
         if found is None:
@@ -101,7 +101,7 @@ class PathMetrics:
 
     @property
     def visits(self) -> FloatArray:
-        """The distinct vectors of invocations per engine that paths have, shape (vectors, engines)."""
+        """The distinct vectors of a path's invocations per engine, shape (vectors, engines)."""
         return self._engine_visits().vectors
 
     @property
@@ -110,7 +110,7 @@ class PathMetrics:
         return self._engine_visits().group
 
     def child(self, node: int, model: str, stage: str | None = None) -> int:
-        """Return the child of ``node`` reached by that model (and stage), cached; ``KeyError`` if there is none."""
+        """Return the child of ``node`` for this model (and stage), cached; ``KeyError`` if there is none."""
         found = self._children.get((node, model, stage))
         if found is None:
             found = self._children[node, model, stage] = self.trie.child(node, model, stage)
@@ -135,7 +135,7 @@ class PathMetrics:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays that are computed here to look plans up."""
+        """Bytes of the arrays that are computed here for planning."""
         visits = [] if self._visits is None else [self._visits.vectors, self._visits.group]
         return sum(values.nbytes for values in (self.endings, *visits, *self._ranks.values()))
 
@@ -167,7 +167,7 @@ class PathMetrics:
 
     @cached_property
     def servable(self) -> BoolArray | None:
-        """Mask of edges, shape (edges,), that plans may use, because the model can be served; None for all edges."""
+        """Mask of the edges whose model can be served, shape (edges,); None if all can."""
         if not self.missing:
             return self.annotated.tried
         gone = np.array([name in self.missing for name in self.trie.models])
@@ -199,7 +199,7 @@ class AnswerChances(NamedTuple):
 
 
 class _EngineVisits:
-    """How often each path uses each engine, computed level by level: its parent's counts plus one engine."""
+    """How often each path uses each engine, computed level by level: the parent's counts plus one use."""
 
     def __init__(self, annotated: AnnotatedTrie) -> None:
         trie, n_engines = annotated.trie, len(annotated.engines)
@@ -236,7 +236,7 @@ def _share(right: FloatArray, of: FloatArray) -> FloatArray:
 
 
 def _sorted(first: FloatArray, *then: FloatArray) -> npt.NDArray[np.intp]:
-    """Return indices sorted by the keys, then by index. Only the few items that tie on a key are compared by the next."""
+    """Return indices sorted by the keys, then by index. Later keys are compared only for the few items that tie."""
     order = np.argsort(first)
     values = first[order]
     equal = values[1:] == values[:-1]

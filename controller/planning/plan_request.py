@@ -30,7 +30,7 @@ class PlanRequest(NamedTuple):
 def load_array(load: Mapping[str, float] | FloatArray | None, engines: Sequence[str]) -> FloatArray | None:
     """Convert extra seconds per engine to an array in the order of ``engines``; None if no engine is loaded.
 
-    An engine that the mapping lacks has no delay; an engine that the trie does not use is ignored.
+    An engine missing from the mapping has no delay; an engine that the trie does not use is ignored.
 
     Raises:
         ConfigError: A delay is negative or not finite, or an array has another shape.

@@ -19,7 +19,7 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A node to end at, and the bounds that were relaxed for it (none if it meets them all)."""
+    """A node to end at, and the bounds that were relaxed for it (empty if it meets all bounds)."""
 
     target: int
     relaxed: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class SubtreeView:
         return self.request.spent_usd if bound == COST_CAP and self.objective.cost_budget == "per_request" else 0.0
 
     def limit(self, bound: str) -> float:
-        """Return the rest of the bound."""
+        """Return what is left of the bound."""
         whole: float = getattr(self.objective, bound)
         return whole - self.used(bound)
 
@@ -121,13 +121,13 @@ class SubtreeView:
 
     @cached_property
     def order(self) -> tuple[Quantity, ...]:
-        """The quantities that are compared in turn: the target, then accuracy, cost, latency (then trie order)."""
+        """The quantities by which nodes are compared, in order: the target, accuracy, cost, latency (then trie order)."""
         target = Metric.of_target(self.objective)
         first: tuple[Quantity, ...] = (Remaining(target),) if target is Metric.LATENCY else (target,)
         return (*first, Metric.ACCURACY, Metric.COST, Metric.LATENCY)
 
     def first_of(self, mask: BoolArray, order: Sequence[Quantity]) -> int:
-        """The item of the mask that is best by the quantities in turn: highest accuracy, lowest value of any other quantity.
+        """Return the best item of the mask by the quantities in order: highest accuracy, lowest value of other quantities.
 
         The mask must hold at least one item.
         """
@@ -172,5 +172,5 @@ class SubtreeView:
         raise AssertionError("without bounds every allowed node is feasible")
 
     def _binding_first(self, relaxed: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the same bounds, first those that no node meets even alone."""
+        """Return the bounds reordered: first the bounds that no node meets even without the others."""
         return tuple(sorted(relaxed, key=lambda bound: bool((self.allowed & self.meets(bound)).any())))

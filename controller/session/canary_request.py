@@ -11,18 +11,19 @@ from vinelm.requests.protocols import Invocation
 
 
 class CanaryRequest:
-    """Follows one canary request's calls; the canary reads the result once the session is gone. Never raises or blocks.
+    """Follows one canary request's calls; the canary reads the result after the session's end. Never raises or blocks.
 
-    Each event changes one built-in container or value, so that no lock is needed.
+    Each event changes a single built-in container or value, so no lock is needed.
 
     Attributes:
         is_plan: whether the plan was drawn for the request; an earlier draw by another process replaces it.
-        is_resumed: whether another run has executed a part of it, so that its seconds are not those that its caller waited.
+        is_resumed: whether another run has executed part of the request, so that its seconds are not the caller's waiting
+            time.
 
     Args:
         is_plan: as above.
         clock: the request's clock.
-        started_at: its arrival in seconds of ``clock``.
+        started_at: the request's arrival in seconds of ``clock``.
     """
 
     __slots__ = ("_clock", "_failed", "_goes_on", "_open", "_seconds", "_started_at", "_usd", "is_plan", "is_resumed")
@@ -41,7 +42,7 @@ class CanaryRequest:
         self._goes_on = False
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Record that the invocation has ended. After a failure another attempt follows."""
+        """Record that an attempt of the invocation has ended. Another attempt may follow a failure."""
         place = len(invocation.prefix), invocation.stage
         self._open.discard(place)
         self._failed[place] = invocation.failure is not None
@@ -57,32 +58,32 @@ class CanaryRequest:
         self._seconds = self._clock.now() - self._started_at
 
     def resumed(self, assigned: Assigned, costs_usd: Sequence[float | None]) -> None:
-        """Record that another run has begun the request, and what it paid for each invocation."""
+        """Record that another run began the request, and what it paid for each invocation."""
         self.is_plan, self.is_resumed = assigned.is_plan, True
         self._usd += costs_usd
 
     @property
     def has_failed(self) -> bool:
-        """True if the last attempt of some invocation failed."""
+        """Whether the last attempt of some invocation failed."""
         return any(self._failed.values())
 
     @property
     def has_ended(self) -> bool:
-        """True if the request is complete by its calls and edges, or an invocation failed for good."""
+        """Whether the request is complete by its calls and edges, or the last attempt of some invocation failed."""
         return self.has_failed or bool(self._failed and not self._open and not self._goes_on)
 
     @property
     def usd(self) -> float | None:
-        """Dollars of all calls of the request; None if an earlier run's are unknown."""
+        """Dollars of all calls of the request; None if the dollars of an earlier run are unknown."""
         known = [usd for usd in self._usd if usd is not None]
         return sum(known) if len(known) == len(self._usd) else None
 
     @property
     def seconds(self) -> float | None:
-        """Seconds from its arrival to the end of its last call or edge; None if it was resumed."""
+        """Seconds from the request's arrival to the end of its last call or edge; None if it was resumed."""
         return None if self.is_resumed else max(self._seconds, 0.0)
 
     @property
     def idle_s(self) -> float:
-        """Seconds since its last call or edge ended; 0 while one is in flight."""
+        """Seconds since the request's last call or edge ended; 0 while a call is in flight."""
         return 0.0 if self._open else self._clock.now() - self._started_at - self._seconds

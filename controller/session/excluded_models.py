@@ -1,4 +1,4 @@
-"""Next models that a request avoids, because their call was refused, failed, or exceeds the remaining money."""
+"""Models that a request must not run next, because their call was refused, failed, or exceeds the remaining money."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ OF_THE_MODEL = frozenset[FailureKind | None](("context_length", "content_filter"
 
 
 class ExcludedModels:
-    """Excluded next models by prefix. Failed models are used if nothing else fits, refused and unaffordable ones never.
+    """Excluded next models by prefix. Failed models are used if no other fits; refused and unaffordable models never.
 
     Args:
-        planner: knows the trie and engines.
+        planner: provides the trie and the engines.
         least_call_usd: returns the dollars reserved for even the smallest call of a model; None: money is not checked.
     """
 
@@ -31,11 +31,11 @@ class ExcludedModels:
         self._failed: dict[tuple[str, ...], dict[str, FailureKind]] = {}
 
     def refuse(self, prefix: tuple[str, ...], model: str) -> None:
-        """Exclude ``model`` after ``prefix``: the request's cap did not allow its call."""
+        """Exclude ``model`` after ``prefix``, because the request's cap did not allow its call."""
         self._refused.setdefault(prefix, set()).add(model)
 
     def fail(self, invocation: Invocation) -> None:
-        """Exclude the failed invocation's model, and the other models of its engine if the failure may be the engine's."""
+        """Exclude the failed invocation's model and, if the engine may be the cause, the engine's other models."""
         *before, model = invocation.prefix
         kind = invocation.failure
         if kind in OF_THE_ENGINE or kind in OF_THE_MODEL:
@@ -43,10 +43,10 @@ class ExcludedModels:
             self._failed.setdefault(tuple(before), {})[model] = kind
 
     def failed(self, prefix: tuple[str, ...]) -> list[dict[str, FailureKind]]:
-        """Return the models to leave out after failures at ``prefix``, each with its kind of failure.
+        """Return up to two choices of models to leave out after failures at ``prefix``, with their kinds of failure.
 
-        The first choice leaves out the other models of an engine, too, if the failure may be the engine's; the second only the
-        models that failed, in case there is no other engine. Empty without failures.
+        If an engine may be the cause, the first choice leaves out all its models. The second leaves out only the models
+        that failed, in case there is no other engine. Empty without failures.
         """
         models = self._failed.get(prefix)
         if not models:
@@ -57,7 +57,7 @@ class ExcludedModels:
         return [engines | models, models] if engines.keys() - models.keys() else [models]
 
     def unaffordable(self, node: int, prefix: tuple[str, ...], left_usd: float) -> set[str]:
-        """Return the next models whose call was refused, or would be with ``left_usd`` dollars left."""
+        """Return the next models whose call was refused, or would be refused with ``left_usd`` dollars left."""
         refused = self._refused.get(prefix, set())
         if self._least_call_usd is None:
             return refused

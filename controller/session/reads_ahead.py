@@ -1,4 +1,4 @@
-"""Decides which reads a request prefetches: the start rule, with the plan's seconds and dollars."""
+"""Decides which read-only tool calls (reads) a request prefetches, from the plan's seconds and dollars."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def reads_of_a_step(
 ) -> Sequence[ToolCandidate] | None:
     """Return the reads to prefetch during an invocation's model call, best first; None without a plan.
 
-    If nothing is worth starting, the note of the step says why.
+    If no read is worth starting, the note of the trace step says why.
 
     Args:
         steps: the session's trace steps; the last one at ``prefix[:-1]`` has the plan.
         replanner: the session's replanner.
-        prefix: models of the invocations so far, this one's included.
-        candidates: reads that may come, with declared dollars and recorded seconds.
+        prefix: models of the invocations so far, including this invocation.
+        candidates: reads that the model may request, with declared dollars and recorded seconds.
         settings: the request's settings.
-        guard: the guard of the request's cap, under which the rest of the plan comes first; None: no cap.
+        guard: guards the request's cap, which must first pay for the rest of the plan; None: no cap.
         wasted_usd: the expected waste of the reads started so far.
-        running: prefetches in flight that have not been asked for.
+        running: number of prefetches in flight that the model has not requested yet.
     """
     at = _step_of(steps, prefix)
     plan = None if at is None else steps[at].decision
@@ -67,7 +67,7 @@ def chance_of_next(
 
 
 def _step_of(steps: Sequence[TraceStep], prefix: tuple[str, ...]) -> int | None:
-    """Return the trace step with the plan of the last invocation of ``prefix``, the latest if several; None without one."""
+    """Return the latest trace step that planned the last invocation of ``prefix``; None without such a step."""
     return next((k for k in reversed(range(len(steps))) if steps[k].prefix == prefix[:-1] and not steps[k].is_aside), None)
 
 

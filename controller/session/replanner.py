@@ -1,4 +1,4 @@
-"""Plans in the middle of a request: asks the planner with what is known now, and turns its failures into notes."""
+"""Plans in the middle of a request: passes the request's state to the planner, and turns failures into notes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vinelm.trie.arrays import FloatArray
 
 
 class Replanner:
-    """Plans for one request. Not thread-safe: its session holds its lock while it calls.
+    """Plans for one request. Not thread-safe: the session calls it with the session's lock held.
 
     Args:
         planner: plans over the trie; shared by all requests.
@@ -31,13 +31,14 @@ class Replanner:
         load: the engines' load; None to plan without.
         least_call_usd: returns the dollars reserved for even the smallest call of a model; a model that exceeds what is left
             of ``max_cost_usd`` is not planned. None: money is not checked.
-        raises: whether to raise the controller's own failures instead of noting them.
+        raises: whether to raise internal failures of the controller instead of noting them.
         is_off: whether to make no plans.
 
     Attributes:
-        follows: whether the request runs what is planned.
-        objectives: the request's own, preceded by that of the plan drawn for it, which holds as long as it fits.
-        seen: what the request has shown; None if plans do not depend on it.
+        follows: whether the request runs the planned models.
+        objectives: the request's objective; before it, the objective of the plan drawn for the request, which is used as
+            long as it fits.
+        seen: the outcomes of the request's invocations so far.
     """
 
     __slots__ = (
@@ -91,10 +92,10 @@ class Replanner:
         may_stop: bool,
         tried: Collection[str] = (),
     ) -> tuple[Decision | None, str]:
-        """Return the plan for the invocation of ``stage`` after ``prefix`` and a note; or None and the reason.
+        """Return the plan for the invocation of ``stage`` after ``prefix``, with a note; or None, with the reason.
 
-        If ``stage`` is several stages, one of them will come, and the request ends or continues before it is known which. None
-        of the models ``tried`` runs next.
+        If ``stage`` contains several stages, one of them comes next, and the request must end or continue before it is
+        known which. Models in ``tried`` are not planned next.
 
         Raises:
             InfeasibleError: no path meets the bounds, and the objective has ``on_infeasible="raise"``; if plans are not
@@ -152,7 +153,7 @@ class Replanner:
             return None, f"the controller failed ({why}): default model"
 
     def _best(self, here: _Position, *, without: Collection[str] = ()) -> Decision:
-        """Return the plan drawn for the request or, if it no longer fits, the best within its objective."""
+        """Return the plan drawn for the request or, if it no longer fits, the best plan for the request's objective."""
         return self._planner.plan_first(self.objectives, without=without, **here)
 
     def node(self, prefix: tuple[str, ...]) -> int:
@@ -171,7 +172,8 @@ class Replanner:
     def begin(self, kind: str | None) -> str | None:
         """Plan for a request of this type from now on, and return the type that it counts as.
 
-        None if plans do not tell kinds apart. A request without a known kind counts as :data:`~vinelm.template.template.OTHER`.
+        Returns None if plans do not distinguish types. A request of unknown type counts as
+        :data:`~vinelm.template.template.OTHER`.
         """
         counts_as = self._template.counts_as(kind)
         if counts_as != self._kind:
@@ -181,13 +183,13 @@ class Replanner:
         return counts_as or None
 
     def _of_kind(self, stage: str | frozenset[str]) -> str | frozenset[str]:
-        """Return the stage, or the stages, with the trie's names for requests of this kind."""
+        """Return the trie's names of the stage or stages for requests of this type."""
         if isinstance(stage, str):
             return stage_title(stage, self._kind)
         return frozenset(stage_title(name, self._kind) for name in stage)
 
     def _stage_of_kind(self, before: int, stage: str | None) -> str | None:
-        """Return the trie's name of the stage that ran after a node; None if it is unknown which of several ran."""
+        """Return the trie's name of the stage that ran after a node; None if several stages are possible."""
         if stage is not None or not self._kind:
             return stage and stage_title(stage, self._kind)
         # The branches decide if only one of them belongs to this type. Two could have run, and a guess would spoil the path.
@@ -195,12 +197,12 @@ class Replanner:
         return stage_title(own.pop() or "", self._kind) if len(own) == 1 else None
 
     def _own(self, arm: str) -> str | None:
-        """Return the application's stage of a branch of the trie; None if another request type takes it."""
+        """Return the application's stage for a branch of the trie; None if the branch is for another request type."""
         stage, kind = self._planner.annotated.arm_stages[arm]
         return self._template.base_stages[stage] if kind == self._kind else None
 
     def note_stage(self, prefix: tuple[str, ...], stage: str) -> None:
-        """Note which stage follows ``prefix``."""
+        """Record which stage follows ``prefix``."""
         if self._stages.get(prefix) != stage:
             self._stages[prefix] = stage
             self._forget_below(prefix)
@@ -211,12 +213,12 @@ class Replanner:
             self._forget_below(prefix)
 
     def note_verdict(self, prefix: tuple[str, ...], passed: bool) -> None:
-        """Record the workflow's own check of the last answer of ``prefix``, if plans depend on it."""
+        """Record whether the last answer of ``prefix`` passed the workflow's check, if plans depend on it."""
         if self.seen.note_check(prefix, passed):
             self._forget_below(prefix)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the class of the answer that a request ending after ``prefix`` should return; None for its last answer."""
+        """Return the class of the answer to return if the request ends after ``prefix``; None for the last answer."""
         if self._is_off:
             return None
         with suppress(KeyError):
@@ -234,14 +236,14 @@ class Replanner:
         self._nodes = {known: node for known, node in self._nodes.items() if known[: len(prefix)] != prefix or known == prefix}
 
     def arms(self, prefix: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the stages that may follow ``prefix`` by the trie; empty after the last invocation or an unknown prefix."""
+        """Return the stages that may follow ``prefix`` in the trie; empty after the last invocation or an unknown prefix."""
         with suppress(KeyError):
             found = map(self._own, self._planner.trie.arms(self.node(prefix)))
             return tuple(dict.fromkeys(name for name in found if name is not None))
         return ()
 
     def _lacking(self, stage: str | frozenset[str], prefix: tuple[str, ...]) -> str:
-        """Return why a stage that the trie lacks after ``prefix`` is not planned."""
+        """Return why a stage is not planned after ``prefix``, where the trie lacks it."""
         names = repr(stage) if isinstance(stage, str) else " or ".join(map(repr, sorted(stage)))
         # The usual reason is a loop that ran more turns than the template allows: then the limit is named, which can be raised.
         before = tuple(self._stages.get(prefix[:k], "") for k in range(len(prefix)))
@@ -253,12 +255,13 @@ class Replanner:
         return f"the template has no arm {names} after {'/'.join(prefix) or 'the start'}, it is not planned for: default model"
 
     def comes_next(self, prefix: tuple[str, ...], stages: Collection[str], plan: Decision | None) -> float | None:
-        """Return P(one of ``stages`` comes right after ``prefix``) by the trie; None if it lacks the prefix.
+        """Return the trie's P(one of ``stages`` comes right after ``prefix``); None if the trie lacks the prefix.
 
         Args:
             prefix: models of the invocations so far; the last one's answer is still unknown.
             stages: stages of the workflow.
-            plan: a plan that reaches the prefix: branches on which it ends the request do not count. None: all count.
+            plan: a plan that reaches the prefix; branches on which it ends the request do not count. None: all branches
+                count.
         """
         try:
             node = self.node(prefix)
@@ -275,14 +278,14 @@ class Replanner:
         return 0.0
 
     def expected_s(self, prefix: tuple[str, ...]) -> float | None:
-        """Return the expected seconds of a prefix's last invocation; None if the trie has none."""
+        """Return the expected seconds of a prefix's last invocation; None if the trie lacks it."""
         try:
             return float(self._planner.annotated.latency_s[self.node(prefix)])
         except KeyError:
             return None
 
     def planned_again(self, asked: PlanRequest, objective: Objective) -> Decision:
-        """Return a plan for another objective at the position of an earlier plan; :class:`InfeasibleError` if none fits."""
+        """Return a plan for another objective at an earlier plan's position; raises :class:`InfeasibleError`."""
         return self._planner.plan(
             objective,
             node=asked.node,
@@ -305,11 +308,11 @@ class Replanner:
         return cap_usd is None or least is None or least(model) <= cap_usd - spent_usd
 
     def exclude_refused(self, prefix: tuple[str, ...], model: str) -> None:
-        """Stop planning ``model`` after ``prefix``: the request's cap did not allow its call."""
+        """Stop planning ``model`` after ``prefix``, because the request's cap did not allow its call."""
         self._exclusions().refuse(prefix, model)
 
     def exclude_failed(self, invocation: Invocation) -> None:
-        """Plan around the invocation's model, and perhaps its engine, while there is another."""
+        """Avoid the failed invocation's model, and its engine if that may be the cause, while there are alternatives."""
         self._exclusions().fail(invocation)
 
     def _exclusions(self) -> ExcludedModels:
@@ -320,7 +323,7 @@ class Replanner:
     def _without_excluded(
         self, excluded: ExcludedModels, here: _Position, prefix: tuple[str, ...], tried: Collection[str]
     ) -> tuple[Decision, str]:
-        """Return a plan without excluded next models, and a note. A failed model is used again if nothing else fits."""
+        """Return a plan without excluded next models, and a note. A failed model is used again if no other model fits."""
         objective, node = self._objective, here["node"]
         barred = set(tried)
         if objective.max_cost_usd is not None:
@@ -340,7 +343,7 @@ class Replanner:
 
 
 class _Position(TypedDict):
-    """The request's position: arguments of :meth:`Planner.plan`."""
+    """The request's position, as arguments of :meth:`Planner.plan`."""
 
     node: int
     elapsed_s: float

@@ -1,4 +1,4 @@
-"""The rows of one served request, in the form of a profile's. Callers contain failures here."""
+"""The results of one served request, in the format of a profile's rows. Callers handle errors raised here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class InFlight:
         self._lock = RLock()  # reentrant, since another thread may count a request that is dropped
 
     def begin(self, model: str) -> int:
-        """Increase the count, and return its previous value."""
+        """Increase the engine's count, and return its previous value."""
         engine = self._engine_of.get(model, model)
         with self._lock:
             before = self._counts.get(engine, 0)
@@ -59,14 +59,15 @@ class _Pending:
 
 
 class RequestRows:
-    """The rows of one request. A row is emitted when complete: the request has continued or ended. Thread-safe.
+    """The rows of one request. A row is emitted when it is complete: when the request has continued or ended. Thread-safe.
 
-    A row is like a profile's, without the success, which is unknown, and the answer, which is not kept.
+    A row is like a profile's row, but without the success, which is unknown, and the answer, which is not kept.
 
     Attributes:
-        run_id: the caller's name of the request.
+        run_id: the name that the caller gave the request.
         request_id: the name of the request in its rows.
-        kind: the kind that the request is planned as, which is part of its rows' stage names; None if kinds are not told apart.
+        kind: the type that the request is planned as, which is part of its rows' stage names; None if types are not
+            distinguished.
 
     Args:
         run_id: as above.
@@ -134,7 +135,7 @@ class RequestRows:
                 self._close(path, one)
 
     def verdict(self, path: Path, finished: bool) -> None:
-        """Record whether the answer after ``path`` passed the workflow's own check."""
+        """Record whether the answer after ``path`` passed the workflow's check."""
         with self._lock:
             one = self._pending.get(path)
             if one is not None:
@@ -150,9 +151,7 @@ class RequestRows:
                 one.signal = signal
 
     def left(self) -> None:
-        """Record that the last loop was left. If no stage can follow, the request has ended, and its rows are emitted at
-        once.
-        """
+        """Record that the last loop was left. If no stage can follow, this ends the request and emits its rows."""
         if self._template.certain_stages:  # otherwise the application may still choose a stage after the loop
             self._settle(keeps_open=True)
 

@@ -1,4 +1,4 @@
-"""The outcomes of one request's invocations, in the terms of the trie for its plans."""
+"""The outcomes of one request's invocations, expressed as branches of the trie that plans are made over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOTHING = Outcome(None, None)
 
 
 class Belief:
-    """The belief for a trie of paths: outcomes do not matter, and only the application chooses the next stage."""
+    """The state of a request on a trie of paths: outcomes do not matter, and the application alone chooses the next stage."""
 
     __slots__ = ()
 
@@ -22,27 +22,27 @@ class Belief:
 
     @staticmethod
     def over(annotated: AnnotatedTrie, node: Callable[[Path], int]) -> Belief:
-        """Return the belief for a new request.
+        """Return the state of a new request.
 
         Args:
-            annotated: The trie over which its plans are made.
+            annotated: The trie over which the request's plans are made.
             node: Returns the node of a path; ``KeyError`` if the trie has none.
         """
         return SeenOutcomes(annotated, node) if isinstance(annotated, SignalTrie) else Belief()
 
     def note(self, path: Path, outcome: Outcome) -> bool:
-        """Note the outcome of the invocation at the end of ``path``; return whether plans depend on it and it is new."""
+        """Record the outcome of the invocation at the end of ``path``; return whether it is new and plans depend on it."""
         return False
 
     def note_check(self, path: Path, passed: bool) -> bool:
-        """Note the workflow's own check of the answer at the end of ``path``; see :meth:`note` for the result."""
+        """Record whether the answer at the end of ``path`` passed the workflow's check; see :meth:`note` for the result."""
         return False
 
     def arm(self, path: Path, stage: str | None = None) -> tuple[str | None, str]:
         """Return the trie's branch on which the request continues after ``path``, and a note.
 
-        None if requests end there by the trie. Before the first invocation the branch is the first stage, or None if there are
-        several and it is unknown which comes.
+        None if requests end there by the trie. Before the first invocation, the branch is the first stage; None if it is
+        unknown which of several first stages comes.
 
         Args:
             path: models of the invocations so far.
@@ -51,20 +51,20 @@ class Belief:
         return stage, ""
 
     def titles(self, path: Path, stages: str | frozenset[str]) -> tuple[str | frozenset[str], str]:
-        """Return the trie's names of these stages after what was seen, and a note."""
+        """Return the trie's names of these stages after the outcomes so far, and a note."""
         return stages, ""
 
     def ends_at(self, path: Path) -> bool:
-        """Return whether requests with these outcomes end after ``path``; False if the application says what comes next."""
+        """Return whether requests with these outcomes end after ``path``; False if the application alone decides."""
         return False
 
     def returned_class(self, path: Path) -> int | None:
-        """Return the class of the answer that a request ending after ``path`` should return; None for the last answer."""
+        """Return the class of the answer to return if the request ends after ``path``; None for the last answer."""
         return None
 
 
 class SeenOutcomes(Belief):
-    """The outcomes of one request. Not thread-safe: its session holds its lock while it calls.
+    """The outcomes of one request. Not thread-safe: the session calls it with the session's lock held.
 
     Args:
         annotated: the trie.

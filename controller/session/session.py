@@ -1,4 +1,4 @@
-"""The policy of one request: replans before every invocation, with the time and money really spent."""
+"""The policy of one request: replans before every invocation, with the actual time and money spent so far."""
 
 from __future__ import annotations
 
@@ -37,43 +37,45 @@ ended meanwhile, the plan is used: the time in between is LangGraph's own step."
 class Session(StopRulePolicy):
     """A :class:`~vinelm.policies.Policy` that plans for one request (VineLM paper §4.3).
 
-    The prefix given re-roots the plan; time is read off the clock from ``started_at``, dollars from the recorded usages. A
-    prefix that is asked for again (a retry, a fan-out) gets the same model, unless that model's call has failed since.
-    Invocations of the prefix that another process ran count with the dollars it recorded, else with the expected ones. A stage
-    that the trie lacks there runs its declared default, and :meth:`trace` says so.
+    Each plan starts from the given prefix, with the seconds since ``started_at`` and the recorded dollars. A prefix that is
+    asked for again (a retry, a fan-out) gets the same model, unless that model's call has failed since. Invocations of the
+    prefix that another process ran count with the dollars that it recorded, or else with the expected dollars. A stage that
+    the trie lacks there runs its declared default model, and :meth:`trace` says so.
 
-    With ``cost_budget="per_request"`` and ``mode="enforce"`` :attr:`guard` authorizes every call: one that could exceed the cap
-    raises :class:`~vinelm.errors.CallRefused`, :meth:`trace` says so, and a stage that is run again gets another model.
+    With ``cost_budget="per_request"`` and ``mode="enforce"``, :attr:`guard` authorizes every call. A call that could exceed
+    the cap raises :class:`~vinelm.errors.CallRefused`, :meth:`trace` says so, and the stage gets another model if it runs
+    again.
 
     Thread-safe. The lock rule: everything that changes after construction is read and written with ``_lock`` held. Public
-    methods take the lock; methods with a leading underscore expect it to be held. The judge and ``dispatched`` and
-    ``finished`` of a load monitor are called without it; planning, which reads clock and load, with it. The guard has a
-    separate lock, which is taken after ``_lock`` and never before it.
+    methods take the lock; methods with a leading underscore expect it to be held. Planning, which reads clock and load,
+    runs with the lock held; the judge and a load monitor's ``dispatched`` and ``finished`` are called without it. The guard
+    has a separate lock, which is taken after ``_lock`` and never before it.
 
     Args:
         planner: plans over the trie; shared by all sessions.
         objective: target and bounds of the request.
-        clock: time as the request sees it; by default the machine's.
+        clock: the request's clock; by default the machine's.
         request: the labelled request; None in an ordinary served call.
-        judge: decides under the oracle stop whether the answer is right.
+        judge: decides whether the answer is right, under the oracle stop.
         started_at: the request's arrival in seconds of ``clock``; by default now.
         mode: ``"enforce"`` follows the plan, ``"observe"`` plans and changes nothing, ``"off"`` does not plan.
         on_error: ``"default"`` runs the default model after a failure of VineLM itself, and plans with ``risk="mean+sd"``
-            where the trie is too large for ``risk="dp"``; ``"raise"`` raises. An objective with ``on_infeasible="raise"``
-            raises for the whole request, and within one that follows its plans.
+            if the trie is too large for ``risk="dp"``; ``"raise"`` raises. With ``on_infeasible="raise"``, infeasible
+            objectives raise when the whole request is planned and, if the request follows its plans, later as well.
         fallback: whether another model may answer after a failed call, in mode "enforce"; see :meth:`fallback_model`.
-        load: read before each plan, must not block; a :class:`~vinelm.requests.protocols.LoadMonitor` is also notified of this
-            request's own calls.
-        least_call_usd: returns the dollars reserved for even the smallest call of a model. Under a per-request cap, models that
-            cost more than is left are not planned.
-        default: returns a stage's default model; by default what the template declares.
+        load: read before each plan; must not block. A :class:`~vinelm.requests.protocols.LoadMonitor` is also notified of
+            this request's own calls.
+        least_call_usd: returns the dollars reserved for even the smallest call of a model. Under a per-request cap, models
+            that cost more than the remaining dollars are not planned.
+        default: returns a stage's default model; by default the model that the template declares.
         template: the workflow's shape; by default the trie's.
         on_spent: called with the dollars of each recorded invocation, with the lock held.
-        rows: notified of each invocation as it begins, waits and ends, for watchers of all requests; None without one.
-        evidence: makes rows of the request, as a profile would; None if none are kept.
-        assigned: the request's assignment. A request without the plan runs the defaults even in mode "enforce", with caps and
-            fallbacks.
-        follower: notified of all events of the request; None without one.
+        rows: notified of each invocation as it begins, waits and ends, for a watcher of all requests; None without a
+            watcher.
+        evidence: records the request's results as rows like a profile's; None to record none.
+        assigned: whether the request gets the plan. A request without the plan runs the default models even in mode
+            "enforce", with caps and fallbacks.
+        follower: notified of all events of the request; None for none.
     """
 
     guard: SpendGuard | None
@@ -152,8 +154,8 @@ class Session(StopRulePolicy):
     def begin(self, kind: str | None, note: str = "") -> None:
         """Plan for a request of this type, if the trie has types; an unknown type counts as "other".
 
-        Called before the first :meth:`next_model`, and again if another process resumes the request. ``note`` says why the kind
-        is unknown.
+        Called before the first :meth:`next_model`, and again if another process resumes the request. ``note`` says why the
+        type is unknown.
         """
         with self._lock:
             counts_as = self.kind = self._replanner.begin(kind)
@@ -179,7 +181,7 @@ class Session(StopRulePolicy):
         return model
 
     def record(self, invocation: Invocation) -> None:
-        """Record a finished invocation. After a failure its prefix is planned again, around the failure if possible."""
+        """Record a finished invocation. After a failure, the prefix is replanned, without the failed model if possible."""
         excess_s: float | None = None
         try:
             with self._lock:
@@ -189,9 +191,9 @@ class Session(StopRulePolicy):
             self._tell("ended", invocation.prefix, lambda follower: follower.ended(invocation, excess_s))
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
-        """Count the dollars that another process spent on ``prefix``; expected ones if not recorded.
+        """Count the dollars that another process spent on ``prefix``; the expected dollars if it recorded none.
 
-        ``stages`` are those that ran, needed if the template branches.
+        ``stages`` are the stages that ran; needed if the template branches.
         """
         with self._lock:
             for k, stage in enumerate(stages):
@@ -202,7 +204,7 @@ class Session(StopRulePolicy):
                 self._follower.resumed(self.assigned, costs_usd)
 
     def _draw(self) -> None:
-        """Plan by the request's assignment, made here or by the run that began it."""
+        """Apply the request's assignment to a plan, made here or by the run that began the request."""
         self.follows = self._replanner.follows = self.mode == "enforce" and self.assigned.is_plan
         # If spend control or a new trie has moved the bound since the request began, the drawn bound still holds.
         bound = self.assigned.bound if self.objective.mixes else None
@@ -212,7 +214,7 @@ class Session(StopRulePolicy):
     def paid(self, total_usd: float) -> None:
         """Count what earlier runs of the request have paid, including unfinished invocations.
 
-        Called after :meth:`resumed` and before any call of this run. Dollars that are not in the path are added.
+        Called after :meth:`resumed` and before any call of this run. Adds dollars that the path does not include.
         """
         with self._lock:
             missing_usd = total_usd - self.spent_usd - self._inherited_usd
@@ -223,7 +225,7 @@ class Session(StopRulePolicy):
                     self.guard.add_inherited(missing_usd)
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:
-        """Record that the invocation has no result and will run again: its call is no longer in flight."""
+        """Record that the invocation has no result and will run again, so its call is no longer in flight."""
         for follower in self._followers:
             try:  # without _tell, because this runs when _tell has failed
                 follower.interrupted(prefix)
@@ -233,7 +235,7 @@ class Session(StopRulePolicy):
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return whether to continue: False if the stop rule or the plan ends the request.
 
-        ``arms`` are the stages of which one will come, if the template branches; None if unknown.
+        ``arms`` are the stages of which one comes next, if the template branches; None if unknown.
         """
         has_ended = finished if self._judge is None else self.has_ended(finished, state)
         self._tell("verdict", prefix, lambda rows: rows.verdict(prefix, has_ended), (self.evidence,))
@@ -253,13 +255,13 @@ class Session(StopRulePolicy):
         return goes_on
 
     def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
-        """Plan by the outcome of the last invocation of ``prefix``, if the trie knows it."""
+        """Record the outcome of the last invocation of ``prefix``; later plans use it if the trie has outcomes."""
         self._tell("showed", prefix, lambda rows: rows.shown(prefix, outcome.signal), (self.evidence,))
         with self._lock:
             self._replanner.note_outcome(prefix, outcome)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the class of the answer that is most probably right; None for the last answer, or without a plan."""
+        """Return the class of the answer that is most probably right; None for the last answer, or if no plan is followed."""
         if not self.follows:
             return None
         with self._lock:
@@ -272,8 +274,8 @@ class Session(StopRulePolicy):
         left.
 
         Args:
-            failed: the attempt as it will be recorded; not recorded yet.
-            tried: the models that have failed in this invocation, that of ``failed`` included.
+            failed: the failed attempt, which is not recorded yet.
+            tried: the models that have failed in this invocation, including the model of ``failed``.
         """
         if not self.falls_back:
             return None
@@ -286,14 +288,14 @@ class Session(StopRulePolicy):
         return model
 
     def comes_next(self, prefix: tuple[str, ...], stages: Collection[str]) -> float | None:
-        """Return the trie's probability of these stages after ``prefix``, 0 if the plan ends before them."""
+        """Return the trie's probability that these stages come after ``prefix``; 0 if the plan ends before them."""
         with self._lock:
             return chance_of_next(self.steps, self._replanner, prefix, stages)
 
     def speculated(
         self, stage: str, prefix: tuple[str, ...], candidates: Sequence[ToolCandidate], settings: Speculation, **started: Any
     ) -> Sequence[ToolCandidate]:
-        """Return the tool calls worth starting by the invocation's plan; without a plan, all that are likely enough."""
+        """Return the tool calls worth prefetching under the plan; without a plan, all calls that are likely enough."""
         with self._lock:
             found = reads_of_a_step(self.steps, self._replanner, prefix, candidates, settings, guard=self.guard, **started)
         return super().speculated(stage, prefix, candidates, settings, **started) if found is None else found
@@ -301,7 +303,7 @@ class Session(StopRulePolicy):
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
     ) -> None:
-        """Note an internal failure of ``what`` in the trace, and that ``model`` ran instead (None: nothing ran)."""
+        """Record an internal failure of ``what`` in the trace, and that ``model`` ran instead (None: no model ran)."""
         note = f"{what} failed ({type(error).__name__}): default model"
         self.steps.append(TraceStep("failed", prefix, stage, model, self._elapsed_s, self.spent_usd, None, note))
 
@@ -311,13 +313,13 @@ class Session(StopRulePolicy):
             self.steps.append(TraceStep("end", prefix, None, None, *self._used(prefix), None, note))
 
     def trace(self) -> list[dict[str, Any]]:
-        """Return every answer given, in order, as plain JSON types."""
+        """Return every decision made, in order, as plain JSON types."""
         with self._lock:
             steps = tuple(self.steps)
         return [step.to_dict() for step in steps]
 
     def last_step(self) -> Mapping[str, Any]:
-        """Return the last item of :meth:`trace` that is an answer, or an empty mapping."""
+        """Return the last item of :meth:`trace` that is a decision, or an empty mapping."""
         with self._lock:
             step = self._last_answer()
         return {} if step is None else step.to_dict()
@@ -326,7 +328,7 @@ class Session(StopRulePolicy):
         return next((one for one in reversed(self.steps) if not one.is_aside), None)
 
     def explain(self) -> str:
-        """Return every answer with its alternatives, what each offers and why it was not chosen, as text."""
+        """Return every decision as text, with what each alternative offers and why it was not chosen."""
         with self._lock:
             steps = tuple(self.steps)
         return "\n\n".join(step.explain() for step in steps)
@@ -342,12 +344,12 @@ class Session(StopRulePolicy):
         return super().default_model(stage) if self._default is None else self._default(stage)
 
     def elapsed_s(self) -> float:
-        """Return the seconds since the request's arrival; never decreases, whatever the clock does."""
+        """Return the seconds since the request's arrival; never decreases, even if the clock goes back."""
         with self._lock:
             return self._used()[0]
 
     def _plannable(self, objective: Objective, planner: Planner, on_error: OnError) -> Objective:
-        """Return the objective, or one with a margin instead of the stochastic program if the trie is too large for that."""
+        """Return the objective; with ``risk="mean+sd"`` if the trie is too large for ``risk="dp"``."""
         why = planner.unplannable(objective)
         if why is None:
             return objective
@@ -384,7 +386,7 @@ class Session(StopRulePolicy):
     # -- one answer, with the lock held --------------------------------------------------------------------------
 
     def _choose(self, stage: str, prefix: tuple[str, ...]) -> tuple[str, Decision | None]:
-        """Return the model of the invocation, with the plan that chose it."""
+        """Return the model for the invocation, and the plan that chose it."""
         elapsed_s, spent_usd = self._used(prefix)
         # The edge that led here has just planned for this position. Planning again would cost time and might disagree.
         edge, self._edge = self._edge, None
@@ -453,7 +455,7 @@ class Session(StopRulePolicy):
             return None, str(error)
 
     def _untried(self, stage: str, tried: Collection[str], spent_usd: float) -> str | None:
-        """Return the first allowed model that has neither failed nor exceeds the cap, if there is no plan."""
+        """Without a plan, return the first allowed model that has not failed and does not exceed the cap."""
         if self.objective.on_infeasible == "raise":
             return None
         allowed = next((known.models for known in self.template.stages if known.name == stage), None) or ()
@@ -461,7 +463,7 @@ class Session(StopRulePolicy):
         return next((model for model in allowed if model not in out and self._replanner.affords(model, spent_usd)), None)
 
     def _end_step(self, prefix: tuple[str, ...], arms: Collection[str] | None) -> TraceStep:
-        """Return the answer to an edge. If the application chooses between stages, one plan weighs all possible ``arms``."""
+        """Decide at an edge whether to continue. If several stages may come next, one plan covers all of ``arms``."""
         elapsed_s, spent_usd = self._used(prefix)
         # If the template determines the next stages, no look into the trie is needed; otherwise the edge or the trie names
         # them.
@@ -503,7 +505,7 @@ class Session(StopRulePolicy):
             self._replanner.exclude_failed(invocation)
 
     def _note_refusals(self, guard: SpendGuard, invocation: Invocation) -> None:
-        """Record refused calls in the trace, and plan without their model if the stage runs again."""
+        """Record refused calls in the trace, and exclude their model if the stage runs again."""
         prefix, model = invocation.prefix[:-1], invocation.prefix[-1]
         for line in guard.take_refusals():
             self._replanner.exclude_refused(prefix, model)
@@ -522,7 +524,7 @@ class Session(StopRulePolicy):
         return invocation.latency_s - seconds_if_asked(self.planner.annotated, node)
 
     def _used(self, prefix: tuple[str, ...] = ()) -> tuple[float, float]:
-        """Return seconds since the arrival, and dollars recorded here or spent on the prefix by another process."""
+        """Return the seconds since arrival, and the dollars recorded here or spent on the prefix by another process."""
         elapsed_s = self.clock.now() - self.started_at
         self._elapsed_s = max(self._elapsed_s, elapsed_s)
         if prefix not in self._accounted:
@@ -530,7 +532,7 @@ class Session(StopRulePolicy):
         return self._elapsed_s, self.spent_usd + self._inherited_usd
 
     def _inherit(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None] = ()) -> None:
-        """Count invocations of the prefix that were not recorded here, each once."""
+        """Count the dollars of the prefix's invocations that were not recorded here, each once."""
         for k in range(1, len(prefix) + 1):
             if prefix[:k] not in self._accounted:
                 recorded_usd = costs_usd[k - 1] if k <= len(costs_usd) else None

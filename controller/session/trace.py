@@ -1,4 +1,4 @@
-"""One answer of a session: question, plan, action and reason."""
+"""One decision of a session: question, plan, action and reason."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from vinelm.controller.planning.decision import Decision
 
 
 class TraceStep(NamedTuple):
-    """One answer of a session: the question, the plan if any, the action, and why the action differs from the plan.
+    """One decision of a session: the question, the plan if any, the action, and why the action differs from the plan.
 
-    ``kind`` is "begin" (the note names the request's type), "model" (``model`` runs after ``prefix``), "end" (``model`` is None
-    if the request ends), "refused" (a call of ``model`` was not made: the request's cap did not allow it) or "failed" (a call
-    failed and no other model was tried, or a part of VineLM itself failed: the note says what, and ``model`` is what ran
-    instead). ``is_aside`` marks a failure that changed no answer, such as that of a load monitor: it is in the trace, and the
-    step before it stays the last answer.
+    ``kind`` is "begin" (the note names the request's type), "model" (``model`` runs after ``prefix``), "end" (``model`` is
+    None if the request ends), "refused" (``model`` was not called because the request's cap did not allow it) or "failed".
+    A "failed" step means that a call failed and no other model was tried, or that VineLM itself failed: the note says what
+    failed, and ``model`` ran instead. ``is_aside`` marks a failure that changed no decision, such as that of a load
+    monitor: the step before it stays the last decision.
     """
 
     kind: Literal["begin", "model", "end", "refused", "failed"]
@@ -28,7 +28,7 @@ class TraceStep(NamedTuple):
     is_aside: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answer as plain JSON types."""
+        """Return the decision as plain JSON types."""
         plain: dict[str, Any] = {
             "kind": self.kind,
             "prefix": list(self.prefix),

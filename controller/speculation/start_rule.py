@@ -1,4 +1,4 @@
-"""The rule for prefetching reads: start one if the time it may hide is worth more than the expected waste, within every cap."""
+"""The rule for prefetching: start a read if the time that it may save is worth more than the expected waste."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ class ToolFigures:
     """Dollars and seconds of a tool's calls.
 
     Args:
-        cost_usd: its declared dollars, >= 0.
-        seconds: recorded durations of its calls, or a sample of them; empty: unknown, assumed longer than the model thinks.
+        cost_usd: declared dollars of a call, >= 0.
+        seconds: recorded durations of its calls, or a sample of them. Empty: unknown; then assumed longer than the model
+            call.
     """
 
     cost_usd: float = 0.0
     seconds: tuple[float, ...] = ()
 
     def hidden_s(self, think_s: float) -> float:
-        """Return E[min(tau, L)]: the seconds of a call that pass while a model thinks for ``think_s`` seconds."""
+        """Return E[min(tau, L)]: the expected seconds of a tool call that pass during a model call of ``think_s`` seconds."""
         if not self.seconds:
             return think_s
         return math.fsum(min(one, think_s) for one in self.seconds) / len(self.seconds)
@@ -42,10 +43,10 @@ class Room:
     """The time and money that a request has left for prefetches.
 
     Args:
-        left_usd: what remains of its cap after spending, reservations and the best plan's cost; None: no cap.
+        left_usd: what remains of the request's cap after spending, reservations and the best plan's cost; None: no cap.
         wasted_usd: the expected waste, (1 - p) c, of the reads started so far in this request.
-        running: prefetches in flight that have not been asked for.
-        think_s: seconds until the calls can come, which is how long the chosen model will think under load.
+        running: number of prefetches in flight that the model has not requested yet.
+        think_s: expected seconds of the chosen model's call under load, after which the model may request the reads.
     """
 
     left_usd: float | None = None
@@ -55,7 +56,7 @@ class Room:
 
 
 class Starts(NamedTuple):
-    """The reads to start, best first, and in a few words why others are not started."""
+    """The reads to start, best first, and a short reason why other reads are not started."""
 
     candidates: tuple[ToolCandidate, ...]
     why: str
@@ -64,14 +65,15 @@ class Starts(NamedTuple):
 def decide(
     candidates: Sequence[ToolCandidate], tools: Mapping[str, ToolFigures], worth: SecondWorth, room: Room, settings: Speculation
 ) -> Starts:
-    """Return which reads to start: those with p E[min(tau, L)] v > (1 - p) c that fit into every cap.
+    """Return the reads to start: all with p E[min(tau, L)] v > (1 - p) c that fit into every cap.
 
-    If a second has infinite worth, ``waste_usd`` limits the expected waste; if it has none, nothing is started. Reads that hide
+    p is the read's probability, tau its duration, c its dollars, L the seconds of the model call and v the worth of a
+    second. If v is infinite, only ``waste_usd`` limits the expected waste; if v is 0, no read is started. Reads that save
     the most seconds per second of their duration come first.
 
     Args:
-        candidates: reads that may come, with probabilities.
-        tools: figures by name; a tool without any is free and of unknown duration.
+        candidates: reads that the model may request, with probabilities.
+        tools: figures by name; a tool without figures is free and of unknown duration.
         worth: the worth of a second (:func:`vinelm.controller.speculation.worth.worth_of_second`).
         room: what the request has left.
         settings: the request's settings.

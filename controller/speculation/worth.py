@@ -16,18 +16,18 @@ BestValue = Callable[[Objective], float | None]
 
 
 class SecondWorth(NamedTuple):
-    """The worth of a second in dollars, >= 0, and why: infinite if only ``waste_usd`` limits, 0 if nothing should start."""
+    """The worth of a second in dollars, with the reason. Infinite: only ``waste_usd`` limits prefetching. 0: start nothing."""
 
     usd_per_s: float
     why: str
 
 
 def worth_of_second(objective: Objective, best: BestValue) -> SecondWorth:
-    """Return the objective's dual: the gain of its best plan from one more second.
+    """Return the worth of a second: what the objective's best plan gains from one more second (the dual value).
 
     Args:
         objective: the request's objective.
-        best: asks the planner for the request's position; called with the objective, and with slightly changed bounds.
+        best: plans from the request's position; called with the objective, also with slightly changed bounds.
     """
     if objective.target == "latency":
         return SecondWorth(math.inf, "seconds are the target: waste_usd alone limits")

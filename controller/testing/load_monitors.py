@@ -26,12 +26,12 @@ class LoadMonitorContract:
         raise NotImplementedError
 
     def extra_s(self, monitor: LoadMonitor) -> float:
-        """Return the delay of :attr:`engine`, 0 if the monitor leaves it out."""
+        """Return the delay of :attr:`engine`; 0 if the monitor reports none."""
         delay = monitor.delays().get(self.engine)
         return 0.0 if delay is None else delay.extra_s
 
     def test_delays_are_finite_seconds_by_engine(self) -> None:
-        """Check calls in flight and finished ones."""
+        """Check this with calls in flight and with finished calls."""
         monitor = self.make()
         for _ in range(10):
             monitor.dispatched(self.engine)
@@ -44,7 +44,7 @@ class LoadMonitorContract:
                 assert isinstance(delay.is_stale, bool)
 
     def test_a_call_in_flight_never_lowers_the_delay_and_leaves_no_trace_when_it_failed(self) -> None:
-        """A failed call has no latency."""
+        """A failed call has no latency, so it must not change the delay."""
         monitor = self.make()
         before = self.extra_s(monitor)
         monitor.dispatched(self.engine)
@@ -73,7 +73,7 @@ class LoadMonitorContract:
         assert 0.0 <= self.extra_s(monitor) < math.inf
 
     def test_an_unknown_engine_is_accepted_and_changes_no_other(self) -> None:
-        """A catalog may name engines without reports."""
+        """A catalog may name engines for which there are no reports."""
         monitor = self.make()
         before = self.extra_s(monitor)
         monitor.dispatched("elsewhere")

@@ -1,4 +1,4 @@
-"""Prefix fill-in and gradient boosting on features of cells (VineLM paper §5.3). Needs the extra ``xgboost``."""
+"""Prefix fill-in, then gradient boosting on features of table cells (VineLM paper §5.3). Needs the extra ``xgboost``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from vinelm.trie.arrays import FloatArray
 class PrefixXgboostEstimator(ColumnEstimator):
     """Predicts unknown entries of the filled-in table from features of their row and column, then takes column means.
 
-    The paper lists the features but not XGBoost's settings; these are its defaults with fewer trees and a lower learning rate.
+    The paper lists the features but not XGBoost's settings. The settings here are XGBoost's defaults, with fewer trees and
+    a lower learning rate.
 
     Args:
         trees: boosting rounds.
@@ -81,7 +82,7 @@ def cell_features(cells: ObservationTable, entries: Entries) -> FloatArray:
 
 
 def _prefixes(cells: ObservationTable) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Ancestors of each node, itself included, shape (n + 1, depths): column d is depth d + 1, -1 beyond the node's depth."""
+    """Ancestors of each node, including itself, shape (n + 1, depths): column d is depth d + 1; -1 beyond the node's depth."""
     trie = cells.trie
     table = np.full((len(trie), trie.max_depth), -1, np.int64)
     for level in trie.levels[1:]:
@@ -91,7 +92,7 @@ def _prefixes(cells: ObservationTable) -> np.ndarray[tuple[int, int], np.dtype[n
 
 
 def _sibling_means(cells: ObservationTable, mean: FloatArray, count: Any) -> FloatArray:
-    """Return the mean of the known entries of a node's siblings; without any, its own column's mean."""
+    """Return the mean of the known entries of a node's siblings; without such entries, the mean of the node's column."""
     parent = np.maximum(cells.trie.parent, 0)
     total = np.bincount(parent, mean * count, len(cells.trie))[parent] - mean * count
     others = np.bincount(parent, count, len(cells.trie))[parent] - count
@@ -99,7 +100,7 @@ def _sibling_means(cells: ObservationTable, mean: FloatArray, count: Any) -> Flo
 
 
 def _power(cells: ObservationTable, column_mean: FloatArray) -> FloatArray:
-    """Return each model's power score: its accuracy at the start of a path, or its columns' mean if it never starts one."""
+    """Return each model's power score: its accuracy as the first model of a path; if it never is, the mean of its columns."""
     trie = cells.trie
     first = trie.levels[1]
     scores = np.array([column_mean[1:][trie.model[1:] == m].mean() for m in range(len(trie.models))])

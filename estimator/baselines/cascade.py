@@ -15,12 +15,12 @@ from vinelm.trie.arrays import FloatArray
 
 
 class CascadeEstimator(RateEstimator):
-    """VineLM-Lite: each node's conditional rate is the mean of the node's own observations.
+    """VineLM-Lite: each node's conditional rate is the mean of the node's observations.
 
-    Under the oracle stop the path sums are the paper's recursion A(v) = A(u) + (1 - A(u)) q_v; under the workflow's stop each
-    of the three rates is such a mean. The paper does not define the rate of a node without observations: here it is the mean
-    of the node's model at its depth or, if that has no observations either, over all depths. Where the trie branches, shares of
-    branches are shrunk counts (:func:`vinelm.estimator.arms.counted_arms`).
+    Under the oracle stop, accuracies of paths follow the paper's recursion A(v) = A(u) + (1 - A(u)) q_v; under the
+    workflow's stop, each of the three rates is such a mean. The paper does not define the rate of a node without
+    observations: here it is the mean of the node's model at its depth or, if there are no such observations either, over
+    all depths. If the trie branches, shares of branches are shrunk counts (:func:`vinelm.estimator.arms.counted_arms`).
     """
 
     name: ClassVar[str] = "cascade"
@@ -37,9 +37,9 @@ class CascadeEstimator(RateEstimator):
 class CascadeSvdEstimator(CascadeEstimator):
     """VineLM: cascade decomposition with the deepest block of conditional rates projected onto rank 1 (VineLM paper, eq. 10).
 
-    Rows of the block are the prefixes one invocation short of the full depth, columns the last models (where the trie branches,
-    the last stages and models). An entry without
-    observations starts from the mean of its column's observed entries. One projection, clipped to [0, 1].
+    The block's rows are the prefixes that lack one invocation to the full depth; its columns are the last models (if the
+    trie branches, the last stages and models). An entry without observations starts from the mean of its column's observed
+    entries. The block is projected once and clipped to [0, 1].
     """
 
     name: ClassVar[str] = "cascade-svd"
@@ -51,7 +51,7 @@ class CascadeSvdEstimator(CascadeEstimator):
 def project_deepest(trie: Trie, rate: FloatArray, is_observed: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> FloatArray:
     """Replace the rates of the last depth by the rank-1 projection of their prefix x model block.
 
-    An irregular trie leaves gaps in the block; they are filled like unobserved entries and not returned.
+    An irregular trie leaves gaps in the block; they are filled in like unobserved entries but not returned.
 
     Args:
         trie: the trie.
@@ -59,7 +59,7 @@ def project_deepest(trie: Trie, rate: FloatArray, is_observed: np.ndarray[tuple[
         is_observed: whether the node has observations, shape (n + 1,).
 
     Returns:
-        A copy of ``rate``, values of the last depth clipped to [0, 1].
+        A copy of ``rate``, with the values of the last depth replaced and clipped to [0, 1].
     """
     deepest = trie.levels[-1]
     rows, row = np.unique(trie.parent[deepest], return_inverse=True)

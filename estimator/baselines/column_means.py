@@ -1,6 +1,6 @@
 """The paper's other baselines (VineLM paper §5.3): direct estimates of the column means of the request x path table.
 
-They are biased by design and serve for comparison: a column's observed entries are a selected sample (requests that failed so
+They are biased and serve only for comparison: a column's observed entries are a selected sample (requests that failed so
 far), and prefix fill-in is biased in the opposite direction.
 """
 
@@ -36,7 +36,7 @@ class Entries:
 
     @classmethod
     def of(cls, cells: ObservationTable, *, fill_in: bool) -> Entries:
-        """Return the executed cells; with ``fill_in`` also extensions of successes, as successes (prefix closure)."""
+        """Return the executed cells; with ``fill_in``, also all extensions of successes as successes (prefix closure)."""
         values = np.full((cells.n_requests, len(cells.trie)), np.nan)
         known = cells.labelled
         values[cells.request[known], cells.node[known]] = cells.right[known]
@@ -54,14 +54,14 @@ class Entries:
         return ~np.isnan(self.values)
 
     def column_means(self) -> FloatArray:
-        """Return the mean of each column's known entries, shape (n + 1,); for an empty column its model's mean at its depth."""
+        """Return the mean of each column's known entries, shape (n + 1,); if empty, its model's mean at its depth."""
         total, count = np.nansum(self.values, axis=0), self.is_known.sum(axis=0).astype(np.float64)
         fallback = pooled_mean(self.trie, total, count, prior=0.0, weight=1e-6)
         return np.where(count > 0, total / np.maximum(count, 1.0), fallback)
 
 
 def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
-    """Fill in, in place, that a request has no right answer on branches that it did not take."""
+    """Record, in place, that a request has no right answer on branches that it did not take."""
     trie, arms = cells.trie, arms_of(cells.trie)
     if not arms.is_choice.any():
         return
@@ -81,7 +81,7 @@ def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
 
 
 def _with_success(plain: AnnotatedTrie, cells: ObservationTable, success: FloatArray) -> AnnotatedTrie:
-    """Return the trie with other success rates, within what its stops allow, and branches consistent with them."""
+    """Return the trie with new success rates, limited to what its stop rates allow, and with branches consistent with them."""
     goes_on = 1.0 - plain.stop
     right_if_on = np.clip((success - plain.stop_success) / np.maximum(goes_on, 1e-9), 0.0, 1.0)
     right_if_stop = plain.stop_success / np.maximum(plain.stop, 1e-9)
@@ -93,12 +93,12 @@ def _with_success(plain: AnnotatedTrie, cells: ObservationTable, success: FloatA
 class ColumnEstimator(CascadeEstimator):
     """Base class of estimators that predict the accuracy A(u) of each path directly.
 
-    Stop rates, which the path costs need, are those of :class:`CascadeEstimator`. ``success`` of a node is derived so that the
-    path's accuracy equals the prediction; it may lie outside [0, 1]. Merged histories have no such table: their nodes represent
-    many paths, and a right answer on one of them says nothing about the others.
+    Stop rates, which the path costs need, come from :class:`CascadeEstimator`. ``success`` of a node is derived so that the
+    path's accuracy equals the prediction; it may lie outside [0, 1]. Merged histories are not supported: their nodes
+    represent many paths, and a right answer on one path says nothing about the other paths.
 
-    Where the trie branches, a path's column is the mass of right answers on it: 0 for a request that takes another branch.
-    There ``success`` is limited to what the stop rates allow, so that a node's branches are consistent with it.
+    If the trie branches, a path's column is the mass of right answers on it: 0 for a request that takes another branch.
+    Then ``success`` is limited to what the stop rates allow, so that a node's branches are consistent with it.
     """
 
     needs_oracle: ClassVar[bool] = True
@@ -133,7 +133,7 @@ class AverageEstimator(ColumnEstimator):
 
 
 class PrefixAverageEstimator(ColumnEstimator):
-    """Fills in prefixes, then takes the mean of the known entries of each column."""
+    """Fills in prefixes, then estimates each column by the mean of its known entries."""
 
     name: ClassVar[str] = "prefix-average"
 
@@ -142,7 +142,7 @@ class PrefixAverageEstimator(ColumnEstimator):
 
 
 class PrefixImputeEstimator(ColumnEstimator):
-    """Fills in prefixes, then hard-imputes (unknown entries from a low-rank approximation, iterated), then takes column means.
+    """Fills in prefixes, then imputes unknown entries from a low-rank approximation (iterated), then takes column means.
 
     The paper gives neither the rank nor the number of iterations.
     """
@@ -170,7 +170,7 @@ class PrefixImputeEstimator(ColumnEstimator):
 
 
 def low_rank(table: FloatArray, rank: int) -> FloatArray:
-    """Return the best approximation of ``table`` of that rank, by eigenvectors of the smaller Gram matrix."""
+    """Return the best approximation of ``table`` of the given rank, from eigenvectors of the smaller Gram matrix."""
     if table.shape[0] > table.shape[1]:
         return low_rank(table.T, rank).T
     _, vectors = np.linalg.eigh(table @ table.T)

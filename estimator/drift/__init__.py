@@ -1,1 +1,1 @@
-"""Sequential tests of an annotated trie against served rows."""
+"""Sequential tests of whether served requests still match an annotated trie."""

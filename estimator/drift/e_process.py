@@ -1,4 +1,4 @@
-"""E-processes: bets against a hypothesis, whose expected wealth never grows while it holds; and comparisons of two groups.
+"""E-processes: bets against a hypothesis, whose expected wealth cannot grow while it holds. Also compares two groups.
 
 If a hypothesis holds, the wealth of an e-process, which begins at 1, ever reaches 1/alpha with probability at most alpha
 (Ville's inequality), whenever and however often one looks. See Ramdas, Grünwald, Vovk and Shafer, *Game-theoretic statistics
@@ -19,18 +19,18 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 class GroupComparison:
     """Bets against "the mean of the new group is at most ``ratio`` times that of the old one, plus ``margin``".
 
-    Each value counts with 1 / (chance of its group), so that the mean of a request's score is the difference of the groups: no
-    distribution is assumed, and the mix of requests may change. The mean of the old group so far is subtracted from each value,
-    which changes no mean and reduces the variance of scores. One object may hold many comparisons at once, one for each element
-    of the added arrays. Not thread-safe.
+    Each value is weighted by 1 / (chance of its group), so that a request's mean score is the difference between the
+    groups. No distribution is assumed, and the mix of requests may change. The old group's mean so far is subtracted from
+    each value, which reduces the variance of scores and changes no mean. An object may hold many comparisons, one for each
+    element of the added arrays. Not thread-safe.
 
     Args:
         share: the chance of the new group, in (0, 1), the same for all requests.
         margin: a difference that is tolerated, in units of ``most``; above -1.
 
     Attributes:
-        log_wealth: log of the wealth that the bets have made from 1; it ever reaches log(1/alpha) with probability at most
-            alpha.
+        log_wealth: log of the bets' wealth, which began at 1; under the hypothesis, it ever reaches log(1/alpha) with
+            probability at most alpha.
     """
 
     def __init__(self, share: float, *, margin: float = 0.0) -> None:
@@ -54,9 +54,9 @@ class GroupComparison:
         Args:
             is_new: whether the request was served by the new group.
             value: >= 0; values above ``most`` count as ``most``, in both groups.
-            ratio: > 0; the factor by which the new group may exceed the old one. Decided before the value was seen.
-            most: > 0, in units of the value. Decided before the value was seen.
-            counts: the comparisons in which the request counts. Decided before the value was seen.
+            ratio: > 0; the factor by which the new group may exceed the old group. Chosen before the value was seen.
+            most: > 0, in units of the value. Chosen before the value was seen.
+            counts: the comparisons in which the request counts. Chosen before the value was seen.
         """
         value, is_new = np.minimum(np.asarray(value, np.float64) / most, 1.0), np.asarray(is_new, np.bool_)
         # A shift decided before the value is seen leaves the mean unchanged: this one reduces the variance.
@@ -81,9 +81,9 @@ _STAKES_DOWN = np.array((0.1, 0.25, 0.5, 1.0, 2.0))
 
 
 class Bets(Protocol):
-    """Bets on one value each; computes the logarithm of the factor by which each bet's wealth grows.
+    """Bets on a single value; computes the logarithm of the factor by which each bet's wealth grows.
 
-    The parameters of bets may be arrays, for as many independent hypotheses, one for each value.
+    The parameters may be arrays, which hold one independent hypothesis for each value.
     """
 
     def log_factors(self, value: FloatArray) -> FloatArray:
@@ -138,8 +138,8 @@ class MeanAbove:
 class MeanBelow:
     """Bets against "the mean is at least ``least``", given that the mean square distance to ``least`` is at most ``square``.
 
-    With y = s·(least − x) wealth is multiplied by (1 + y + y²/2) / (1 + s²·square/2), whose mean is then at most 1 (Catoni's
-    influence function): one large value cannot ruin the bet, and no bound on the values is needed.
+    With y = s·(least − x), wealth is multiplied by (1 + y + y²/2) / (1 + s²·square/2), whose mean is at most 1 under the
+    hypothesis (Catoni's influence function). A single large value cannot ruin the bet, and the values need no bound.
     """
 
     least: float | FloatArray
@@ -154,11 +154,11 @@ class MeanBelow:
 
 @dataclass
 class EProcess:
-    """The wealth of a mixture of bets: half starts at the first value, half is spread over later starts.
+    """The wealth of a mixture of bets: half of it is bet from the first value on, the rest is spread over later starts.
 
-    A start at value j >= 2 weighs 1/log2(j) - 1/log2(j + 1); these weights sum to 1. A change after n values therefore has to
-    win only about log(n) + 2 log(log(n)) more than a change at the start. One object may hold many independent processes over
-    the same hypothesis: all arrays then begin with their shape.
+    A start at value j >= 2 weighs 1/log2(j) - 1/log2(j + 1); these weights sum to 1. So to detect a change after n values,
+    the log wealth has to grow only about log(n) + 2 log(log(n)) more than for a change at the start. An object may hold
+    many independent processes over the same hypothesis: then all arrays begin with the shape of these processes.
 
     Attributes:
         bets: the bets, which define the hypothesis.
@@ -175,7 +175,7 @@ class EProcess:
     _low_at: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def add(self, value: FloatArray | float, counts: BoolArray | bool = True) -> FloatArray:
-        """Add one value (to each process that ``counts`` selects; the others do not bet) and return the log of the wealth."""
+        """Add one value to each process that ``counts`` selects (the others do not bet), and return the log of the wealth."""
         factors = self.bets.log_factors(np.asarray(value, np.float64))
         if counts is not True:
             factors = np.where(np.asarray(counts)[..., None], factors, 0.0)
@@ -200,5 +200,5 @@ class EProcess:
 
     @property
     def before_change(self) -> int:
-        """The number of values before the change, as dated by the bet with the largest gain since its low. For one process."""
+        """The number of values before the change, by the bet with the largest gain since its low. For a single process."""
         return int(self._low_at[int((self._start - self._low).argmax())]) if self.count else 0

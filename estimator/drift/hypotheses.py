@@ -1,4 +1,4 @@
-"""A node's annotations as hypotheses about each row, to bet against."""
+"""Turns a node's annotations into hypotheses about served rows, which e-processes test."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ VARIANCE_SLACK = 2.0
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """The claim that a quantity has not moved in one direction.
+    """The hypothesis that a quantity has not moved in a given direction.
 
     Attributes:
         quantity, direction, annotated: see :class:`~vinelm.estimator.Moved`.
         value: returns the quantity of a row; None if the row has none.
-        process: the bets against it.
+        process: the bets against the hypothesis.
     """
 
     quantity: str
@@ -41,12 +41,12 @@ class Hypothesis:
 def hypotheses_of(
     annotated: AnnotatedTrie, node: int, *, alpha: float, points: float, relative: float
 ) -> tuple[Hypothesis, ...]:
-    """Return the claims about stop, labels, dollars and seconds of a node.
+    """Return the hypotheses about stop, labels, dollars and seconds of a node.
 
     Args:
         annotated: the trie.
         node: the node, not the root.
-        alpha: the chance, over all claims of the node, that an annotation's error exceeds what the claim allows.
+        alpha: the chance, over all hypotheses of the node, that an annotation's error exceeds what its hypothesis allows.
         points: the tolerance of shares; see :class:`~vinelm.estimator.DriftConfig`.
         relative: the tolerance of mean dollars and seconds, as a fraction.
     """
@@ -84,7 +84,7 @@ def hypotheses_of(
 
 
 def label_shares(annotated: AnnotatedTrie, node: int) -> dict[str, float]:
-    """Return the share of each signal after a first invocation, if the trie knows them; otherwise an empty mapping."""
+    """Return the share of each signal after a first invocation; empty if the trie has no signals."""
     signals, trie = annotated.signals, annotated.trie
     if signals is None or int(trie.depth[node]) != 1:
         return {}
@@ -103,19 +103,19 @@ def label_shares(annotated: AnnotatedTrie, node: int) -> dict[str, float]:
 
 
 def stop_of(row: Observation) -> float | None:
-    """Return 1 if the request ended here, by the workflow's own check or a failure, 0 if it continued; None if unknown."""
+    """Return 1 if the request ended here by the workflow's check or a failure, 0 if it continued; None if unknown."""
     if row.failure is not None:
         return 1.0
     return None if row.stopped is None else float(row.stopped)
 
 
 def shows(label: str, row: Observation) -> float | None:
-    """Return 1 if the row has that signal, 0 if another; None if it has none."""
+    """Return 1 if the row has this signal, 0 if it has another; None if it has no signal."""
     return None if row.signal is None else float(row.signal == label)
 
 
 def dollars_of(row: Observation) -> float:
-    """Return the dollars of the invocation and the tools after it; for calls answered from a cache, what those answers cost."""
+    """Return the dollars of the invocation and the tools after it; for cached answers, what the original answers cost."""
     return row.asked_usd
 
 

@@ -25,14 +25,14 @@ ANNOTATION_SHARE = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class DriftConfig:
-    """When an annotation counts as moved.
+    """Settings: when an annotation counts as moved.
 
     Args:
-        alpha: the chance, in (0, 1), of ever naming anything although nothing has moved, over all nodes and rows.
+        alpha: the chance, in (0, 1), of any false alarm over all nodes and rows.
         points: a share (stops, labels) has moved if it differs by more than this, in [0, 1).
         relative: mean dollars and seconds have moved if they differ by more than this fraction, in [0, 1).
-        loaded_seconds: also test the seconds of calls that began while others were in flight on their engine. Load makes them
-            longer than the annotation, which is at zero load.
+        loaded_seconds: also test the seconds of calls that began while other calls were in flight on their engine. Load
+            makes them longer than the annotation, which is at zero load.
 
     Raises:
         ConfigError: a value is out of range.
@@ -54,7 +54,7 @@ class DriftConfig:
 
 @dataclass
 class _Test:
-    """One hypothesis about one quantity of a node, with its latest values: (row of the node, request, value)."""
+    """A hypothesis about a quantity of a node, with the latest values: (row of the node, request, value)."""
 
     hypothesis: Hypothesis
     threshold: float  # the threshold of the log wealth
@@ -69,19 +69,19 @@ class _Node:
 
 
 class DriftMonitor:
-    """Compares rows with their nodes' annotations, in the order in which they were served.
+    """Compares served rows with the annotations of their nodes, in the order of serving.
 
-    If nothing has moved since the profile, the chance that the monitor *ever* names anything is at most ``alpha``, however
-    long it runs. Annotations count as known up to their own standard error; this half of ``alpha`` relies on the normal
-    approximation, the other half assumes no distribution. Not thread-safe. Calls no model.
+    If nothing has moved since the profile, the chance of *any* false alarm is at most ``alpha``, however long the monitor
+    runs. One half of ``alpha`` allows for the annotations' standard errors and relies on the normal approximation; the
+    other half assumes no distribution. Not thread-safe. Calls no model.
 
     Args:
-        annotated: the trie that is served with.
+        annotated: the trie that requests are served with.
         config: the rate of false alarms and the tolerance.
 
     Attributes:
         moved: the quantities that have moved so far, in order.
-        rows: how many rows were compared.
+        rows: the number of rows that were compared.
     """
 
     def __init__(self, annotated: AnnotatedTrie, config: DriftConfig | None = None) -> None:
@@ -92,7 +92,7 @@ class DriftMonitor:
         self._known: OrderedDict[tuple[str, tuple[str, ...]], int] = OrderedDict()
 
     def add(self, row: Observation) -> list[Moved]:
-        """Compare one row and return which quantities it shows to have moved, each once.
+        """Compare one row and return the quantities now found to have moved; each is returned only once.
 
         Rows of paths that the trie lacks and rows after a passed check are counted but not compared.
         """
@@ -122,7 +122,7 @@ class DriftMonitor:
         )  # fmt: skip
 
     def _enter(self, node: int) -> _Node:
-        """Begin the tests of a node: the k-th that is reached has the share 1/(k(k+1)) of alpha."""
+        """Begin the tests of a node; the k-th node that is reached gets the share 1/(k(k+1)) of alpha."""
         k = len(self._nodes) + 1
         # The sum of 1/(k(k+1)) over all k is 1, so the shares of any number of nodes add up to at most alpha (union bound).
         alpha = self.config.alpha / (k * (k + 1))
@@ -136,7 +136,7 @@ class DriftMonitor:
         return state
 
     def _bet(self, test: _Test, row: Observation, node: int, at: int) -> None:
-        """Bet on one row, and record whether the quantity has moved."""
+        """Update the test with one row, and record whether the quantity has moved."""
         hypothesis = test.hypothesis
         if hypothesis.quantity == "seconds" and row.in_flight and not self.config.loaded_seconds:
             return

@@ -1,4 +1,4 @@
-"""The result of a comparison of served rows with a trie."""
+"""The result of comparing served rows with a trie."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ class Moved:
     """Drift of one annotated quantity of one node.
 
     Attributes:
-        node, path, stage: the node, its models from the first invocation on, and the stage of its invocation.
+        node, path, stage: the node, the models of its path, and the stage of its last invocation.
         quantity: ``"stop"``, ``"dollars"``, ``"seconds"``, or ``"signal LABEL"`` for the share of a label.
         direction: whether it rose or fell.
         annotated: the trie's value, conditional on the request reaching the node.
         seen: the mean since the change.
-        count: how many rows of the node ``seen`` is the mean of.
+        count: the number of rows of the node over which ``seen`` is the mean.
         since: the row of the node, from 1, at which the change most probably happened; an estimate without an interval.
         since_request: the request of that row.
-        noticed: the row of the node, from 1, at which it was noticed.
+        noticed: the row of the node, from 1, at which the change was noticed.
     """
 
     node: int
@@ -51,12 +51,12 @@ class DriftReport:
     """The rows that were compared, and the annotations that have moved.
 
     Attributes:
-        alpha: the chance of ever naming anything although nothing has moved.
-        rows, nodes: how many were compared.
+        alpha: the chance of any false alarm.
+        rows, nodes: the numbers of rows and nodes that were compared.
         moved: what has moved, in the order in which it was noticed.
         unplaced: rows of paths that the trie lacks, or after a passed check; not compared.
-        left_out: rows of later invocations if plans use what requests show, which decides who gets there; not compared.
-        under_load: rows whose seconds were left out, since other calls were in flight on the engine when they began.
+        left_out: rows of later invocations, not compared because plans over signals select the requests that get there.
+        under_load: rows whose seconds were not compared, because other calls were in flight on the engine when they began.
     """
 
     alpha: float

@@ -1,4 +1,4 @@
-"""Folds served rows into a trie: current stops, dollars and seconds. Accuracies follow the stops: answers have no score."""
+"""Updates a trie's stops, dollars and seconds from served rows. Accuracies follow the stops, as answers have no score."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Ints = npt.NDArray[np.int64]
 
 
 def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_life: float = 1000.0) -> AnnotatedTrie:
-    """Return the trie with the served rows folded in. Pure.
+    """Return the trie updated with the served rows. Pure.
 
-    A row that was followed by k later requests weighs 2^(-k / half_life); the trie's prior knowledge is discounted in the same
-    way. Seconds of all nodes of an engine, and dollars of all nodes of a model, first change by what the rows of the whole
-    engine or model show; then each node's own rows count. Seconds of rows that began under load are left out. If a stop rate
-    changes, the chances of a right answer given that the request stops, and given that it continues, stay as they were. In a
-    trie that knows what requests show, which decides who reaches a node, only seconds by engine and dollars by model change.
-    Kinds of request get their shares among the served requests.
+    A row that was followed by k later requests weighs 2^(-k / half_life), and the trie's old estimates are discounted in
+    the same way. Seconds of all nodes of an engine, and dollars of all nodes of a model, are first updated from all rows of
+    the engine or model, and then each node from its rows. Seconds of rows that began under load are ignored. If a stop rate
+    changes, the chances of a right answer given that the request stops, and given that it continues, stay the same. In a
+    trie of signals, which select the requests that reach a node, only seconds by engine and dollars by model change.
+    Request types get their shares among the served requests.
 
     Args:
         annotated: The trie.
@@ -65,7 +65,7 @@ def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_
 
 
 class _Seen:
-    """The rows that belong to the trie, with the node and the weight of each."""
+    """The rows that belong to the trie, with their nodes and weights."""
 
     def __init__(self, annotated: AnnotatedTrie, rows: Sequence[Observation], half_life: float) -> None:
         order = {name: k for k, name in enumerate(dict.fromkeys(row.request_id for row in rows))}
@@ -83,7 +83,7 @@ class _Seen:
         self.is_plain = annotated.signals is None
 
     def kinds(self) -> dict[str, float]:
-        """Return the weight of each kind of request, by the first rows."""
+        """Return the weight of each request type, from the first row of each request."""
         trie = self.annotated.trie
         counts: dict[str, float] = defaultdict(float)
         of_stage, meta = self.annotated.stage_kinds, self.annotated.meta
@@ -96,7 +96,7 @@ class _Seen:
         return counts
 
     def mean(self, known: FloatArray, value: Any, group: Ints, *, idle: bool = False) -> FloatArray:
-        """Return the means of the nodes; ``group`` says which nodes change together, -1 for none."""
+        """Return the updated means of the nodes; ``group``: nodes with equal numbers change together; -1 for none."""
         use = np.array(
             [
                 known[node] > 0.0 and not (idle and (row.in_flight or not row.is_timed))
@@ -132,7 +132,7 @@ def _ratio(new: FloatArray, old: FloatArray) -> FloatArray:
 
 
 def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
-    """Return the arrays that change with the stop rates."""
+    """Return the arrays of the trie that change with the stop rates, updated."""
     trie, old = annotated.trie, annotated.stop
     if annotated.difficulty is not None:  # the plans' figures follow from the rates of each difficulty, which are not known
         return {}
@@ -155,7 +155,7 @@ def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
 
 
 def _of_signals(signals: SignalTrie, before: AnnotatedTrie, after: AnnotatedTrie) -> SignalTrie:
-    """Return the trie of signals: its seconds change by engine, its dollars by model."""
+    """Return the trie of signals, with seconds updated by engine and dollars by model."""
     names = signals.trie.model.astype(np.int64)
     changed: dict[str, Any] = {}
     for mean, var in (("latency_s", "latency_var"), ("cost_usd", "cost_var")):

@@ -1,1 +1,1 @@
-"""Estimates of correct answers from a judge's verdicts, given its agreement with labels."""
+"""Estimates the share of correct answers from a judge's verdicts and the judge's agreement with labels."""

@@ -22,7 +22,7 @@ class Rate:
     """A share of requests, with a standard error that is never 0.
 
     Attributes:
-        share: The mean over requests of each request's own share, in [0, 1].
+        share: The mean over requests of each request's share, in [0, 1].
     """
 
     share: float
@@ -38,14 +38,14 @@ class Rate:
     def variance(self) -> float:
         """The variance of the share, by the Beta distribution that these requests and Jeffreys' prior give.
 
-        Rows of one request are not independent, so each request counts once. A request whose own rows differ varies less than
-        that, which makes the variance too large rather than too small.
+        Rows of one request are not independent, so each request counts once. If the rows of a request differ, its share
+        varies less than assumed, so the variance is too large rather than too small.
         """
         mean = (self.share * self.requests + 0.5) / (self.requests + 1.0)
         return mean * (1.0 - mean) / (self.requests + 2.0)
 
     def interval(self) -> tuple[float, float]:
-        """Return the 90 % interval, by the same distribution."""
+        """Return the 90 % interval of the share, by the same Beta distribution."""
         from scipy.stats import beta
 
         right = self.share * self.requests
@@ -55,10 +55,11 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class JudgeAgreement:
-    """The shares of right and of wrong answers that a judge classifies correctly.
+    """How often a judge agrees with labels: the shares of right and of wrong answers that it classifies correctly.
 
-    With sensitivity v and specificity w, if a share p of answers is right, the judge calls a share q = v p + (1 - w) (1 - p)
-    correct; so p = (q + w - 1) / (v + w - 1) (Rogan and Gladen, 1978). Its errors are assumed not to depend on the path.
+    With sensitivity v and specificity w, if a share p of answers is right, the judge calls a share q = v p + (1 - w) (1 -
+    p) correct; so p = (q + w - 1) / (v + w - 1) (Rogan and Gladen, 1978). The judge's errors are assumed not to depend on
+    the path.
 
     Attributes:
         requests: Labelled requests.
@@ -76,7 +77,7 @@ class JudgeAgreement:
 
     @classmethod
     def of(cls, found: Iterable[tuple[str, bool, bool]]) -> Self:
-        """Return the agreement of (request id, verdict, truth) of each labelled row."""
+        """Compute the agreement from (request id, verdict, truth) of each labelled row."""
         right: dict[str, list[bool]] = {}
         wrong: dict[str, list[bool]] = {}
         every: dict[str, list[bool]] = {}
@@ -94,7 +95,7 @@ class JudgeAgreement:
 
     @property
     def informedness(self) -> float:
-        """Sensitivity + specificity - 1: 1 for a judge that never errs, 0 for one that guesses."""
+        """Sensitivity + specificity - 1: 1 for a judge that never errs, 0 for a judge that guesses."""
         return self.sensitivity.share + self.specificity.share - 1.0
 
     def require(self) -> None:
@@ -115,7 +116,7 @@ class JudgeAgreement:
 
         Args:
             verdicts: Shares of answers that the judge calls correct, of any shape.
-            judged: Shares of requests that were judged; the others are known to be wrong.
+            judged: Shares of requests that were judged; the other requests are known to be wrong.
         """
         share = (np.asarray(verdicts, np.float64) - self.false_share * np.asarray(judged)) / self.informedness
         return np.clip(share, 0.0, 1.0)
@@ -128,7 +129,7 @@ class JudgeAgreement:
         return np.asarray((by_sensitivity + by_specificity) / self.informedness**2)
 
     def half_width(self, accuracy: float, half_width: float) -> float:
-        """Return the half width of the 90 % interval of a corrected accuracy, from that of the share of verdicts."""
+        """Return the half width of a corrected accuracy's 90 % interval, given the half width for the share of verdicts."""
         own = Z90**2 * float(self.variance_at(accuracy))
         return math.sqrt((half_width / self.informedness) ** 2 + own)
 

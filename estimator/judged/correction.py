@@ -1,4 +1,4 @@
-"""Turns an estimate from a judge's verdicts into one of right answers, including the judge's error in its intervals."""
+"""Corrects an estimate made from a judge's verdicts for the judge's errors, and widens its intervals accordingly."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def failed_share(cells: ObservationTable) -> FloatArray:
 def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: FloatArray) -> AnnotatedTrie:
     """Return the trie with accuracies corrected for the judge's errors.
 
-    Each probability "... and the verdict is correct" is corrected as by
-    :meth:`~vinelm.estimator.judged.agreement.JudgeAgreement.corrected`, and stays within the event that contains it. The
-    standard errors of a path's accuracy include the judge's error. For contingent plans they do not: it is common to all
-    branches of a plan, whose errors count as independent. What requests show is corrected outcome by outcome.
+    Each probability of the form P(event and the verdict is correct) is corrected by
+    :meth:`~vinelm.estimator.judged.agreement.JudgeAgreement.corrected`, and limited to P(event). The standard errors of a
+    path's accuracy include the judge's error. Those of contingent plans do not, because the judge's error is common to all
+    branches of a plan, while branches' errors count as independent. Signals are corrected outcome by outcome.
 
     Args:
         annotated: The estimate from the verdicts.
@@ -64,7 +64,7 @@ def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: 
 def _rates(
     success: FloatArray, stop: FloatArray, stop_success: FloatArray, failed: FloatArray, agreement: JudgeAgreement
 ) -> tuple[FloatArray, FloatArray]:
-    """Return P(right) and P(ends here and right), each capped by the event that contains it."""
+    """Return P(right) and P(ends here and right), each limited to the probability of the event that contains it."""
     right = np.minimum(agreement.corrected(success, 1.0 - failed), 1.0 - np.minimum(failed, 1.0))
     ended = agreement.corrected(stop_success, np.maximum(stop - failed, 0.0))
     low = np.maximum(right - (1.0 - stop), 0.0)
@@ -86,7 +86,7 @@ def _difficulty(rates: DifficultyRates | None, failed: FloatArray, agreement: Ju
 
 
 def _signals(annotated: SignalTrie, agreement: JudgeAgreement) -> SignalTrie:
-    """Return the trie of signals. If there is no answer, the judge calls none correct, and none is right."""
+    """Return the corrected trie of signals. An outcome without an answer is neither right nor called correct."""
     outcomes = annotated.outcomes
     right = _part(outcomes.right, outcomes.chance, agreement)
     last = np.minimum(_part(outcomes.right_last, outcomes.chance, agreement), right)
@@ -109,7 +109,7 @@ def _signals(annotated: SignalTrie, agreement: JudgeAgreement) -> SignalTrie:
 
 
 def corrected_report(report: ValidationReport, agreement: JudgeAgreement) -> ValidationReport:
-    """Return the report corrected for the judge's errors. Shares by depth stay shares of verdicts."""
+    """Return the report corrected for the judge's errors. Shares by depth remain shares of verdicts."""
     scale = agreement.informedness
     selection = report.selection
     if selection is not None:

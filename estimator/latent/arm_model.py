@@ -1,8 +1,9 @@
 """Which branch a request takes: stick-breaking logistic regressions, one row for each (node, branch but the last, right or
 wrong).
 
-With arms 1 to G the questions are: is it arm 1; if not, is it arm 2; and so on; the last arm takes the rest. A row's logit
-is a sum of effects of the decision (the stage that decided, and the arm in question), its model, and what came before:
+With branches (arms) 1 to G the questions are: is it arm 1; if not, is it arm 2; and so on; the last arm takes the remaining
+probability. A row's logit is a sum of effects of the decision (the stage that decided, and the arm in question), the model
+that decided, and the earlier invocations:
 
 ========== ===============================================  ==========================================================
 group      one effect per                                   meaning
@@ -41,14 +42,14 @@ Ints = npt.NDArray[np.int64]
 class ArmQuestions:
     """The rows of the regression: every (node, branch but the last, wrong or right).
 
-    Rows of a node are adjacent and ordered by branch; those of an answerable node come in pairs (wrong, right). At other nodes
-    no answer is right yet, and there is one row for each branch.
+    Rows of a node are adjacent and ordered by branch. At an answerable node they come in pairs (wrong, right). At other
+    nodes no answer is right yet, so there is a single row for each branch.
 
     Args:
         node: the node that decides, shape (rows,).
         order: the position of the branch in question among the node's branches, shape (rows,).
         right: whether the answer so far is right, shape (rows,).
-        start: first row of each node, shape (n + 1,); meaningless where there is no choice.
+        start: first row of each node, shape (n + 1,); meaningless at nodes without a choice.
         pairs: 2 at answerable nodes and 1 at others, shape (n + 1,).
     """
 
@@ -61,7 +62,7 @@ class ArmQuestions:
 
     @classmethod
     def of(cls, trie: Trie, arms: Arms) -> ArmQuestions:
-        """Build the rows of every node with a choice."""
+        """Build the rows of every node with several branches."""
         pairs = np.where(trie.answerable, 2, 1).astype(np.int64)
         n_rows = np.where(arms.is_choice, (arms.count - 1) * pairs, 0)
         start = np.cumsum(n_rows) - n_rows
@@ -75,7 +76,7 @@ class ArmQuestions:
         return int(self.arms.count.max(initial=0))
 
     def row(self, node: Ints, order: int, right: int) -> Ints:
-        """Return the row of each node's question; nodes that are not answerable use the row for wrong twice."""
+        """Return the row of each node's question; a node that is not answerable uses its single row for both outcomes."""
         return self.start[node] + order * self.pairs[node] + np.minimum(right, self.pairs[node] - 1)
 
     def shares(self, probability: FloatArray, nodes: Ints, base: Ints | None = None) -> FloatArray:
@@ -84,8 +85,8 @@ class ArmQuestions:
 
         Args:
             probability: P(yes) of the rows, shape (rows, points).
-            nodes: the nodes with a choice.
-            base: position in ``probability`` of each row of the regression; None if it holds all rows.
+            nodes: the nodes with several branches.
+            base: position in ``probability`` of each row of the regression; None if ``probability`` holds all rows.
         """
         found = np.zeros((len(nodes), self.most_arms, 2, probability.shape[1]))
         for right in (0, 1):
@@ -101,7 +102,7 @@ class ArmQuestions:
 
 
 def arm_features(trie: Trie, questions: ArmQuestions) -> FeatureMatrix:
-    """Return the design of the questions; a decision at the root depends only on the request."""
+    """Return the design matrix of the questions; a decision at the root depends only on the request."""
     arms, node, order = questions.arms, questions.node, questions.order
     rows = np.arange(len(node), dtype=np.int64)
     stage, model = trie.stage[node].astype(np.int64), trie.model[node].astype(np.int64)
@@ -137,12 +138,12 @@ def arm_features(trie: Trie, questions: ArmQuestions) -> FeatureMatrix:
 
 @dataclass(frozen=True, eq=False)
 class ArmModel:
-    """The regression of the branches and the decisions that it is fitted to.
+    """The regression for branches, and the observed decisions that it is fitted to.
 
     Args:
         request: the request of each observed decision, shape (decisions,).
-        cell: the decision's cell; -1 for the choice of the first stage, which no invocation made.
-        place: index of its node among the nodes with decisions.
+        cell: the cell (observed call) that made the decision; -1 for the choice of the first stage, which no call made.
+        place: index of the decision's node among the nodes with decisions.
         order: the position of the branch that was taken.
         nodes: the nodes with decisions.
     """
@@ -188,7 +189,7 @@ class ArmModel:
         return base
 
     def log_likelihood(self) -> FloatArray:
-        """Return log P(the branch taken) of each decision if the answer was wrong and right: (decisions, 2, points)."""
+        """Return log P(the branch taken) of each decision for a wrong and for a right answer; shape (decisions, 2, points)."""
         shares = self.questions.shares(self.regression.probabilities(self._features), self.nodes, self._base)
         return np.asarray(np.log(np.maximum(shares[self.place, self.order], 1e-12)))
 

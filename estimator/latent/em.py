@@ -1,8 +1,8 @@
 """EM fit of the latent model: request difficulty is a discrete latent trait on a grid with free weights.
 
-Three questions are modelled at a node: is the answer right; does the request stop given a right answer; does it stop given a
-wrong one. The workflow's check is thereby learned as an imperfect classifier of answers that behaves similarly at all nodes,
-and every row, accepted or not, is informative about the models' accuracy.
+Three questions are modelled at a node: is the answer right; does the request stop given a right answer; does it stop given
+a wrong answer. So the workflow's check is learned as an imperfect classifier of answers that behaves similarly at all
+nodes, and every row, accepted or not, gives information about the models' accuracy.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ class LatentFit:
         grid: the points of the latent difficulty (higher is easier), shape (points,).
         probabilities: P(yes) of each question at each node.
         belief: P(right) of each cell, shape (cells, 1) or (cells, points).
-        regressions: one per question, in the order of :class:`OutcomeProbabilities`; None if the answer is certain.
-        arms: the model of the branches; None if every node has only one.
+        regressions: a regression for each question, in the order of :class:`OutcomeProbabilities`; None if its answer is
+            certain.
+        arms: the model of the branches; None if every node has only a single branch.
     """
 
     posterior: FloatArray
@@ -73,7 +74,7 @@ class LatentFit:
     arms: ArmModel | None = None
 
     def shares(self, arms: Arms) -> ChoiceProbabilities:
-        """Return P(branch | continues) of every branch of the trie: 1 if every node has a single one."""
+        """Return P(branch | continues) of every branch of the trie; 1 if every node has a single branch."""
         if self.arms is not None:
             return self.arms.shares()
         certain = np.ones((len(arms), len(self.grid)))
@@ -104,7 +105,7 @@ def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> La
 
 
 class _ExpectationMaximization:
-    """The observations, summed per node, and the three regressions; cells of one node differ only in their request."""
+    """Observations summed per node, and the three regressions. A node's cells differ only in their requests."""
 
     def __init__(self, cells: ObservationTable, grid: FloatArray) -> None:
         self.cells = cells
@@ -130,9 +131,9 @@ class _ExpectationMaximization:
         )
 
     def probabilities(self, *, of_all: bool = True) -> OutcomeProbabilities:
-        """Return P(yes) at all nodes, or at those of ``rows``.
+        """Return P(yes) at all nodes, or only at the nodes ``rows``.
 
-        Under the oracle stop a right answer always stops the request and, without failed calls, a wrong one never does.
+        Under the oracle stop, a right answer always stops the request and, without failed calls, a wrong answer never does.
         """
         answerable = self.cells.trie.answerable if of_all else self.cells.trie.answerable[self.rows]
         certain = np.ones((len(answerable), len(self.grid)))
@@ -194,7 +195,7 @@ class _ExpectationMaximization:
             self.arms.step(posterior, belief, with_variances=with_variances)
 
     def _add_arms(self, arms: ArmModel, if_right: FloatArray, if_wrong: FloatArray) -> FloatArray:
-        """Add the branch taken by each cell to its log likelihoods; return that of each request's first stage."""
+        """Add the branch taken after each cell to its log likelihoods; return that of each request's first stage."""
         log = arms.log_likelihood()
         is_first = arms.cell < 0
         cell = arms.cell[~is_first]
@@ -205,7 +206,7 @@ class _ExpectationMaximization:
         return of_first
 
     def _sum(self, values: FloatArray) -> FloatArray:
-        """Sum the cells' values per node of ``rows``; cells are sorted by node."""
+        """Sum the cells' values for each node in ``rows``; cells are sorted by node."""
         return np.asarray(np.add.reduceat(values, self._starts, axis=0), dtype=np.float64)
 
 

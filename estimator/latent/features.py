@@ -18,7 +18,8 @@ self       (none)                                           the model was called
 again      (none)                                           the model was called just before
 ========== ===============================================  ==========================================================
 
-On a trie that branches, effects of the arms that led to the node are added, since an answer on a wrong arm is mostly wrong:
+On a trie that branches, effects of the branches (arms) that led to the node are added, because an answer on the wrong
+branch is mostly wrong:
 
 ========== ===============================================  ==========================================================
 arrival    stage before x model before x stage              what this stage was handed
@@ -26,7 +27,7 @@ decided    decision x arm x stage                           the arm that was tak
 decider    decision x its model x arm x stage               whether the model that decided took the right one
 ========== ===============================================  ==========================================================
 
-If the kinds of requests are distinguished, the stages above are those of the application, and these are added:
+If request types (kinds) are distinguished, the stages above are the application's stages, and these groups are added:
 
 ========== ===============================================  ==========================================================
 group      one effect per                                   meaning
@@ -83,7 +84,7 @@ class FeatureMatrix:
 
     @classmethod
     def of(cls, trie: Trie, kinds: OneKind = ONE_KIND) -> FeatureMatrix:
-        """Build the features of every node of ``trie``; ``kinds`` are those of its stages."""
+        """Build the features of every node of ``trie``; ``kinds`` gives the request types of its stages."""
         n_models, n_stages, size = len(trie.models), len(trie.stages), len(trie)
         nodes = np.arange(1, size)
         model, stage = trie.model[1:].astype(np.int64), trie.stage[1:].astype(np.int64)
@@ -122,13 +123,13 @@ class FeatureMatrix:
 
     @cached_property
     def dense(self) -> tuple[FloatArray, FloatArray]:
-        """``design`` and ``slope`` as arrays, shape (rows, effects) and (rows, slopes); a fit reads them in every step."""
+        """``design`` and ``slope`` as dense arrays, shape (rows, effects) and (rows, slopes), for use in every step."""
         return self.design.toarray(), self.slope.toarray()
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One group of columns: entries at (row, column) with the value ``times``, or 1 if that is None."""
+    """A group of columns: entries at (row, column) with the value ``times``; 1 if ``times`` is None."""
 
     name: str
     nodes: Ints
@@ -160,7 +161,7 @@ def coded(name: str, rows: Ints, *labels: npt.NDArray[Any], times: npt.NDArray[A
 
 
 def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
-    """Return one CSR matrix of all groups, and each column's group. Columns unused by any node remain, all zero."""
+    """Return a CSR matrix of all groups, and each column's group. Columns that no node uses stay, all zero."""
     starts = np.cumsum([0, *(part.width for part in parts)])
     rows = np.concatenate([part.nodes for part in parts])
     columns = np.concatenate([part.column + start for part, start in zip(parts, starts, strict=False)])
@@ -173,7 +174,7 @@ def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
 
 
 def just_before(trie: Trie, label: Ints) -> Ints:
-    """Return the label of the invocation just before each node's, shape (n + 1,); -1 without one or if histories differ."""
+    """Return the label of each node's previous invocation, shape (n + 1,); -1 if there is none or histories differ."""
     order = np.argsort(trie.target, kind="stable")
     starts = np.flatnonzero(np.diff(trie.target[order], prepend=0))  # every node except the root has an edge into it
     of_edge = label[trie.source[order]]
@@ -182,10 +183,10 @@ def just_before(trie: Trie, label: Ints) -> Ints:
 
 
 def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, Ints]:
-    """Return (node, label, times): the labels before each node in every history, and how often at least.
+    """Return (node, label, times): the labels that occur before a node in all its histories, and how often at least.
 
-    The result is sorted by node, then label. If ``memory=k`` merges histories, it has the choices before the last remembered
-    one.
+    The result is sorted by node, then label. If ``memory=k`` merges histories, it includes the remembered choices before
+    the node's.
     """
     times = np.zeros((len(trie), n_labels), np.int16)
     for edges in trie.edge_levels:
@@ -201,13 +202,13 @@ def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, 
 
 
 def certain_nodes(trie: Trie) -> Ints:
-    """Return the non-root nodes whose previous stage and model are known (or known not to exist, at depth 1)."""
+    """Return the non-root nodes whose previous stage and model are known, including depth 1, where there is none."""
     choice = np.where(trie.model >= 0, _choice(trie), len(trie.stages) * len(trie.models))
     return np.flatnonzero(just_before(trie, choice) >= 0)
 
 
 def earlier_choices(trie: Trie, nodes: Ints) -> tuple[Ints, Ints]:
-    """Return (place, choice): for each of ``nodes``, the stages and models that ran before its invocation, each once."""
+    """Return (place, choice): for each of ``nodes``, the distinct stages and models that ran before its invocation."""
     node, made, _ = certain_before(trie, np.where(trie.model >= 0, _choice(trie), -1), len(trie.stages) * len(trie.models))
     first = np.searchsorted(node, nodes)
     count = np.searchsorted(node, nodes, side="right") - first
@@ -221,10 +222,10 @@ def _choice(trie: Trie) -> Ints:
 
 
 def decisions(trie: Trie) -> tuple[Ints, Ints, Ints]:
-    """Return (node, decision, branch): for each node the earlier decisions at which one of several branches was taken.
+    """Return (node, decision, branch): each node's earlier decisions between several branches, and the branches taken.
 
-    ``decision`` is the node that was left, ``arm`` the one that was entered. For merged histories only the last decision is
-    known, if all came from one stage and model.
+    ``decision`` is the node at which the choice was made, ``branch`` the node that it led to. For merged histories, only
+    the last decision is known, and only if all histories made it at the same stage with the same model.
     """
     is_choice = arms_of(trie).is_choice
     nodes = at = certain_nodes(trie)

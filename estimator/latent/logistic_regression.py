@@ -1,4 +1,4 @@
-"""Ridge logistic regression on (node, grid point) counts: one per question of the latent model."""
+"""Ridge logistic regression on (node, grid point) counts; the latent model has a regression for each question."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONGEST_STEP = 3.0
 
 @dataclass(frozen=True)
 class Prior:
-    """The prior of one question.
+    """The prior of a question's regression.
 
     Args:
         slope: mean of the overall slope, in logits per standard deviation of difficulty.
@@ -44,7 +44,7 @@ ARM = Prior(slope=0.0, slope_variance=(0.25, 0.5, 0.25), spread=1.0)
 
 @dataclass(eq=False)
 class Regression:
-    """The model of one question: logit P(yes | node u, grid point g) = effects of u + z_g * slope of u.
+    """The model of a question: logit P(yes | node u, grid point g) = effects of u + z_g * slope of u.
 
     Args:
         features: the design of effects and slopes.
@@ -81,7 +81,7 @@ class Regression:
         )
 
     def probabilities(self, at: FeatureMatrix | None = None) -> FloatArray:
-        """Return P(yes), shape (rows, points), of the rows of ``features`` selected by ``at``, or of all."""
+        """Return P(yes), shape (rows, points), of the rows of ``features`` selected by ``at``, or of all rows."""
         design, slope = (self.features.design, self.features.slope) if at is None else at.dense
         n_effects = design.shape[1]
         level = design @ self.coefficients[:n_effects]
@@ -108,7 +108,7 @@ class Regression:
         self.coefficients = self.coefficients + move * min(1.0, LONGEST_STEP / max(float(np.abs(move).max()), 1e-12))
 
     def update_variances(self) -> None:
-        """Update the groups' variances by MacKay's fixed point: squared effects over the number of well-determined effects."""
+        """Update the groups' variances by MacKay's fixed-point rule: squared effects / number of well-determined effects."""
         self.covariance = linalg.cho_solve(self._factor, np.eye(len(self.coefficients)), check_finite=False)
         n_groups = len(self.variance)
         squares = np.bincount(self.group, (self.coefficients - self.prior_mean) ** 2 * self._is_used, n_groups)

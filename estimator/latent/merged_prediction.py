@@ -1,4 +1,4 @@
-"""Rates of the nodes of a merged trie by the latent model: means over the merged histories, as the profile chose them."""
+"""Predicts rates of a merged trie's nodes by the latent model: means over the merged histories, with the profile's choices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MergedRates:
         arm_rates: probability of each edge's branch, shape (edges,).
         by_difficulty: the rates for requests of each difficulty.
         success_se: standard error of ``rates.success``, from the posterior of the model's effects for the given mix of
-            difficulties and from the sample of requests. It excludes effects that the features leave out.
+            difficulties and from the sample of requests. It ignores effects that the features do not model.
         mix: share of each difficulty among the requests that reach each node, shape (n + 1, points).
     """
 
@@ -44,7 +44,7 @@ class MergedRates:
     mix: FloatArray
 
     def errors(self, cost_usd: MeanEstimate, latency_s: MeanEstimate) -> StandardErrors:
-        """Return the standard errors of one invocation at each node, which have all three parts of an amount's error."""
+        """Return the standard errors of one invocation at each node, including all three parts of an amount's error."""
         cost_se, latency_se = (
             np.asarray(np.sqrt(amount.mean_var + amount.along**2 + amount.mean**2 * amount.shared))
             for amount in (cost_usd, latency_s)
@@ -53,11 +53,12 @@ class MergedRates:
 
 
 def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) -> MergedRates:
-    """Carry the requests' difficulties along the edges, and take means at each node.
+    """Propagate the requests' difficulties along the edges, and return means at each node.
 
-    A node represents many histories, of which few were bought. Observations therefore do not replace predictions here, but
-    shift the node's probabilities by an effect of the node, shrunk by the spread of these effects over all nodes. Deeper in a
-    loop than any row of the stage, no answer counts as right, since nothing shows that further turns still help.
+    A node represents many histories, of which few were observed. So observations do not replace predictions here, but shift
+    the node's probabilities by an effect of the node, shrunk according to the spread of these effects over all nodes.
+    Deeper in a loop than any row of the stage, no answer counts as right, because no data show that further turns still
+    help.
     """
     probabilities = _with_node_effects(cells, fit)
     probabilities.right[_beyond_rows(cells, trie)] = 0.0
@@ -83,7 +84,7 @@ def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) ->
 
 
 def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
-    """Return a mask of the nodes that are deeper than every row of their stage, shape (n + 1,)."""
+    """Return a mask of the nodes that are deeper than all rows of their stage, shape (n + 1,)."""
     deepest = np.zeros(len(trie.stages), np.int64)
     np.maximum.at(deepest, trie.stage[cells.node], trie.depth[cells.node])
     beyond: BoolArray = trie.depth > deepest[trie.stage]
@@ -92,7 +93,7 @@ def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
 
 
 def _arms(fit: LatentFit, arms: Arms, probabilities: OutcomeProbabilities) -> tuple[FloatArray, FloatArray]:
-    """Return P(branch) and P(branch and right) given that its source is reached, by difficulty; shape (arms, points)."""
+    """Return P(branch) and P(branch and right), given that its source is reached, by difficulty; shape (arms, points)."""
     shares, source = fit.shares(arms), arms.source
     on_right, on_wrong = probabilities.on_right, probabilities.on_wrong
     on_right[0], on_wrong[0] = 0.0, 1.0  # the root is not an invocation: nothing was fitted there, and no request ends there
@@ -101,9 +102,10 @@ def _arms(fit: LatentFit, arms: Arms, probabilities: OutcomeProbabilities) -> tu
 
 
 def _choice_shares(cells: ObservationTable, trie: MergedTrie) -> FloatArray:
-    """Return for each edge the share of the profile's choices at its stage that fell on its model, shape (edges,).
+    """Return for each edge how often the profile chose its model at its stage, as a share; shape (edges,).
 
-    Shares are those of the stage's rows, shrunk towards a uniform choice; the edges of one source and stage sum to 1.
+    Shares are counted over the stage's rows and shrunk towards a uniform choice; shares of edges with the same source and
+    stage sum to 1.
     """
     n_models = len(trie.models)
     kind = trie.stage.astype(np.int64) * n_models + trie.model
@@ -115,7 +117,7 @@ def _choice_shares(cells: ObservationTable, trie: MergedTrie) -> FloatArray:
 
 
 def _masses(trie: MergedTrie, start: FloatArray, arm: FloatArray, share: FloatArray) -> FloatArray:
-    """Return the mass of each grid point at each node, with ``start`` at the root, if models are chosen as in the profile.
+    """Return the mass of each grid point at each node, from ``start`` at the root, if models are chosen as in the profile.
 
     ``arm``: the part of a source's mass that takes the edge's branch, shape (edges, points). ``share``: each edge's share
     within its branch, shape (edges,).
@@ -131,7 +133,7 @@ def _masses(trie: MergedTrie, start: FloatArray, arm: FloatArray, share: FloatAr
 
 
 def _with_node_effects(cells: ObservationTable, fit: LatentFit) -> OutcomeProbabilities:
-    """Return the fitted probabilities, with each node's logits adjusted by its own rows beyond the features."""
+    """Return the fitted probabilities, with each node's logits shifted to account for what features do not explain."""
     fitted = fit.probabilities
     weight, stop = fit.posterior[cells.request], cells.stop[:, None]
     right, wrong = weight * fit.belief, weight * (1.0 - fit.belief)
@@ -150,7 +152,7 @@ def _with_node_effects(cells: ObservationTable, fit: LatentFit) -> OutcomeProbab
 def _moved(
     cells: ObservationTable, probability: FloatArray, regression: Regression | None, yes: FloatArray, asked: FloatArray
 ) -> FloatArray:
-    """Add to each node's logit an effect with a normal prior, whose variance is the nodes' spread beyond chance."""
+    """Add an effect to each node's logit. The effects have a normal prior whose variance is their spread beyond chance."""
     if regression is None:
         return probability
     size, expected = len(cells.trie), probability[cells.node]

@@ -1,4 +1,4 @@
-"""Predicts unobserved outcomes and branches: rates of every node over *all* requests, using observations as they are."""
+"""Predicts unobserved outcomes and branches. Gives rates of every node over *all* requests, using observations as they are."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class PredictedRates:
     Args:
         rates: the rates over observed and predicted requests.
         arm_rates: probabilities of the branches, per node.
-        reaching: expected number of requests that reach the node; ``cells.count`` of them were observed there.
-        unseen: expected number of the unobserved ones, by grid point, shape (n + 1, points).
+        reaching: expected number of requests that reach the node, including ``cells.count`` observed requests.
+        unseen: expected number of unobserved requests that reach the node, by grid point, shape (n + 1, points).
         mean_difficulty: mean grid value of the unobserved requests.
-        arms: the arms.
-        shares: P(arm | continues) of each arm.
-        on_right: the unobserved requests that continue with a right answer, shape (n + 1, points).
-        on_wrong: those that continue with a wrong one; same shape.
+        arms: the branches.
+        shares: P(branch | continues) of each branch.
+        on_right: expected number of unobserved requests that continue with a right answer, shape (n + 1, points).
+        on_wrong: expected number of unobserved requests that continue with a wrong answer; same shape.
     """
 
     rates: Rates
@@ -48,11 +48,11 @@ class PredictedRates:
 
 
 def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
-    """Propagate every request down every path and every branch.
+    """Propagate every request down all paths and branches.
 
-    A cell is executed only after its ancestors, so a request observed at a node certainly reaches it and counts with its full
-    posterior. If it continues, it counts with the branch that it took, or with the predicted branches if that is unknown. The
-    other requests arrive as one mass per grid point, so the work is nodes x points, independent of the number of requests.
+    A request observed at a node certainly reaches it, so it counts there with its full posterior. If it continues, it
+    counts on the branch that it took or, if this is unknown, on the predicted branches. All other requests are propagated
+    as a single mass per grid point, so the work is nodes x points, whatever the number of requests.
     """
     trie, probabilities = cells.trie, fit.probabilities
     arms = arms_of(trie)
@@ -90,7 +90,7 @@ def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
 
 
 def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen: FloatArray) -> tuple[Rates, FloatArray]:
-    """Return the rates over the requests observed at each node and those expected unobserved, and the number of both."""
+    """Return the rates over observed and expected unobserved requests of each node, and the number of all these requests."""
     probabilities, stopped, size = fit.probabilities, cells.stop, len(cells.trie)
     stop, right = probabilities.stop, probabilities.right
     seen_stop = _sums(cells.node[stopped], fit.posterior[cells.request[stopped]], size)
@@ -110,7 +110,7 @@ def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen:
 def _seen_arms(
     cells: ObservationTable, fit: LatentFit, arms: Arms, shares: ChoiceProbabilities
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the observed requests that took each branch, and those with a right answer; shape (arms, points) each."""
+    """Return how many observed requests took each branch, and how many with a right answer; shape (arms, points) each."""
     goes_on = ~cells.stop & (arms.count[cells.node] > 0)
     weight, belief = fit.posterior[cells.request], fit.belief * np.ones(len(fit.grid))
     known = np.flatnonzero(goes_on & (cells.arm >= 0))
@@ -132,6 +132,6 @@ def _seen_arms(
 
 
 def _sums(of: Ints, values: FloatArray, size: int) -> FloatArray:
-    """Return the sums of the rows of ``values`` with equal ``of``, shape (size, points)."""
+    """Sum the rows of ``values`` that have the same index in ``of``; shape (size, points)."""
     rows = np.arange(len(of))
     return np.asarray(sparse.csr_array((np.ones(len(of)), (of, rows)), shape=(size, len(of))) @ values, dtype=np.float64)

@@ -1,12 +1,12 @@
 """Standard errors of the path metrics: the delta method along every path and its branches, times a calibrated factor.
 
-The accuracy of a path is here the probability of ending on it, or before it on a shared part, with a correct answer; plans add
-up the masses of the paths where they end (docs/estimators.md#arms). Let L be the derivative of log P(arm) by a logit of the
-node that is left (if only one stage follows, that of log (1 - s)), and B the mass of correct answers that ended before. The
-derivatives of A(u) along effects x_j are
+Here, the accuracy of a path is the probability of ending on it, or before it on a shared part, with a correct answer; plans
+add up the masses of the paths on which they end (docs/estimators.md#arms). Let L be the derivative of log P(branch) by a
+logit of the node at which the branch begins (if only one stage follows, the derivative of log (1 - s)), and B the mass of
+correct answers that ended earlier. The derivatives of A(u) along effects x_j are
 
 - reach_j db_j for proper ancestors j, and reach_u da_u for u itself;
-- (A(u) - B_j) L_j for every step from an ancestor j down to u, including those of the regression of the arms.
+- (A(u) - B_j) L_j for every step from an ancestor j down to u, including the steps of the branches' regression.
 
 Each is a running sum from the root.
 """
@@ -45,7 +45,7 @@ TINY = 1e-9
 class StandardErrors:
     """Standard errors of path accuracy (fraction), cost (dollars) and latency (seconds), and of each node's ``arm``.
 
-    Shape (n + 1,) each; that of ``arm`` is None if unknown.
+    Shape (n + 1,) each; ``arm`` is None if unknown.
     """
 
     accuracy: FloatArray
@@ -63,15 +63,15 @@ def standard_errors(
     cost_usd: MeanEstimate,
     latency_s: MeanEstimate,
 ) -> StandardErrors:
-    """Return the standard errors for *further requests of the same kind* (see the module's text).
+    """Return the standard errors for *further requests from the same population* (see the module's docstring).
 
-    They have two sources: the posterior of the effects for unobserved outcomes, and the sample of requests.
+    They come from two sources: the posterior of the effects for unobserved outcomes, and the sample of requests.
 
     Args:
         cells: the observations.
         fit: the latent model fitted to them.
         predicted: its predicted rates and branches.
-        annotated: the trie annotated with these.
+        annotated: the trie annotated with ``predicted``.
         cost_usd: estimate of the dollars per invocation.
         latency_s: estimate of the seconds per invocation at zero load.
     """
@@ -108,9 +108,10 @@ def standard_errors(
 class MovedRates:
     """A regression, and the derivatives of rates by its logits; arrays have shape (n + 1,).
 
-    ``step``: the derivative of log P(arm into the node) by the logit at the parent, or, for the regression of the arms, by its
-    coefficients (effects and slopes, one row per arm). ``through`` and ``own``: derivatives of the mass of correct answers that
-    end at an ancestor, and at the node itself. ``ended``: the mass of correct answers that ended up to a node.
+    ``step``: the derivative of log P(branch into the node) by the logit at the parent; for the branches' regression, by its
+    coefficients (effects and slopes, one row per branch). ``through`` and ``own``: derivatives of the mass of correct
+    answers that end at an ancestor, and at the node itself. ``ended``: the mass of correct answers that end at the node or
+    before.
     """
 
     regression: Regression
@@ -121,7 +122,7 @@ class MovedRates:
 
 
 def questions(fit: LatentFit, predicted: PredictedRates, annotated: AnnotatedTrie) -> Iterator[MovedRates]:
-    """Yield the regressions of the fit: right, stop if right, stop if wrong, and branches if there is a choice."""
+    """Yield the fit's regressions: right, stop if right, stop if wrong, and branches if the trie branches."""
     reach, found = annotated.reach, fit.probabilities
     nothing = np.zeros(len(reach))
     ended = annotated.trie.accumulate(reach * annotated.stop_success)
@@ -184,11 +185,11 @@ def _choice_steps(model: ArmModel, predicted: PredictedRates) -> tuple[Matrix, M
 
 
 class Gradients(NamedTuple):
-    """The effect of a question's coefficients, times a root of their covariance, on the nodes of a subtree of the root.
+    """Derivatives by a question's coefficients, times a root of their covariance, at the nodes of a subtree of the root.
 
-    ``up``: the parent of each node. The others have shape (nodes, coefficients) each, 0 for none: ``arm``, the change of log
-    P(arm into the node); ``passed``, that of the mass of correct answers that end at the parent; ``own``, that of those that
-    end at the node.
+    ``up``: the parent of each node. The other arrays have shape (nodes, coefficients), or are 0 if there is no effect.
+    ``arm``: the change of log P(branch into the node). ``passed``: the change of the mass of correct answers that end at
+    the parent. ``own``: the change of the mass that end at the node.
     """
 
     nodes: slice
@@ -203,12 +204,12 @@ class Gradients(NamedTuple):
         return self.own + self.of_later(accuracy, ended, self.passed)
 
     def of_later(self, metric: FloatArray, before: FloatArray, passed: FloatArray | float = 0.0) -> FloatArray:
-        """Return the gradient of a path metric by the branches of its path: each step shifts what follows it.
+        """Return the gradient of a path metric by the path's branches, which change the chances of what follows.
 
         Args:
             metric: the metric of the nodes.
-            before: its part up to each node of the trie.
-            passed: the direct change by each step.
+            before: the part of the metric up to each node of the trie.
+            passed: the direct change of the metric by each step.
         """
         along = self._running(self.arm) * metric[:, None]
         return along + self._running(passed - before[self.up][:, None] * self.arm)
@@ -223,7 +224,7 @@ class Gradients(NamedTuple):
 
 
 def gradients(trie: Trie, question: MovedRates, predicted: PredictedRates) -> Iterator[Gradients]:
-    """Yield the gradients of a question's coefficients, one subtree of the root at a time, which bounds the memory."""
+    """Yield the gradients of a question's coefficients, one subtree of the root at a time to limit memory."""
     basis = np.asarray(np.linalg.cholesky(question.regression.covariance), dtype=np.float64)
     features = question.regression.features
     n_effects = features.design.shape[1]
@@ -256,7 +257,7 @@ def _squares(gradient: FloatArray) -> FloatArray:
 
 
 def _arm_sampling(predicted: PredictedRates, trie: Trie) -> FloatArray:
-    """Return the variance of each branch from the sample of requests that reach its node."""
+    """Return the variance of each branch's share due to the sample of requests that reach its node."""
     up = np.maximum(trie.parent, 0)
     reaching = np.maximum(predicted.reaching[up], 1.0)
     shrunk = (predicted.arm_rates.arm * reaching + 1.0) / (reaching + 2.0)
@@ -265,7 +266,7 @@ def _arm_sampling(predicted: PredictedRates, trie: Trie) -> FloatArray:
 
 
 def _unknown(cells: ObservationTable, predicted: PredictedRates) -> FloatArray:
-    """Return the share of requests whose outcome on a path is unobserved: at its end, an earlier stop, or another branch."""
+    """Return the share of requests whose outcome on a path is unobserved: its end, an earlier stop or another branch."""
     trie, arms, size = cells.trie, predicted.arms, len(cells.trie)
     stops = np.bincount(cells.node[cells.stop], minlength=size).astype(np.float64)
     known = np.flatnonzero(cells.arm >= 0)

@@ -1,1 +1,1 @@
-"""Predicts an application's next reads and their arguments, mined from recorded sessions. Pure."""
+"""Predicts an application's next reads (read-only tool calls) and their arguments from recorded sessions. Pure."""

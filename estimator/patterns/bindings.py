@@ -1,4 +1,4 @@
-"""The sources of a call's arguments: a path in an earlier call, the user's words, or a constant."""
+"""Sources of a tool call's arguments: a path in an earlier call, the user's words, or a constant."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Binding:
     """The source of one argument.
 
     Args:
-        kind: "call" for a value of an earlier call of one tool, "named" for the last values of one name in any earlier call,
-            "user" for a token of the user's words, or "constant".
+        kind: "call" for a value of an earlier call of a given tool, "named" for the last values of a given name in any
+            earlier call, "user" for a token of the user's words, or "constant".
         tool: the earlier call's tool.
-        path: for "call", from ``"result"`` or ``"arguments"`` to the value: keys, :data:`ANY_ITEM` and the like; for "named",
-            the name.
+        path: for "call", the path to the value from ``"result"`` or ``"arguments"`` on: keys, :data:`ANY_ITEM` and the
+            like; for "named", the name.
         shape: for "user", the token's shape.
         text: for "constant", the value as JSON; for "user", the type that the token is converted to: "text", "int" or "float".
     """
@@ -45,7 +45,7 @@ class Binding:
 
     @property
     def reads(self) -> str:
-        """The source that the binding reads: a tool's calls, a name, the user's words, or nothing."""
+        """What the binding reads: a tool's calls, a name, the user's words, or nothing."""
         return f"call {self.tool}" if self.kind == "call" else f"named {self.path[0]}" if self.kind == "named" else self.kind
 
 
@@ -54,7 +54,7 @@ Bindings = tuple[tuple[str, Binding], ...]
 
 
 class Filled(NamedTuple):
-    """Arguments from bindings, and the history index of their newest source event (-1: none)."""
+    """Arguments filled in by bindings, and the history index of their newest source event (-1: none)."""
 
     arguments: dict[str, Any]
     source: int
@@ -108,7 +108,7 @@ class Sources:
 
 
 def fill(bindings: Bindings, sources: Sources) -> dict[str, Filled]:
-    """Return the calls that ``bindings`` yield now, each by the text of its arguments, the newest sources first.
+    """Return the calls that ``bindings`` yield now, by the text of their arguments, newest sources first.
 
     Returns at most :data:`MOST_ROWS` calls.
     """
@@ -175,7 +175,7 @@ def _step(node: Any, step: str | int, paths: dict[str, Path]) -> Iterator[dict[s
 
 
 def _of_words(wanted: Sequence[tuple[str, Binding]], sources: Sources) -> Iterator[Filled]:
-    """Yield tokens of the wanted shapes: the newest message's first, and adjacent ones together."""
+    """Yield tokens of the given shapes, newest message first; adjacent tokens are combined."""
     lists = [sources.tokens.get(one.shape, []) for _, one in wanted]
     if not all(lists):
         return
@@ -200,7 +200,7 @@ def _of_words(wanted: Sequence[tuple[str, Binding]], sources: Sources) -> Iterat
 
 
 def as_type(text: str, kind: str) -> str | int | float | None:
-    """Return a token as "text", "int" or "float"; None if it is not such a number."""
+    """Return a token converted to "text", "int" or "float"; None if it is not such a number."""
     if kind == "text":
         return text
     try:

@@ -43,7 +43,7 @@ def read_patterns(path: Path) -> Patterns:
     """Return the patterns of a file.
 
     Raises:
-        ConfigError: it cannot be read, or is not a file of this format and version.
+        ConfigError: the file cannot be read, or does not have this format and version.
     """
     try:
         content = json.loads(read_text(path))

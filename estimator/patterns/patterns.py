@@ -39,8 +39,8 @@ class Patterns:
     """Mined patterns.
 
     Args:
-        reads: the names of the tools that only read.
-        sets: (tool, its bindings).
+        reads: the names of the read-only tools.
+        sets: pairs of a tool and a set of bindings for its arguments.
         counts: hits and trials by key.
         coefficients: the coefficients of the logistic regression, one for each feature; empty without enough data.
         seconds: quantiles of the recorded durations of each read, at most :data:`MOST_SECONDS`.
@@ -61,7 +61,7 @@ class Patterns:
             schemas: the JSON schema of the arguments of each tool, by name.
 
         Raises:
-            ConfigError: a tool is unknown, its schema differs, or it does not take an argument that a pattern fills.
+            ConfigError: a tool is unknown, its schema differs, or it lacks an argument that a pattern fills.
         """
         for tool, digest in self.schemas.items():
             if tool in schemas and schema_digest(schemas[tool]) != digest:
@@ -80,12 +80,12 @@ class Patterns:
         """Return the reads that may be requested before the next write, most likely first.
 
         Args:
-            history: the user's messages and the ended calls, with arguments and results, in order.
+            history: the user's messages and the finished calls, with arguments and results, in order.
         """
         return self.for_run().candidates(history)
 
     def for_run(self) -> PatternsInRun:
-        """Return a predictor for one run, which reads only new events each time."""
+        """Return a predictor for one run, which processes only new events at each call."""
         return PatternsInRun(self)
 
     def candidates_of(self, seen: SessionState) -> list[ToolCandidate]:
@@ -105,7 +105,7 @@ class Patterns:
 
 
 class PatternsInRun:
-    """Patterns, and the state of the run that they predict for. Not thread-safe.
+    """Patterns, with the state of the run for which they predict. Not thread-safe.
 
     Args:
         patterns: the patterns.
@@ -138,7 +138,7 @@ def schema_digest(schema: Mapping[str, Any]) -> str:
 
 
 class Moment(NamedTuple):
-    """A possible call after some events of a session, and whether it was requested before the next write."""
+    """A call that was possible after some events of a session, and whether it was requested before the next write."""
 
     group: Hashable
     seen: SessionState
@@ -157,9 +157,9 @@ def mine(
 
     Args:
         sessions: each has the user's messages and the calls, with arguments and results, in order.
-        reads: the names of the tools that only read; every other tool writes.
-        groups: sessions of one group repeat each other, such as trials of one task; by default each session is a separate
-            group.
+        reads: the names of the read-only tools; every other tool writes.
+        groups: the group of each session; sessions of a group are similar, such as trials of one task. By default, each
+            session is a separate group.
         schemas: the digest of each tool's schema.
 
     Raises:
@@ -197,7 +197,7 @@ def mine(
 
 
 def _seconds(calls: Sequence[ToolEvent], reads: frozenset[str]) -> dict[str, tuple[float, ...]]:
-    """Return quantiles of the durations of each read that has any."""
+    """Return quantiles of the recorded durations of each read."""
     took: dict[str, list[float]] = defaultdict(list)
     for event in calls:
         if event.tool in reads and event.ended_s > event.started_s:
@@ -212,7 +212,7 @@ def _count(
     reads: frozenset[str],
     support: Mapping[tuple[str, Bindings], set[Hashable]],
 ) -> tuple[list[tuple[str, Bindings]], dict[Key, list[int]], dict[Hashable, dict[Key, list[int]]]]:
-    """Return the sets that ever make a call likely, their counts, and each group's part in these."""
+    """Return the sets that ever make a call likely, their counts, and each group's part of the counts."""
     found = list(support)
     counts: dict[Hashable, dict[Key, list[int]]] = defaultdict(dict)
     total: dict[Key, list[int]] = {}
@@ -235,7 +235,7 @@ def _count(
 def _moments(
     sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str], sets: Sequence[tuple[str, Bindings]]
 ) -> Iterator[Moment]:
-    """Yield every possible call after every event. ``seen`` is valid until the next call."""
+    """Yield every possible call after every event. ``seen`` is valid only until the next item is requested."""
     ready = with_sources(sets)
     for session, group in zip(sessions, groups, strict=True):
         seen = SessionState(reads)

@@ -1,4 +1,4 @@
-"""The probability that a possible call is requested before the next write: backed-off counts, then a logistic regression."""
+"""The probability that a possible call is requested before the next write: from backed-off counts, by logistic regression."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ FEATURES = tuple(_NAMES.split())
 
 
 def keys_of(one: Yielded, is_again: bool, seen: SessionState) -> list[Key]:
-    """Return the keys whose counts are informative about ``one``, shortest suffix first."""
+    """Return the keys of the counts that concern this possible call, shortest suffix first."""
     rank, count = min(one.rank, 3), min(one.of, 4)
     return [(one.at, rank, count, is_again, suffix) for suffix in seen.suffixes]
 
 
 def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
-    """Return the probability at each suffix length, shrunk towards the shorter suffix's."""
+    """Return the probability at each suffix length, shrunk towards the probability at the next shorter length."""
     values, p = [], PRIOR
     for key in keys:
         hits, trials = lookup(key) or NEVER
@@ -52,9 +52,9 @@ def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
 def features_of(
     possible: Possible, seen: SessionState, sets: Sequence[tuple[str, Bindings]], lookup: Lookup
 ) -> list[float] | None:
-    """Return the values of :data:`FEATURES`, of the set that makes the call most likely and of the session.
+    """Return the values of :data:`FEATURES` for the session and for the set that makes the call most likely.
 
-    None for a call whose counts give a probability below :data:`FLOOR`.
+    Returns None for a call whose counts give a probability below :data:`FLOOR`.
     """
     chains = [(backed_off(keys_of(one, possible.is_again, seen), lookup), one) for one in possible.yielded]
     chains.sort(key=lambda chain: -chain[0][-1])
@@ -115,7 +115,7 @@ def fit_calibrated(features: NDArray[np.float64], hits: NDArray[np.float64], gro
     Args:
         features: see :func:`fit`.
         hits: see :func:`fit`.
-        groups: shape (calls,): the group of each.
+        groups: the group of each call, shape (calls,).
     """
     number = {group: at for at, group in enumerate(sorted(set(groups), key=str))}
     fold = np.array([number[group] % FOLDS for group in groups])

@@ -1,4 +1,4 @@
-"""Replays speculation on recorded sessions: how many reads are ready when requested, and the seconds and dollars."""
+"""Replays tool prefetching on recorded sessions: how many reads are ready when requested, and the seconds and dollars."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Replayed:
 
     Args:
         calls: calls of any tool.
-        reads: calls of tools that only read.
-        ready: reads whose result was available or in flight: speculated, or read before and still valid.
-        repeats: those of ``ready`` that needed no speculation.
-        speculations: reads that were started on a guess.
-        used: those of them that were requested while still valid.
-        model_s: seconds of models.
-        tool_s: seconds of tools, without speculation.
-        read_s: the part of ``tool_s`` that reads take.
-        hideable_s: seconds of reads that would be hidden if each started when the model call before it did.
-        saved_s: seconds that speculation saves.
-        waste_usd: dollars of speculated reads that were not used.
+        reads: calls of read-only tools.
+        ready: reads whose result was available or in flight: prefetched, or read before and still valid.
+        repeats: the reads in ``ready`` that needed no prefetching.
+        speculations: reads that were prefetched.
+        used: the prefetched reads that were requested while still valid.
+        model_s: seconds of model calls.
+        tool_s: seconds of tool calls, without prefetching.
+        read_s: the part of ``tool_s`` spent on reads.
+        hideable_s: seconds of reads that would be saved if each read started together with the model call before it.
+        saved_s: seconds that prefetching saves.
+        waste_usd: dollars of prefetched reads that were not used.
     """
 
     calls: int = 0
@@ -57,22 +57,22 @@ class Replayed:
 
     @property
     def speculations_per_call(self) -> float:
-        """Speculations for each call of any tool."""
+        """Prefetched reads per tool call (any tool)."""
         return self.speculations / max(1, self.calls)
 
     @property
     def precision(self) -> float:
-        """The share of the speculations that were requested."""
+        """The share of the prefetched reads that were requested."""
         return self.used / max(1, self.speculations)
 
     @property
     def total_s(self) -> float:
-        """Seconds without speculation."""
+        """Total seconds without prefetching."""
         return self.model_s + self.tool_s
 
     @property
     def nothing_to_gain(self) -> str | None:
-        """Why speculation is not worth it here; None if it may be, or no times were recorded."""
+        """Why prefetching is not worthwhile here; None if it may be, or if no times were recorded."""
         if not self.total_s or self.hideable_s >= LEAST_GAIN * self.total_s:
             return None
         share = self.read_s / self.tool_s if self.tool_s else 0.0
@@ -107,16 +107,16 @@ def replay(
 ) -> Replayed:
     """Replay one session in virtual time.
 
-    A guess starts when the model starts to think, if fewer than ``at_once`` are running; a write makes all results stale. A
-    model's seconds are those between two calls.
+    A prefetch starts together with a model call, if fewer than ``at_once`` prefetches are running; a write makes all
+    results stale. A model call takes the time between two tool calls.
 
     Args:
-        session: its events.
+        session: the events of the session.
         predicted: the candidates after each event.
-        reads: the names of the tools that only read.
-        least: the probability from which a read is started.
-        at_once: guesses that may run at a time.
-        cost_usd: dollars of one speculated read.
+        reads: the names of the read-only tools.
+        least: the least probability at which a read is prefetched.
+        at_once: prefetches that may run at the same time.
+        cost_usd: dollars of one prefetched read.
         messages_s: when each user message came, by its position in the session, in the seconds of the calls; a message without
             a known time counts as coming right after the call before it.
     """

@@ -1,4 +1,4 @@
-"""The history of one session, and the calls that bindings yield from it."""
+"""The history of a session, and the calls that bindings yield from it."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ WithSources = tuple[str, Bindings, tuple[str, ...]]
 
 
 def with_sources(sets: Iterable[tuple[str, Bindings]]) -> tuple[WithSources, ...]:
-    """Return the sets with their bindings' sources."""
+    """Return each set together with the sources of its bindings."""
     return tuple((tool, of, tuple({one.reads: None for _, one in of if one.kind != "constant"})) for tool, of in sets)
 
 
 class Yielded(NamedTuple):
-    """One call that one set of bindings yields.
+    """A call that a set of bindings yields.
 
     Args:
         at: the number of the set.
-        rank: how many calls that were not read yet come before it, at most 8.
-        of: how many such calls the set yields.
-        read_share: the share of the set's calls that were already read.
+        rank: the number of not yet executed calls before it in the set's list, at most 8.
+        of: the number of not yet executed calls that the set yields.
+        read_share: the share of the set's calls that were already executed.
         age: events since the newest source of its arguments.
     """
 
@@ -50,7 +50,7 @@ class Yielded(NamedTuple):
 
 @dataclass(slots=True)
 class Possible:
-    """A possible call: its tool and arguments, whether it was read before the last write, and its bindings."""
+    """A possible call: its tool and arguments, whether it was executed before the last write, and the sets that yield it."""
 
     tool: str
     arguments: dict[str, Any]
@@ -62,7 +62,7 @@ class SessionState:
     """The state of a session after some of its events.
 
     Args:
-        reads: the names of the tools that only read; every other tool writes.
+        reads: the names of the read-only tools; every other tool writes.
     """
 
     def __init__(self, reads: Iterable[str]) -> None:
@@ -114,7 +114,7 @@ class SessionState:
             self.sources.add_call(at, event)
 
     def possible(self, sets: Sequence[WithSources]) -> dict[str, Possible]:
-        """Return the calls, by key, that the sets yield and whose result is not available."""
+        """Return, by key, the calls that the sets yield and whose results are not available yet."""
         found: dict[str, Possible] = {}
         version_of = self.sources.versions.get
         for at, (tool, bindings, sources) in enumerate(sets):
@@ -148,11 +148,11 @@ class SessionState:
         return rows
 
     def names_tool(self, tool: str) -> float:
-        """Return the share of the words of the tool's name that occur in the user's last message."""
+        """Return the share of the words in the tool's name that occur in the user's last message."""
         stems = _stems_of_tool(tool)
         return len(stems & self.last_stems) / len(stems) if stems else 0.0
 
     def has_words(self, arguments: Mapping[str, Any]) -> tuple[bool, bool]:
-        """Return whether a value of ``arguments`` occurs in the user's last message, and in any."""
+        """Return whether a value of ``arguments`` occurs in the user's last message, and whether in any user message."""
         texts = {str(value) for value in arguments.values()}
         return bool(texts & self.last_words), bool(texts & self.words)

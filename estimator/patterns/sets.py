@@ -31,7 +31,7 @@ _MOST_LEAVES = 2000
 def find_sets(
     sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str]
 ) -> dict[tuple[str, Bindings], set[Hashable]]:
-    """Return the groups in which each (tool, bindings) yielded a call; a few sets for each tool."""
+    """Return a few sets of bindings for each tool: by (tool, bindings), the groups in which the set yielded a call."""
     finder = _Finder(sessions, groups, reads)
     support: dict[tuple[str, str, Binding], set[Hashable]] = defaultdict(set)
     for read in finder.reads_with_sources():
@@ -62,7 +62,7 @@ def find_sets(
 
 @dataclass
 class _Yield:
-    """What one set of bindings yielded: the numbers of the calls, their groups, and the total number of rows."""
+    """What a set of bindings yielded: the numbers of the recorded calls, their groups, and the number of all yielded calls."""
 
     calls: set[int] = field(default_factory=set)
     groups: set[Hashable] = field(default_factory=set)
@@ -70,7 +70,7 @@ class _Yield:
 
 
 def _cover(found: Mapping[tuple[str, Bindings], _Yield]) -> list[tuple[str, Bindings]]:
-    """Return sets that cover the calls: greedily the one that adds most, among equals the one with the fewest other yields."""
+    """Return sets that cover the calls, chosen greedily: most new calls first; on ties, fewest other yields."""
     chosen: list[tuple[str, Bindings]] = []
     covered: set[int] = set()
     left = sorted(found)
@@ -85,7 +85,7 @@ def _cover(found: Mapping[tuple[str, Bindings], _Yield]) -> list[tuple[str, Bind
 
 
 class _Read(NamedTuple):
-    """A recorded read: the possible bindings of its arguments, and the history before it."""
+    """A recorded read, the possible bindings of its arguments, and the session's state before it."""
 
     group: Hashable
     event: ToolEvent
@@ -94,7 +94,7 @@ class _Read(NamedTuple):
 
 
 class _Finder:
-    """The sources of the arguments of every read of some sessions."""
+    """Finds the sources of the arguments of every read in some sessions."""
 
     def __init__(self, sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str]) -> None:
         self.sessions = sessions
@@ -131,7 +131,7 @@ class _Finder:
             self._learn_literals(tool, (*path, ANY_ITEM), items)
 
     def _leaves(self, tool: str, node: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-        """Yield (path, value) of the leaves of a result."""
+        """Yield the path and value of each leaf of a result."""
         if isinstance(node, dict):
             literals = self.literals.get((tool, path), set())
             for key, value in node.items():
@@ -145,7 +145,7 @@ class _Finder:
             yield path, node
 
     def reads_with_sources(self) -> Iterator[_Read]:
-        """Yield every read whose arguments all have a source. ``seen`` is valid until the next read."""
+        """Yield every read whose arguments all have a source. ``seen`` is valid only until the next read."""
         for session, group in zip(self.sessions, self.groups, strict=True):
             seen = SessionState(self.reads)
             at_hand: dict[tuple[type, Any], set[Binding]] = defaultdict(set)
@@ -197,7 +197,7 @@ class _Finder:
 
 
 def _is_telling(value: Any) -> bool:
-    """Return whether equal values likely mean the same thing, unlike 1 and True."""
+    """Return whether the value is so specific that equal values likely have the same source (unlike 1 or True)."""
     if isinstance(value, str):
         return 2 <= len(value) <= 300
     return type(value) in (int, float) and (abs(value) >= 10 or not float(value).is_integer())

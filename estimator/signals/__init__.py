@@ -1,1 +1,1 @@
-"""Estimates from signals: agreeing answers, and the probability that each answer is right."""
+"""Estimates from signals such as agreeing answers: the probability that each answer is right."""

@@ -1,18 +1,19 @@
 """The latent model of answers: the probabilities of an answer's type and label, given the request's latent pair.
 
-Types of an answer: right (R), none (E), wrong but equal to a right one by ``agree`` (V), the request's usual mistake (W1), its
-second mistake (W2), wrong in a unique way (U). Two answers of one type agree, and R with V; those of type U agree with nothing.
-With easiness t and popularity k of the request on a grid, and c the context of the answer (model, stage, what went before):
+Types of an answer: right (R), none (E), wrong but equal to a right answer by ``agree`` (V), the request's usual mistake
+(W1), its second mistake (W2), wrong in a unique way (U). Answers of the same type agree, and R agrees with V; an answer of
+type U agrees with no other. With easiness t and popularity k (of the usual mistake) on a grid, and c the context of the
+answer (model, stage, earlier invocations):
 
     p = sigma(a_c + t)                         w = (1 - p)(1 - e_c)
     P(R) = p (1 - g)                           P(W1) = w u,            u = sigma(b_c + k)
     P(V) = p g                                 P(W2) = w (1 - u) v
     P(E) = (1 - p) e_c                         P(U)  = w (1 - u)(1 - v)
 
-A label is drawn given the context's model and whether the answer is right, wrong or missing. If the application chooses the
-next stage, that choice is part of the label. Stages that write no answer have only labels, whose rates do not depend on the
-request; their meaning for the following answers is an effect of the context. Judges give verdicts on an answer
-(:mod:`~vinelm.estimator.signals.verdicts`).
+A label's probability depends on the context's model and on whether the answer is right, wrong or missing. If the
+application chooses the next stage, this choice is part of the label. Stages that write no answer have only labels, whose
+rates do not depend on the request; how these labels affect later answers is an effect of the context. Judges give verdicts
+on an answer (:mod:`~vinelm.estimator.signals.verdicts`).
 """
 
 from __future__ import annotations
@@ -60,11 +61,12 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Effects on an answer's log odds, each with a normal prior: of models, stages, being later, asking again, earlier
-    outcomes of stages without an answer, how the request began and which models suit that, and the price.
+    """Effects on an answer's log odds, each with a normal prior.
 
-    Expensive models are mostly better, and few of their answers are bought. Without an effect of the price, their prior would
-    pull them to the mean of the cheap ones.
+    There are effects of models, stages, being later, asking the same model again, earlier outcomes of stages without an
+    answer, how the request began and which models suit that, and the price. An effect of the price is needed because
+    expensive models are mostly better but few of their answers are bought: without it, the prior would pull them to the
+    mean of the cheap models.
 
     Args:
         matrix: Shape (contexts, effects).
@@ -116,7 +118,7 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """The latent pairs: ``easy`` and ``popular``, each of shape (points,), and the log of their prior weights."""
+    """The grid of latent pairs: ``easy`` and ``popular``, each of shape (points,), and the log of their prior weights."""
 
     easy: FloatArray
     popular: FloatArray
@@ -142,20 +144,21 @@ class AnswerFit:
         grid: The latent pairs.
         log_weights: Log of their weights, shape (points,).
         features: The effects of the contexts.
-        right_effects: Effects on being right or alike, shape (effects,).
-        usual_effects: Effects on making the usual mistake, shape (effects,).
+        right_effects: Effects on an answer being right or of type V (alike), shape (effects,).
+        usual_effects: Effects on an answer being the usual mistake, shape (effects,).
         none: P(E | neither R nor V) by context.
         alike: P(V | R or V) by context.
         second: P(W2 | W2 or U).
         label_rates: P(label | context, right / none / wrong), shape (contexts, 3, labels).
-        same_again: P(the model's earlier answer again) by context, NaN if the context is not ``is_again``.
-        label_follows_class: Whether answers of one class have one label.
+        same_again: P(the model repeats its earlier answer) by context, NaN if the context is not ``is_again``.
+        label_follows_class: Whether all answers of a class have the same label.
         cost_usd: Dollars of an invocation for a request of mean size, by context.
         size: Size of the requests of each latent pair, relative to the mean; shape (points,).
         verdicts: The judges, and the stages that were skipped.
         verdict_effects: Effects of judges' verdicts; see :class:`~vinelm.estimator.signals.verdicts.Verdicts`.
-        growth: Relative rise of an invocation's dollars with each invocation before it: prompts grow with their history.
-        turn: Mean number of earlier invocations, for the rows that ``cost_usd`` is the mean of, by context.
+        growth: Relative increase of an invocation's dollars per earlier invocation, because prompts grow with their
+            history.
+        turn: Mean number of earlier invocations over the rows behind ``cost_usd``, by context.
     """
 
     contexts: tuple[Context, ...]
@@ -210,17 +213,17 @@ OF_TYPE = np.array([0, 1, 0, 2, 2, 2])
 class Labelings:
     """Every assignment of types to the wrong classes of each request, as counts of (context, type).
 
-    A class with answers of several models cannot be OWN; those of one model may be one answer that it repeats. At most one
-    class is the USUAL mistake, and at most one the SECOND.
+    A class with answers of several models cannot be OWN; a class with answers of one model may be a single answer that the
+    model repeats. At most one class is the USUAL mistake, and at most one the SECOND.
 
-    Many requests have the same rows except for dollars: the same models, the same agreement of answers, the same scores. They
-    share their labelings, which are stored once.
+    Many requests have equal rows except for dollars: the same models, agreement of answers and scores. They form a pattern,
+    whose labelings are stored once.
 
     Args:
         pattern_of: The pattern of each request, shape (requests,).
         pattern: The pattern of each labeling, ascending.
-        counts: Weighted number of its answers by (context, type), followed by its verdicts by (judge, right / missing / wrong,
-            signal); shape (labelings, contexts * types + verdicts).
+        counts: Weighted number of the labeling's answers by (context, type), followed by its verdicts by (judge, right /
+            missing / wrong, signal); shape (labelings, contexts * types + verdicts).
     """
 
     pattern_of: Ints
@@ -289,7 +292,7 @@ class Labelings:
 
 
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
-    """Return the types of wrong classes; ``shared``: which have several models' answers. Without an assignment they are OWN."""
+    """Return all possible types of wrong classes, or else all OWN; ``shared``: which have several models' answers."""
     found = []
     allowed = (OWN, USUAL, SECOND, ALIKE) if may_be_alike else (OWN, USUAL, SECOND)
     # Four classes are distinguished and the others are OWN, since the assignments multiply with every further class.
@@ -316,9 +319,9 @@ def fit_answers(
     Args:
         table: The answers.
         labelings: The table's labelings, if several fits share them; None to enumerate them here.
-        weights: How often each request counts (for the bootstrap), shape (requests,); None for once.
-        centre: Means of the effects' priors in their standard deviations, shape (2, effects): of being right or alike, and of
-            making the usual mistake; None for 0. Random means give fits that differ where rows are few.
+        weights: How often each request counts (for the bootstrap), shape (requests,); None: once.
+        centre: Means of the effects' priors in standard deviations, shape (2, effects): for being right or alike, and for
+            making the usual mistake; None for 0. With random means, fits differ for models with few rows.
         iterations: EM iterations, with one Newton step of the effects in each.
     """
     weights = np.ones(len(table.requests)) if weights is None else weights
@@ -383,9 +386,10 @@ class _Fit:
         return model
 
     def _begun(self, model: AnswerFit) -> AnswerFit:
-        """Return the model with the effects that best explain the answers if all requests are equally easy.
+        """Return the model with the effects that best explain the answers if all requests are assumed equally easy.
 
-        What a stage has found is fitted before easiness; otherwise the fit would consider requests hard if nothing was found.
+        Effects of what earlier stages found are fitted before easiness; otherwise the fit would attribute failed searches
+        to hard requests.
         """
         # At the beginning the first labeling of each pattern suffices.
         of_types = self.weights @ self.counts[self.starts][:, : len(model.contexts) * N_TYPES]
@@ -397,7 +401,7 @@ class _Fit:
         return replace(model, right_effects=effects)
 
     def posterior(self, model: AnswerFit) -> FloatArray:
-        """Return P(labeling, point | request) times the weight of the requests of its pattern, shape (labelings, points)."""
+        """Return P(labeling, point | request) times the total weight of its pattern's requests, shape (labelings, points)."""
         chances = np.concatenate([one.reshape(-1, len(model.grid)) for one in (model.log_types, model.log_verdicts)])
         log = self.counts @ chances + model.log_weights
         # With the largest of each pattern subtracted, exp cannot underflow everywhere.
@@ -408,9 +412,10 @@ class _Fit:
 
 
 def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit: _Fit) -> AnswerFit:
-    """Return the dollars by context, and the size of requests by latent pair: harder requests often are larger.
+    """Return the model with dollars by context, and sizes of requests by latent pair (harder requests are often larger).
 
-    A row's size is its dollars over the mean of its context. Contexts with few rows borrow from those of their model.
+    A row's size is its dollars divided by the mean of its context. The mean of a context with few rows is shrunk towards
+    its model's mean.
     """
     weight = table.weight * weights[table.request]
     weight = weight * np.array([context.model != SKIP for context in table.contexts])[table.context]  # skipping costs nothing
@@ -434,10 +439,10 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
 
 
 def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -> FloatArray:
-    """Return a prior for contexts with few rows: their model's dollars, times their position's extra cost over all models.
+    """Return prior dollars for contexts with few rows: their model's dollars times their position's extra cost.
 
-    A later answer has a longer prompt. With only the model's dollars, mostly those of first answers, the cost of plans that
-    continue would be underestimated. No later position counts as cheaper. ``paid`` and ``expected`` are dollars and rows (of
+    A later answer has a longer prompt. The model's dollars, which are mostly those of first answers, would underestimate
+    the cost of plans that continue. No later position counts as cheaper. ``paid`` and ``expected`` are dollars and rows (of
     mean size) by context.
     """
     same, later = _same_model(table.contexts), np.array([c.is_later for c in table.contexts])
@@ -454,10 +459,11 @@ def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -
 
 
 def _growth(table: AnswerTable, weight: FloatArray, expected_usd: FloatArray) -> tuple[FloatArray, float]:
-    """Return the mean number of earlier invocations by context, and the growth of dollars with each, over all contexts.
+    """Return the mean number of earlier invocations by context, and the growth of dollars per earlier invocation.
 
-    Most rows are of early invocations, and the later ones of a loop share their context: without the growth, the cost of a
-    deeper plan would be underestimated. Estimated by least squares within contexts, shrunk towards 0, and never negative.
+    Most rows are of early invocations, and a loop's later invocations share their context. Without the growth, the cost of
+    deeper plans would be underestimated. It is estimated by least squares within contexts, shrunk towards 0, and never
+    negative.
     """
     n = len(table.contexts)
     count = np.bincount(table.context, weight, n)
@@ -480,7 +486,7 @@ def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: Flo
 
 
 def _log_price(table: AnswerTable) -> FloatArray:
-    """Return log10 of the mean dollars of each context's model, less the mean over models; all 0 if most cost nothing."""
+    """Return log10 of the mean dollars of each context's model, minus the mean over models; all 0 if most models are free."""
     n, same = len(table.contexts), _same_model(table.contexts)
     rows = same @ np.bincount(table.context, minlength=n)
     first = (same.argmax(axis=1) == np.arange(n)) & (rows > 0.0)  # one context of each model
@@ -498,7 +504,7 @@ def _same_model(contexts: Sequence[Context]) -> FloatArray:
 
 @lru_cache(maxsize=8)
 def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArray]:
-    """Return matrices of 1 where two contexts follow the same signal, and where they also share a model. Cached."""
+    """Return 0/1 matrices: whether two contexts follow the same signal, and whether they also share a model. Cached."""
     names = {signal: place for place, signal in enumerate({c.after[2:] for c in contexts})}
     signals = np.array([names[c.after[2:]] for c in contexts])
     alike = np.asarray(signals[:, None] == signals, np.float64)
@@ -506,10 +512,11 @@ def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArra
 
 
 def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: tuple[Context, ...], usual: float) -> FloatArray:
-    """Return P(one of ``some`` types | one of the types ``among``) by context: each model's, shrunk towards the mean of all.
+    """Return P(a type in ``some`` | a type in ``among``) by context: by model, shrunk towards the mean of all models.
 
-    After a stage without an answer it is computed for the same signal, since what was found decides how much a right-looking
-    answer is worth. The mean of all is shrunk towards ``usual``. ``counts`` has shape (contexts, types, points).
+    After a stage without an answer, it is computed separately for each signal, because what such a stage found changes how
+    far right-looking answers can be trusted. The mean of all models is shrunk towards ``usual``. ``counts`` has shape
+    (contexts, types, points).
     """
     yes, asked = counts[:, some].sum(axis=(1, 2)), counts[:, among].sum(axis=(1, 2))
     overall = (yes.sum() + usual * PSEUDO_COUNTS) / (asked.sum() + PSEUDO_COUNTS)
@@ -520,9 +527,9 @@ def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: t
 
 
 def _label_rates(table: AnswerTable, weights: FloatArray) -> FloatArray:
-    """Return P(label | context, right / none / wrong): each model's, shrunk towards the mean of all with the same next stages.
+    """Return P(label | context, right / none / wrong): by model, shrunk towards contexts with the same next stages.
 
-    Rates of stages without an answer are shared by the same stage after the same signal.
+    All models of a stage without an answer share their rates after the same signal.
     """
     counts = np.zeros((len(table.contexts), 3, len(table.labels)))
     weight = table.evidence * weights[table.request]

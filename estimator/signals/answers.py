@@ -1,4 +1,4 @@
-"""Rows as answers: the model, whether it is right, its signal, and the request's other answers that it agrees with."""
+"""Converts rows to answers: model, correctness, signal, and the request's other answers that agree with it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Cells = dict[tuple[str, tuple[str, ...]], Observation]
 class AnswerTable:
     """The scored answers of a profile; arrays of shape (answers,).
 
-    Rows of one request and model on different paths often hold the same answer, so each weighs one over their number. If the
-    application branches, this holds for those at the same stage after the same signal.
+    Rows of the same request and model on different paths often hold the same answer, so each has the weight 1 / (number of
+    these rows). If the application branches, only rows at the same stage after the same signal are counted together.
 
     Args:
         requests: The distinct requests, sorted.
@@ -41,11 +41,12 @@ class AnswerTable:
         right: Whether the answer is right, or its score in [0, 1].
         kind: Class of the answer within its request; -1 without an answer.
         weight: Weight of the row.
-        is_repeat: Whether it is the model's earlier answer again, or again no answer, which says nothing more about the
+        is_repeat: Whether the model repeats its earlier answer, or again gives none, which says nothing more about the
             request.
         cost_usd: Dollars of the row, tools included.
-        turn: The number of invocations before it.
-        repeats: For each context with ``is_again``: rows, and those whose answer is the model's earlier one; (contexts, 2).
+        turn: The number of the request's earlier invocations.
+        repeats: For each context with ``is_again``: the number of rows, and of rows that repeat the model's earlier answer;
+            shape (contexts, 2).
         verdicts: The rows that leave the answer unchanged.
     """
 
@@ -69,14 +70,14 @@ class AnswerTable:
 
     @cached_property
     def evidence(self) -> FloatArray:
-        """The weight of each row when answers are counted: 0 for a repeated answer of the same model."""
+        """The weight of each row when answers are counted; 0 for a model's repeated answer."""
         return np.where(self.is_repeat, 0.0, self.weight)
 
     @cached_property
     def label_follows_class(self) -> bool:
-        """True if answers of one class always have one label, as they do if the label is a function of the answer.
+        """Whether all answers of a class have the same label, as they do if the label is a function of the answer.
 
-        If the application chooses between stages, its choice depends on the position as well, so only signals are compared.
+        If the application chooses between stages, its choice also depends on the position, so only signals are compared.
         """
         signals = [label.signal for label in self.labels]
         branches = any(context.arms for context in self.contexts)
@@ -97,9 +98,10 @@ class AnswerTable:
         """Encode rows.
 
         Args:
-            rows: The rows, by the application's own stages. If it branches, rows of another course are left out.
-            course: The stages that may follow each other.
-            begins: How each request began, one of ``course.starts``; needed where there are several.
+            rows: The rows, with the application's stage names. If it branches, rows that follow another course are left
+                out.
+            course: Which stages may follow each other.
+            begins: How each request began, one of ``course.starts``; needed if there are several starts.
 
         Raises:
             EvidenceError: No row is scored, or more than 8 signals occur.
@@ -167,7 +169,7 @@ class AnswerTable:
 
 
 def _as_chosen(rows: list[Observation], course: Course) -> list[Observation]:
-    """Return the rows as later choices see them: nothing is known while other stages run in parallel to the row's."""
+    """Return the rows as later choices see them: without outcomes if other stages run in parallel to the row's stage."""
     if not course.joint:
         return rows
     cells = {(row.request_id, row.prefix): row for row in rows}
@@ -176,14 +178,14 @@ def _as_chosen(rows: list[Observation], course: Course) -> list[Observation]:
 
 
 def _labels_before(rows: Iterable[Observation], by_cell: Cells, labels: list[Label], course: Course) -> Ints:
-    """Return the label of the row before each, -1 without one."""
+    """Return the label of the row before each row; -1 without such a row."""
     before = [by_cell.get((row.request_id, row.prefix[:-1])) for row in rows]
     shown = [None if row is None else _label(row, course) for row in before]
     return np.array([labels.index(label) if label in labels else -1 for label in shown], np.int64)
 
 
 def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[tuple[str, ...]]]) -> Iterator[Context]:
-    """Yield the possible contexts; a repeated model counts only if some row has one."""
+    """Yield the possible contexts; contexts with a repeated model only if some row has a repeated model."""
     models, knows_again = {context.model for context in seen}, any(context.is_again for context in seen)
     for stage, has_answer, quiet, arms, begins in course.visits():
         answers = stage not in course.silent
@@ -199,7 +201,7 @@ def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[
 
 
 def _shown_in_silence(rows: Iterable[Observation], course: Course) -> dict[str, set[tuple[str, ...]]]:
-    """Return the labels that each stage without an answer has shown, with its models; see :attr:`Context.after`."""
+    """Return, for each stage without an answer, the models and labels in its rows; see :attr:`Context.after`."""
     found: dict[str, set[tuple[str, ...]]] = {stage: set() for stage in course.silent}
     for row in rows:
         if row.stage in found:
@@ -222,14 +224,14 @@ def _earlier(row: Observation, by_cell: Cells) -> list[Observation | None]:
 
 
 def _stages(row: Observation, by_cell: Cells) -> list[str]:
-    """Return the stages of the row's invocations, with empty names for those without a row, which no course has."""
+    """Return the stages of the row's invocations; empty names, which no course has, for invocations without a row."""
     return [*("" if other is None else other.stage for other in _earlier(row, by_cell)), row.stage]
 
 
 def _context(
     row: Observation, by_cell: Cells, repeated: dict[Context, list[int]], course: Course, begins: str
 ) -> tuple[Context, bool]:
-    """Return the row's context, and whether it repeats the model's earlier answer; such rows are counted."""
+    """Return the row's context, and whether the row repeats the model's earlier answer; counts such rows."""
     arms: tuple[str, ...] = ()
     if course.branches:
         position = course.after(_stages(row, by_cell))

@@ -1,4 +1,4 @@
-"""Builds the trie of signals from rows."""
+"""Builds the trie of signals, whose branches are outcomes, from rows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, f
     Args:
         annotated: The path trie of the same rows; its seconds, template and catalog are used.
         rows: All rows, including those after a passed check.
-        fits: The number of fits to resampled requests that are joined; see :class:`Predictive`.
+        fits: The number of fits to resampled requests that are combined; see :class:`Predictive`.
 
     Returns:
         The trie; None if :func:`why_without_signals` returns a reason.
@@ -79,12 +79,12 @@ def signals_trie(
     least_reach: float = LEAST_REACH,
     meta: dict[str, Any] | None = None,
 ) -> SignalTrie:
-    """Return the trie of signals from a fitted model. If there are too many histories, unlikely ones are not continued.
+    """Return the trie of signals from a fitted model. If there are too many histories, unlikely histories are cut off.
 
     Args:
         annotated: The path trie; see :func:`estimate_signals`.
         model: The fitted model.
-        goes_on: Whether a history may continue after the workflow's own check has passed its answer.
+        goes_on: Whether a history may continue after its answer has passed the workflow's check.
         least_reach: See :data:`LEAST_REACH`; doubled until the trie is small enough.
         meta: Provenance, as plain JSON.
     """
@@ -104,10 +104,11 @@ def signals_trie(
 
 
 class _Layout(NamedTuple):
-    """The positions of nodes, numbered level by level from the root, 0; ``place`` is the pre-order, ``order`` lists it.
+    """The positions of nodes. Nodes are numbered level by level from the root, 0.
 
-    ``levels``: the nodes of each level. ``arms``: the distinct branches (next stage, label, class). ``arm_of``: by level, the
-    branch of each history, from 1; 0 at the end.
+    ``place``: the pre-order position of each node. ``order``: the nodes in pre-order. ``levels``: the nodes of each level.
+    ``arms``: the distinct branches (next stage, label, class). ``arm_of``: by level, the branch of each history, from 1; 0
+    at the end.
     """
 
     levels: list[slice]
@@ -118,7 +119,7 @@ class _Layout(NamedTuple):
 
 
 class _Nodes:
-    """The knowledge about each of ``n`` nodes, level by level."""
+    """The estimates for each of ``n`` nodes, filled in level by level."""
 
     def __init__(self, n: int, n_fits: int) -> None:
         self.depth, self.up = np.zeros(n, np.int64), np.full(n, -1, np.int64)
@@ -130,7 +131,7 @@ class _Nodes:
 
 
 class _Builder:
-    """Lays the histories out as a trie in pre-order: a node is a history and the model that runs next."""
+    """Builds a trie in pre-order from the histories: a node is a history and the model that runs next."""
 
     def __init__(  # noqa: PLR0917 - what is known of the histories
         self,
@@ -190,7 +191,7 @@ class _Builder:
         return _Layout([slice(*each) for each in pairwise(bounds)], order, place, *self._arms())
 
     def _connect(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Set the past of a level's nodes: the node above, and the outcome there."""
+        """Set the node above each node of a level, and the outcome that leads to it."""
         here, history, models = layout.levels[d], self.masses[d].parent, self.masses[d].model
         nodes.depth[here], nodes.model[here] = d + 1, models
         if not d:
@@ -203,7 +204,7 @@ class _Builder:
         nodes.came_right[here] = before.right[history].max(axis=1) / nodes.reach[up]
 
     def _estimate(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Set reach, dollars and accuracy of a level's nodes, from the histories that end with their invocation."""
+        """Set reach, dollars and accuracy of a level's nodes from the histories that end with the node's invocation."""
         level, here, known = self.levels[d], layout.levels[d], self.masses[d]
         of, n = known.node, len(known.parent)
         nodes.reach[here] = np.bincount(of, level.reach, n)
@@ -278,7 +279,7 @@ class _Builder:
         )  # fmt: skip
 
     def _amounts(self, cost_usd: FloatArray, base: Ints) -> dict[str, Any]:
-        """Return the dollars as estimated here, with the path trie's relative spread, and the seconds of the path trie."""
+        """Return the dollars estimated here with the path trie's relative spread, and the path trie's seconds."""
         annotated = self.base
         cost_usd[0] = annotated.cost_usd[0]
         ratio = np.divide(cost_usd, annotated.cost_usd[base], out=np.ones(len(base)), where=annotated.cost_usd[base] > 0.0)

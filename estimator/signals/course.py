@@ -1,4 +1,4 @@
-"""The courses of a request: which stages may follow, which of them answer, and on which models they run."""
+"""The courses that requests may take: which stages may follow, which of them write answers, and on which models they run."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from vinelm.template import SKIP, Template
 
 
 class Context(NamedTuple):
-    """Everything except the request that an answer's probability of being right depends on.
+    """Everything that an answer's probability of being right depends on, except the request.
 
     Args:
-        is_later: Whether an earlier invocation of the request has given an answer that this one may have seen.
+        is_later: Whether an earlier invocation of the request has given an answer, which this invocation may have seen.
         is_again: Whether the same model has answered before, at any stage.
-        arms: The stages that the application may continue to; empty if it has no choice, or the request ends.
-        answers: Whether the stage writes an answer; what a stage without one, such as a router, shows is neither right nor
-            wrong.
-        after: The result of :meth:`shown` for the last earlier invocation that wrote no answer; empty without one.
-        keeps: Whether the current answer stays unchanged: the stage judges it, or is skipped.
-        begins: How the request began, one of :attr:`Course.starts`; empty if all begin in the same way.
+        arms: The stages that the application may continue to; empty if there is no choice, or the request ends.
+        answers: Whether the stage writes an answer; the signal of a stage that does not, such as a router, is neither right
+            nor wrong.
+        after: The result of :meth:`shown` for the last earlier invocation that wrote no answer; empty without such an
+            invocation.
+        keeps: Whether the current answer stays unchanged, because the stage judges it or is skipped.
+        begins: How the request began, one of :attr:`Course.starts`; empty if all requests begin in the same way.
     """
 
     stage: str
@@ -34,7 +35,7 @@ class Context(NamedTuple):
     begins: str = ""
 
     def shown(self, label: Label) -> tuple[str, ...]:
-        """Return the trace of an invocation without an answer: stage, model, and signal with the next stage."""
+        """Return what an invocation without an answer showed: stage, model, and signal with the next stage."""
         return self.stage, self.model, f"{label.signal or ''} > {label.arm or ''}"
 
 
@@ -42,8 +43,8 @@ class Visit(NamedTuple):
     """A position in the course of a request.
 
     Args:
-        has_answer: Whether an answer was given before.
-        silent: The last earlier stage that writes no answer; None without one.
+        has_answer: Whether an earlier invocation gave an answer.
+        silent: The last earlier stage that writes no answer; None without such a stage.
         arms: The stages that the application may continue to.
         begins: How the request began.
     """
@@ -56,21 +57,22 @@ class Visit(NamedTuple):
 
 
 class Course:
-    """An automaton of stages. Position 0 is the start, and a stage leads to a higher position.
+    """An automaton of stages. Position 0 is the start, and every stage leads to a higher position.
 
     Attributes:
-        branches: Whether the application chooses between stages somewhere.
-        depth: The most invocations of a request.
+        branches: Whether the application ever chooses between stages.
+        depth: The largest number of invocations of a request.
         stages: The distinct stages.
 
     Args:
-        follow: For each position the stages that may come next, each with the position after it.
-        models: The models of each stage; None if that does not matter.
+        follow: For each position, the stages that may come next, each with the position after it.
+        models: The models of each stage; None if they do not matter.
         silent: The stages that write no answer, such as a router.
         judges: The stages that judge the current answer.
-        starts: The first stage, by how a request may begin, which is known before its first call: by its kind, or by the
-            application's choice. By default all begin in the one stage that comes first.
-        joint: The positions whose next stage runs in the superstep of the previous stage, which has shown nothing yet.
+        starts: The first stage by each way in which a request may begin. The way is known before the first call: it is the
+            request's type or the application's choice. By default, all requests begin with the same first stage.
+        joint: The positions whose next stage runs in the same superstep as the previous stage, whose outcome is not known
+            then.
     """
 
     def __init__(  # noqa: PLR0917 - all of a template that counts
@@ -95,7 +97,7 @@ class Course:
 
     @classmethod
     def of(cls, template: Template) -> Self:
-        """Return the courses of a template. Courses of different kinds differ in how they begin."""
+        """Return the courses of a template. Courses of different request types differ in how they begin."""
         starts = {stage.name: template.base_stages[stage.name] for stage in template.first_stages}
         template = template.base
         models = {stage.name: stage.models or () for stage in template.stages}
@@ -106,11 +108,11 @@ class Course:
         return cls([one.arms for one in positions], models, silent, judges, starts if len(starts) > 1 else None, joint)
 
     def keeps(self, stage: str, model: str) -> bool:
-        """Return whether the current answer stays unchanged: the stage judges it, or is skipped."""
+        """Return whether the current answer stays unchanged, because the stage judges it or is skipped."""
         return stage in self.judges or (model == SKIP and stage not in self.silent)
 
     def allows(self, stage: str, model: str) -> bool:
-        """Return whether a stage may run on a model, as far as models are known; otherwise nothing is skipped."""
+        """Return whether a stage may run on a model; if the course has no models, on any model, but it is not skipped."""
         return model != SKIP if self.models is None else model in self.models[stage]
 
     @classmethod
@@ -124,7 +126,7 @@ class Course:
         return cls((*({stage: k} for k, stage in enumerate(stages, start=1)), {}), models, silent)
 
     def arms(self, position: int) -> tuple[str, ...]:
-        """Return the stages between which the application chooses at a position; empty on a chain."""
+        """Return the stages between which the application chooses at a position; empty if the course has no branches."""
         return tuple(self.follow[position]) if self.branches else ()
 
     def following(self, position: int, chosen: str | None) -> int:
@@ -139,7 +141,7 @@ class Course:
         return self.stages.index(name) if name is not None and name in arms else -1
 
     def after(self, stages: Sequence[str]) -> int | None:
-        """Return the position after these stages; None if the template has no such course."""
+        """Return the position after these stages; None if no course has this sequence."""
         position = 0
         for stage in stages:
             if stage not in self.follow[position]:
@@ -148,7 +150,7 @@ class Course:
         return position
 
     def visits(self) -> Iterator[Visit]:
-        """Yield every visit of a stage, each once."""
+        """Yield each possible visit of a stage once."""
         waiting: list[tuple[int, bool, str | None, str]] = [(0, False, None, begins) for begins in self.starts]
         known = set(waiting)
         for position, has_answer, silent, begins in waiting:  # grows while it is read

@@ -1,4 +1,4 @@
-"""The first answers of models to requests under the latent model: what a vote or a cascade would see."""
+"""Simulates the models' first answers to requests by the latent model: the input of a vote or a cascade."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class DrawnAnswers:
 
 @dataclass(frozen=True, eq=False)
 class FirstAnswers:
-    """The fitted model restricted to first answers, which no earlier answer can change.
+    """The fitted model restricted to first answers, which do not depend on earlier answers.
 
-    This estimate is used for plans that depend on what requests show.
+    This estimate is used for plans that depend on signals.
 
     Args:
         models: The models, in column order.
-        predictive: The joined fits.
+        predictive: The combined fits.
         stage: The stage of first answers.
     """
 
@@ -65,8 +65,8 @@ class FirstAnswers:
 
         Args:
             rows: All rows, including those after a passed check.
-            models: The models, in the order of the columns; those without a row are never right.
-            fits: The number of fits to resampled requests that are joined; see :class:`Predictive`.
+            models: The models, in the order of the columns; models without a row are never right.
+            fits: The number of fits to resampled requests that are combined; see :class:`Predictive`.
 
         Raises:
             EvidenceError: No row is scored or none is a first answer, or more than 8 signals occur.
@@ -86,19 +86,19 @@ class FirstAnswers:
 
     @cached_property
     def accuracy(self) -> FloatArray:
-        """The expected accuracy of each model alone, shape (models,); 0 without a row."""
+        """The expected accuracy of each model's first answer, shape (models,); 0 if the model has no row."""
         right = np.exp(self.predictive.log_types[self._contexts, RIGHT]) @ np.exp(self.predictive.log_weights)
         return np.where(self._contexts >= 0, right, 0.0)
 
     @cached_property
     def cost_usd(self) -> FloatArray:
-        """Expected dollars of a call of each model, shape (models,); infinite without a row."""
+        """Expected dollars of a call of each model, shape (models,); infinite if the model has no row."""
         return np.where(self._contexts >= 0, self.predictive.cost_usd[self._contexts], np.inf)
 
     def draw(self, requests: int, seed: int) -> DrawnAnswers:
         """Draw requests and every model's answer to them. Equal arguments give equal answers.
 
-        If answers of one class have one label, it is that of the first model of the class in column order.
+        If all answers of a class have the same label, it is drawn for the class's first model in column order.
         """
         model, contexts, rng = self.predictive, self._contexts, np.random.default_rng(seed)
         shape, known = (requests, len(contexts)), contexts >= 0

@@ -1,10 +1,10 @@
-"""All histories with a positive probability under the latent model: reach, and the mass of "class j is right", by exact
-summation.
+"""All histories with a positive probability under the latent model: computes P(history) and P(history and class j is right)
+exactly.
 
-A history is a sequence of (model, outcome). The unobserved types of the classes of answers are summed over: a *row* is a
-history with one assignment of types, and its mass at each latent pair. That mass is a number times a vector over the pairs. Few
-vectors serve many rows, since a vector depends only on the models and types, not on labels or on the order in which classes
-came.
+A history is a sequence of (model, outcome). The types of its classes of answers are unobserved, and are summed over: a
+*row* is a history with one assignment of types, and its mass at each latent pair. This mass is a number times a vector over
+the pairs. Many rows share a vector, because it depends only on the models and types, not on labels or on the order of the
+classes.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ _EXCLUDES = {RIGHT: (RIGHT, ALIKE), ALIKE: (RIGHT, ALIKE), USUAL: (USUAL,), SECO
 class _Part(NamedTuple):
     """Rows created in the same way, each with its previous history, and its last answer and outcome.
 
-    ``vector`` is the vector of the previous row, ``factor`` what it is multiplied by: the context's number times the number of
-    factors (:func:`_n_factors`), plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal (:data:`_SAYS`).
+    ``vector`` is the vector of the previous row. ``factor`` encodes what multiplies it: the context's number times the
+    number of factors (:func:`_n_factors`), plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal
+    (:data:`_SAYS`).
     """
 
     history: Ints
@@ -76,8 +77,9 @@ class _Rows(NamedTuple):
 
 
 class _Vectors(NamedTuple):
-    """The vectors of a level, one item each: ``of_points`` has shape (vectors, points), or (vectors, fits) if no history is
-    continued. ``total`` is their sum, ``of_fits`` the sum over each fit's points, ``sized`` that of mass times size.
+    """The vectors of a level: ``of_points`` has shape (vectors, points), or (vectors, fits) on the last level.
+
+    ``total`` is the sum over points, ``of_fits`` the sum over each fit's points, ``sized`` the same sum of mass times size.
     """
 
     of_points: FloatArray
@@ -112,11 +114,11 @@ def histories(
 
     Args:
         model: The fitted model.
-        course: The stages that may follow each other, with their models.
+        course: Which stages may follow each other, with their models.
         models: All models, in the order of the indices.
-        goes_on: Whether a history may continue after the workflow's own check has passed its answer.
+        goes_on: Whether a history may continue after its answer has passed the workflow's check.
         least_reach: See :data:`LEAST_REACH`.
-        shares: P(a request begins in each way), shape (starts,); None: all are equally frequent.
+        shares: P(a request begins in each way), shape (starts,); None: all ways are equally frequent.
     """
     shares = np.full(len(course.starts), 1.0 / len(course.starts)) if shares is None else shares
     growing = _Growing(model, models, course, shares, goes_on=goes_on, least_reach=least_reach)
@@ -126,7 +128,7 @@ def histories(
 
 
 class _Growing:
-    """The levels found so far; for the last one also its rows, and the first label of each class."""
+    """The levels computed so far; for the last level also its rows, and the first label of each class."""
 
     def __init__(
         self, model: Predictive, models: Sequence[str], course: Course, shares: FloatArray, *, goes_on: bool, least_reach: float
@@ -249,7 +251,7 @@ class _Growing:
         return _Vectors.of(model, found, is_final=is_final), of
 
     def _level(self, part: _Part, first: Ints, after: Ints, *, is_final: bool) -> HistoryLevel:
-        """Return the histories of the rows ``part``; ``first``: one row of each; ``after``: position by previous history."""
+        """Return the histories of the rows ``part``; ``first``: a row of each; ``after``: position by previous history."""
         n, rows, vectors = len(first), self.rows, self.vectors
         sized = vectors.sized
         parent, model, label, kind = part.history[first], part.model[first], part.label[first], part.kind[first]
@@ -290,7 +292,7 @@ class _Growing:
         )  # fmt: skip
 
     def _shown(self, context: Ints, label: Ints) -> Ints:
-        """Return the outcome number of each of these invocations, for those that write no answer."""
+        """Return the number of each history's ``Context.after`` value, for invocations that write no answer."""
         codes, of = np.unique(context * len(self.model.labels) + label, return_inverse=True)
         found = []
         for number, shown in (divmod(code, len(self.model.labels)) for code in codes.tolist()):
@@ -300,7 +302,7 @@ class _Growing:
         return np.array(found, np.int64)[of]
 
     def _following(self, position: Ints, label: Ints) -> Ints:
-        """Return the next stage by a history's position and outcomes."""
+        """Return the next stage of each history, by its position and outcome."""
         labels = self.model.labels
         codes, of = np.unique(position * len(labels) + label, return_inverse=True)
         found = [self.course.following(at, labels[shown].arm) for at, shown in (divmod(c, len(labels)) for c in codes.tolist())]
@@ -315,10 +317,10 @@ class _Growing:
 
 
 class _Contexts(NamedTuple):
-    """The models of a stage (index, name), and their contexts: when asked for the first time, and again (no item: unknown).
+    """The models of a stage (index, name), and their contexts when called first, and again (no item: unknown).
 
-    ``copies``: for each earlier label of an answer, its label here; None if different stages may follow here. ``keeps``: the
-    judge of each model (by index) that leaves the answer unchanged.
+    ``copies``: for each earlier label of an answer, the answer's label here; None if different stages may follow here.
+    ``keeps``: the judge's number for each model (by index) that leaves the answer unchanged.
     """
 
     asked: list[tuple[int, str]]
@@ -335,7 +337,7 @@ def _n_factors(model: Predictive) -> int:
 
 
 def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
-    """Return the sums over the rows of each of ``n`` histories, times the number of fits; ``values`` are by vector and fit."""
+    """Sum over the rows of each of ``n`` histories, times the number of fits; ``values`` has shape (vectors, fits)."""
     n_fits, found = values.shape[1], np.zeros((n, values.shape[1]))
     # The points of each fit have 1 / fits of the mass, but a value by fit is a probability under that fit alone.
     for fit in range(n_fits):
@@ -344,7 +346,7 @@ def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
 
 
 def _of_points(model: Predictive, factor: int) -> FloatArray:
-    """Return the factor of a vector, shape (points,); see :class:`_Part`."""
+    """Return the values by which a factor multiplies a vector, shape (points,); see :class:`_Part`."""
     context, which = divmod(factor, _n_factors(model))
     if which == _REPEATS:
         return np.ones(len(model.fit))
@@ -357,9 +359,9 @@ def _of_points(model: Predictive, factor: int) -> FloatArray:
 
 
 def _numbered(code: Ints) -> tuple[Ints, Ints]:
-    """Number the distinct codes in ascending order; return the position of one item of each, and the number of every item.
+    """Number the distinct codes in ascending order; return the position of an item of each, and every item's number.
 
-    Works as ``np.unique`` for codes >= 0, without sorting if they are not much larger than their count.
+    Equivalent to ``np.unique`` for codes >= 0, but without sorting if the largest code is not much larger than their count.
     """
     if int(code.max()) > _MOST_SPARSE + 8 * len(code):
         _, first, of = np.unique(code, return_index=True, return_inverse=True)
@@ -384,7 +386,7 @@ def _close_rare(level: HistoryLevel, history: Ints, most_rows: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Before:
-    """What is known about the histories before an invocation."""
+    """The histories before an invocation, and the first label of each of their classes."""
 
     level: HistoryLevel
     label_of_class: Ints
@@ -392,7 +394,7 @@ class _Before:
 
 
 def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before, asked: tuple[int, str]) -> list[_Part]:
-    """Return the rows after asking one model (its index and name), in parts."""
+    """Return the rows after a call of one model (given by index and name), in parts."""
     before, label_of_class, depth = known.level, known.label_of_class, known.depth
     m, name = asked
     was_asked = before.last[rows.history, m] != NOT_ASKED
@@ -445,7 +447,7 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
 def _judge(model: Predictive, judge: int, part: _Parts, known: _Before) -> None:
     """Add the rows after a judge's verdict on the current answer; a skipped judge adds no information.
 
-    A judge that is asked about an answer again repeats its verdict, which is no further evidence.
+    A judge that is called again on the same answer repeats its verdict, which adds no evidence.
     """
     rows, verdicts, before = part.rows, model.verdicts, known.level
     every = np.arange(len(rows.history))
@@ -468,7 +470,7 @@ def _judge(model: Predictive, judge: int, part: _Parts, known: _Before) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """Collects the rows after asking one model."""
+    """Collects the rows after a call of one model."""
 
     parts: list[_Part]
     rows: _Rows
@@ -485,10 +487,9 @@ class _Parts:
         label: Ints | None = None,
         new_type: int | None = None,
     ) -> None:
-        """Add the rows ``at`` after an answer of a class, with their mass multiplied by the mean of ``factor`` and by
-        ``scale``.
+        """Add the rows ``at`` after an answer of class ``kind``: multiply their mass by the factor and by ``scale``.
 
-        Without ``label`` they are added once for each label, ``scale`` being its rate; otherwise with the given label of each
+        Without ``label``, adds them once for each label, with ``scale`` as its rate; otherwise with the given label of each
         row.
         """
         if not len(at):

@@ -1,4 +1,4 @@
-"""The histories of one length, as expected by the latent model of answers."""
+"""The histories of one length, with their probabilities under the latent model of answers."""
 
 from __future__ import annotations
 
@@ -22,23 +22,26 @@ class HistoryLevel:
     Args:
         parent: The previous history, an index into the previous level.
         model: The last model, an index into the models.
-        label: The label of its answer, an index into the model's labels.
-        kind: Class of its answer, -1 without one.
+        label: The label of the last answer, an index into the model's labels.
+        kind: Class of the last answer; -1 without an answer.
         reach: P(the history | its models).
         right: P(the history and an answer of class j is right | its models), shape (histories, classes).
         right_by_fit: The same by fit, shape (histories, classes, fits). Its mean over the fits is ``right``.
-        size_by_fit: P(the history | its models) times the mean size of the requests with it, by fit; 0 if none is continued.
+        size_by_fit: P(the history | its models) times the mean size of its requests, by fit; 0 if no history is continued.
             Shape (histories, fits).
-        size: Mean size of the requests with this history, relative to all; 1 if none is continued. Shape (histories,).
-        context: The context of the last answer, an index into the model's contexts.
-        last: The class of each model's last answer, -1 without one and -2 if it was not asked; shape (histories, models).
-        position: The position in the course that it leads to; shape (histories,).
-        following: The stage that comes next, an index into the stages of the course; -1 if there is none.
-        after: What the last stage without an answer has shown, an index into the distinct values of ``Context.after``; shape
+        size: Mean size of the requests with this history, relative to all requests; 1 if no history is continued. Shape
             (histories,).
-        is_open: Whether it is continued.
-        held: The class of the answer that the state holds, -1 if the last one was none and -2 before the first.
-        judged: Each model's verdict, as a judge, on each class: a signal's number, -1 if it was not asked; shape
+        context: The context of the last answer, an index into the model's contexts.
+        last: The class of each model's last answer; -1 without an answer, -2 if the model was not called; shape (histories,
+            models).
+        position: The position in the course that the history leads to; shape (histories,).
+        following: The stage that comes next, an index into the stages of the course; -1 if there is none.
+        after: The outcome of the last stage without an answer, an index into the distinct values of ``Context.after``;
+            shape (histories,).
+        is_open: Whether the history is continued.
+        held: The class of the current answer; -1 if the last stage that should answer gave none, -2 before the first
+            answer.
+        judged: Each model's verdict, as a judge, on each class: a signal's number, -1 if it was not called; shape
             (histories, models or 0 without judges, classes).
         begins: How the request began, an index into the starts of the course.
     """
@@ -67,11 +70,11 @@ class HistoryLevel:
 
     @property
     def spread(self) -> FloatArray:
-        """P(the history, and an answer of the class most probably right is right), by fit; shape (histories, fits)."""
+        """P(the history, and the class most probably right is right), by fit; shape (histories, fits)."""
         return np.asarray(self.right_by_fit[np.arange(len(self)), best_class(self.right)])
 
 
 def best_class(right: FloatArray) -> Ints:
-    """Return the class that is most probably right, the first of equals; ``right`` has shape (histories, classes)."""
+    """Return the class that is most probably right (on ties, the first); ``right`` has shape (histories, classes)."""
     highest = right.max(axis=1, keepdims=True)
     return np.asarray((right >= highest * (1.0 - _ROUNDING)).argmax(axis=1))

@@ -1,9 +1,9 @@
-"""The optimism of choosing the best of all contingent plans: each fit chooses, and the others test.
+"""Estimates the optimism of choosing the best of all contingent plans: each fit chooses a plan, and the other fits test it.
 
-For plans over outcomes, the fits to resampled requests differ from their mean as the estimate differs from the truth. By the
-bootstrap, a fit's prediction for the plan that it considers best, less the other fits' prediction, is a sample of the optimism
-of a chosen plan. For plans over branches or over kinds of requests, the fits are to two halves of the requests. The optimism is
-measured at several prices of a dollar, which lead to plans of different cost.
+For plans over outcomes, fits to resampled requests differ from their mean as the estimate differs from the truth
+(bootstrap). So a fit's prediction for the plan that it considers best, minus the other fits' prediction for this plan, is a
+sample of a chosen plan's optimism. For plans over branches or request types, the two fits are to the two halves of the
+requests. The optimism is measured at several prices of a dollar, which lead to plans of different cost.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _END = -1
 
 @dataclass(frozen=True, eq=False)
 class FitMasses:
-    """The fits' masses of the histories of one length; see :class:`HistoryLevel`.
+    """Each fit's probabilities (masses) of the histories of one length; see :class:`HistoryLevel`.
 
     Args:
         node: The node that each history belongs to (its parent and last model), ascending, shape (histories,).
-        parent: The history before each node, an index into the previous level; ascending, shape (nodes,). On the first level it
-            is the request's kind, or whatever the application chooses before any invocation.
+        parent: The history before each node, an index into the previous level; ascending, shape (nodes,). On the first
+            level, it is the request's type, or the application's choice before any invocation.
         model: The model of each node, shape (nodes,).
         right: P(the history, and an answer of class j is right), shape (histories, classes, fits); once each fit has chosen
-            which answer it returns, P(this one is right), shape (histories, fits).
+            which answer to return, P(this answer is right), shape (histories, fits).
         cost_usd: Expected dollars of the node's invocation, shape (nodes, fits).
         is_open: Whether a request may continue after the history, shape (histories,).
     """
@@ -67,9 +67,10 @@ class FitMasses:
 
     @classmethod
     def of_tries(cls, fits: Sequence[AnnotatedTrie]) -> list[FitMasses]:
-        """Return the masses of fits of one branching trie without merged histories: its histories end with a branch.
+        """Return the masses of the fits of a branching trie without merged histories; here a history ends with a branch.
 
-        A request that the application ends is a history that is not open. ``right`` is minus infinity where no plan may end.
+        If the application ends the request, the history is not open. ``right`` is minus infinity for histories at which no
+        plan may end.
         """
         graphs = [DecisionGraph.of(fit) for fit in fits]
         graph, found = graphs[0], list[FitMasses]()
@@ -100,10 +101,11 @@ class FitMasses:
 
 
 def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
-    """Return a choice's optimism from the fits' predictions for the plans that they choose; None for a single fit.
+    """Return a choice's optimism from the fits' predictions for their chosen plans; None for a single fit.
 
-    The curve is over the dollars that the other fits expect of the plans. The optimism is never below 0, and is scaled to that
-    of a choice on half of the requests, as in :class:`SelectionOptimism`. The advantage over a single model is not measured.
+    The curve gives the optimism by the dollars that the other fits predict for the plans. It is never below 0, and is
+    scaled to the optimism of a choice on half of the requests, as in :class:`SelectionOptimism`. The advantage over a
+    single model is not measured.
     """
     n_fits = levels[0].cost_usd.shape[1]
     if n_fits < 2:
@@ -115,9 +117,10 @@ def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
 
 
 def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return, by price of a dollar, the other fits' expected cost of a plan, and how much more its own fit predicts.
+    """Return, by price of a dollar, the cost of a fit's plan by the other fits, and how much more accuracy the fit predicts.
 
-    Both are means over the fits, of shape (prices,). Then the dollars that each fit expects of its plan, (prices, fits).
+    Both are means over the fits, of shape (prices,). Third, the dollars that each fit predicts for its plan, shape (prices,
+    fits).
     """
     cost, gap, expected = np.zeros(PRICES), np.zeros(PRICES), np.zeros((PRICES, own[0].cost_usd.shape[1]))
     for i, price in enumerate(_prices(own)):
@@ -128,7 +131,7 @@ def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatAr
 
 
 def _prices(levels: Sequence[FitMasses]) -> FloatArray:
-    """Return accuracy per dollar, from the price at which the cheapest first model is best down to almost nothing."""
+    """Return prices in accuracy per dollar, from the price at which the cheapest first model is best down to almost 0."""
     models, of_node = np.unique(levels[0].model, return_inverse=True)
     first = np.bincount(of_node, levels[0].cost_usd.mean(axis=1), len(models))
     dearest = max(float(first.max()), 1e-12)
@@ -136,7 +139,7 @@ def _prices(levels: Sequence[FitMasses]) -> FloatArray:
 
 
 def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[FitMasses], list[FitMasses]]:
-    """Return each fit's prediction, and the other fits' mean prediction, for the answers that it returns."""
+    """Return each fit's prediction, and the other fits' mean prediction, for the answers that the fit returns."""
     own, others = [], []
     for level in levels:
         n = level.cost_usd.shape[1]
@@ -150,10 +153,10 @@ def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[FitMasses], lis
 
 
 def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
-    """Return each fit's best plan by its own accuracy less ``price`` times its dollars.
+    """Return each fit's best plan by the accuracy that it predicts minus ``price`` times its dollars.
 
-    For each length from 0, this is the node that it continues to after each history, or -1 to end; shape (histories, fits).
-    Length 0 has one history for each way to begin.
+    For each length from 0, this is the node that the plan continues to after each history, or -1 to end; shape (histories,
+    fits). Length 0 has a history for each way to begin.
     """
     choice: list[Ints] = []
     below: FloatArray | None = None  # the values of the nodes that follow
@@ -172,7 +175,7 @@ def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
 
 
 def worth(levels: Sequence[FitMasses], choice: Sequence[Ints]) -> tuple[FloatArray, FloatArray]:
-    """Return accuracy and dollars of each fit's plan, weighted by these masses; each of shape (fits,)."""
+    """Return accuracy and dollars of each fit's plan under these masses; each of shape (fits,)."""
     fits = np.arange(levels[0].cost_usd.shape[1])
     accuracy = cost = np.zeros((0, len(fits)))
     for level, picked in zip(reversed(levels), reversed(choice), strict=False):
@@ -186,7 +189,7 @@ def worth(levels: Sequence[FitMasses], choice: Sequence[Ints]) -> tuple[FloatArr
 
 
 def _best(parent: Ints, values: FloatArray, n: int) -> tuple[Ints, FloatArray]:
-    """Return the best node after each of ``n`` histories and its value, by fit; minus infinity if there is none."""
+    """Return the best node after each of ``n`` histories and its value, by fit; the value is minus infinity without a node."""
     value = np.full((n, values.shape[1]), -np.inf)
     best = np.full(value.shape, _END)
     if len(parent):
@@ -199,7 +202,7 @@ def _best(parent: Ints, values: FloatArray, n: int) -> tuple[Ints, FloatArray]:
 
 
 def _sums(of: Ints, values: FloatArray, n: int) -> FloatArray:
-    """Return the sums of rows with the same ``of``, shape (n, fits)."""
+    """Sum the rows that have the same index in ``of``; shape (n, fits)."""
     starts = np.flatnonzero(np.diff(of, prepend=-1))
     found = np.zeros((n, values.shape[1]))
     found[of[starts]] = np.add.reduceat(values, starts, axis=0)

@@ -1,8 +1,8 @@
-"""Combined fits to resampled requests: the probabilities of outcomes, including the uncertainty of the estimate.
+"""Combines fits to resampled requests into probabilities of outcomes that include the uncertainty of the estimate.
 
-A single fit to few rows is overconfident: an answer that it calls right with probability .98 is right less often. The Bayesian
-bootstrap (Rubin 1981) weights the requests at random. The mean over the fits of "this history, and class j is right" is the
-predictive probability by which plans are chosen; the spread over the fits is the standard error of a whole plan.
+A single fit to few rows is overconfident: an answer that it considers right with probability .98 is right less often. The
+Bayesian bootstrap (Rubin 1981) weights the requests at random. The mean over the fits of P(history, and class j is right)
+is the predictive probability by which plans are chosen; the spread over the fits gives the standard error of a whole plan.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LEAST_WEIGHT = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Predictive:
-    """The joined fits. A *point* is a latent pair of one fit.
+    """The combined fits. A *point* is a latent pair of one fit.
 
     Args:
         log_types: Log P(type | context, point), shape (contexts, types, points).
@@ -38,10 +38,10 @@ class Predictive:
         fit: The fit of each point, shape (points,).
         n_fits: Number of fits.
         label_rates: P(label | context, right / none / wrong), shape (contexts, 3, labels).
-        same_again: P(the model's earlier answer again), shape (contexts,); NaN if a context is not a repetition.
-        label_follows_class: Whether answers of one class have one label.
+        same_again: P(the model repeats its earlier answer), shape (contexts,); NaN if a context is not a repetition.
+        label_follows_class: Whether all answers of a class have the same label.
         cost_usd: Dollars for a request of mean size, shape (contexts,).
-        cost_by_fit: The same by each of the fits, shape (contexts, fits).
+        cost_by_fit: The same by fit, shape (contexts, fits).
         verdicts: The judges, and the stages that may be skipped.
         log_verdicts: Log P(signal | judge, right / missing / wrong, point), shape (judges, 3, signals, points).
         growth: See :class:`AnswerFit`.
@@ -66,7 +66,7 @@ class Predictive:
     turn: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def rise(self, earlier: int) -> FloatArray:
-        """Return the dollars of an invocation after this many others, relative to ``cost_usd``, shape (contexts,)."""
+        """Return the dollars after this many earlier invocations, relative to ``cost_usd``, shape (contexts,)."""
         return np.broadcast_to(np.maximum(1.0 + self.growth * (earlier - self.turn), LEAST_RISE), len(self.contexts))
 
     @property
@@ -117,8 +117,8 @@ class Predictive:
 def resampled(requests: int, fits: int, seed: int) -> FloatArray:
     """Return random weights of the requests for each fit, shape (fits, requests).
 
-    Over all fits each request has the same total weight, so that the mean of few fits is close to the fit to the rows as they
-    are.
+    Summed over all fits, each request has the same weight, so that even the mean of few fits is close to the fit to the
+    original rows.
     """
     weights = np.random.default_rng(seed).dirichlet(np.ones(requests), fits)
     return np.asarray(weights / weights.mean(axis=0))
@@ -127,8 +127,9 @@ def resampled(requests: int, fits: int, seed: int) -> FloatArray:
 def prior_means(effects: int, fits: int, seed: int) -> FloatArray:
     """Return random means of the effects' priors for each fit, in standard deviations; shape (fits, 2, effects).
 
-    Resampling alone does not show how little a few rows of a model prove: if it was right in all three, it is right in every
-    resample. With means drawn from the prior, the fits differ where the prior decides. The means add up to 0 over the fits.
+    Resampling alone underestimates the uncertainty of a model with few rows: if it was right in all three rows, it is right
+    in every resample. With random prior means, the fits differ wherever the prior dominates. The means add up to 0 over the
+    fits.
     """
     drawn = np.random.default_rng((seed, 1)).standard_normal((fits, 2, effects))
     return np.asarray(drawn - drawn.mean(axis=0))

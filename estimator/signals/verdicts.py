@@ -1,13 +1,13 @@
-"""Judges in the latent model of answers: what a verdict says about its answer and about the request.
+"""Judges in the latent model of answers: the probability of a verdict, given the answer and the request's easiness.
 
-A judge writes no answer. Let y say whether the answer is right, missing or wrong, t be the easiness of the request, j the
+A judge writes no answer. Let y be whether the answer is right, missing or wrong, t the easiness of the request, j the
 judge's model and l its verdict. Then
 
     P(l | y, t, j)  is proportional to  exp(a_yl + b_yjl + c_yl t)
 
-with normal priors of the effects. The slope c is needed because a judge fails where models fail: without it, verdicts on hard
-requests would be trusted too much. A skipped stage counts as a judge that says nothing, whatever the answer. Whether the
-workflow's own check passes the answer after a judge, and which stage comes next, depends on the verdict and on what was shown
+with normal priors on the effects. The slope c is needed because judges fail on the same requests as models: without it,
+verdicts on hard requests would be trusted too much. A skipped stage counts as a judge that gives no information. Whether
+the answer passes the workflow's check after a judge, and which stage comes next, depends on the verdict and on the label
 before.
 """
 
@@ -36,15 +36,15 @@ NEVER = -40.0
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """The invocations that leave the answer unchanged, in a table of answers. A *judge* is one of their contexts.
+    """The invocations in a table of answers that leave the answer unchanged. A *judge* is one of their contexts.
 
     Args:
         contexts: the table's contexts; see ``Context.keeps``.
         labels: the table's labels.
         context: the context of each row, an index into ``contexts``; shape (rows,).
         label: the label of each row, an index into ``labels``; shape (rows,).
-        before: the label of the row before it; -1 without one; shape (rows,).
-        is_missing: whether the state held no answer, shape (rows,).
+        before: the label of the previous row; -1 without such a row; shape (rows,).
+        is_missing: whether there was no current answer, shape (rows,).
     """
 
     contexts: tuple[Context, ...] = ()
@@ -73,7 +73,7 @@ class Verdicts:
 
     @cached_property
     def signals(self) -> list[str | None]:
-        """The signals that judges have given; None for skipped ones."""
+        """The signals that judges have given; None for skipped stages."""
         return sorted({self.labels[label].signal for label in self.label[self.judge >= 0].tolist()}, key=str)
 
     @cached_property
@@ -88,12 +88,12 @@ class Verdicts:
 
     @cached_property
     def column(self) -> Ints:
-        """For each row, its judge, whether the answer was missing and its signal, as one number; -1 for answers; (rows,)."""
+        """Judge, whether the answer was missing, and signal of each row as a single number; -1 for answers; shape (rows,)."""
         code = (self.judge * 2 + self.is_missing) * len(self.signals) + self.signal[self.label] if self.judges else self.judge
         return np.where(self.judge >= 0, code, -1)
 
     def counts_of(self, column: int, right: float) -> list[tuple[int, float]]:
-        """Return the flat indices in an array of :attr:`shape` where a row counts, and its weights; ``right``: its score."""
+        """Return the flat indices into an array of :attr:`shape` at which a row with score ``right`` counts, with weights."""
         rest, signal = divmod(column, len(self.signals))
         judge, is_missing = divmod(rest, 2)
         parts = [(1, 1.0)] if is_missing else [(0, right), (2, 1.0 - right)]
@@ -116,7 +116,7 @@ class Verdicts:
 
     @cached_property
     def possible(self) -> BoolArray:
-        """The signals that each judge may give: those its stage has given, None if it was skipped; (judges, signals)."""
+        """Mask of the signals that each judge may give (None if it was skipped); shape (judges, signals)."""
         found = np.zeros((len(self.judges), len(self.signals)), np.bool_)
         is_skip = np.array([self.contexts[i].model == SKIP for i in self.judges], np.bool_)
         at = np.flatnonzero(self.judge >= 0)
@@ -130,9 +130,9 @@ class Verdicts:
 
     @cached_property
     def follows(self) -> FloatArray:
-        """P(label | its signal, the label before), by judge; the last label before is none.
+        """P(label | its signal, the label before), by judge; the last index of the label before means none.
 
-        Shape (judges, labels + 1, labels); 0 for labels whose branch is not possible there.
+        Shape (judges, labels + 1, labels); 0 for labels whose branch is impossible after the judge.
         """
         n = len(self.labels)
         counts = np.zeros((len(self._stages[0]), n + 1, n))

@@ -1,9 +1,9 @@
 """Validate an estimate from the observations alone: held-out error, optimism, disagreement of estimators, minimum evidence.
 
-Requests are split in two by a hash of their ids, and the fit to each half is compared with the other half's outcomes. A half
-has less data than the whole, so its errors overestimate those of the full fit. Where the trie branches, a "path" below is a
-fixed plan, with one model for each stage. The optimism of the choice is then that of contingent plans (also by kind of
-request), which are chosen from more alternatives, except if histories are merged.
+Requests are split into two halves by a hash of their ids, and the fit to each half is compared with the other half's
+outcomes. A half has less data, so its errors overestimate the errors of the full fit. If the trie branches, "path" below
+means a fixed plan, with one model for each stage. Then the optimism is measured for choices among contingent plans (also by
+request type), of which there are more, unless histories are merged.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ advantage."""
 
 @dataclass(frozen=True, eq=False)
 class SelectablePlans(PlanFigures):
-    """The plans to choose from: the nodes of a linear trie, or the static plans of a branching one.
+    """The plans to choose from: the nodes of a linear trie, or the fixed plans of a branching trie.
 
-    ``allowed``: whether each can be chosen at all.
+    ``allowed``: whether each plan can be chosen at all.
     """
 
     allowed: BoolArray
@@ -75,11 +75,11 @@ class SelectablePlans(PlanFigures):
 def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple[SelectionOptimism, float]:
     """Return the optimism of selection over a grid of cost caps, and its mean over the caps before smoothing.
 
-    The mean may be negative. The curve is smoothed over neighbouring caps, and no optimism is below 0.
+    The mean may be negative. The curve is smoothed over neighbouring caps and limited to values >= 0.
 
     Args:
         splits: At least one pair of fits to the two halves of the requests. Each half chooses once and tests once.
-        fitted: The fit to all requests, which gives the curve's costs.
+        fitted: The fit to all requests, which provides the costs of the curve.
     """
     pairs = [pair for one, other in splits for pair in ((one, other), (other, one))]
     measure = fitted.by_ends(one=_by_caps, several=_by_prices)
@@ -89,18 +89,18 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
 
 
 def _by_caps(fitted: AnnotatedTrie) -> _Measure:
-    """Return the measure for plans that end at one node, and fixed plans over merged histories: the best under some caps."""
+    """Measure optimism for plans that end at one node, or fixed plans over merged histories: the best under each cap."""
     caps = _caps(SelectablePlans.of(fitted))
     return lambda chooser, judge: np.array((caps, *_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge))))
 
 
 def _by_prices(fitted: AnnotatedTrie) -> _Measure:
-    """Return the measure for plans with several ends: the best at each of some prices of a dollar."""
+    """Measure optimism for plans with several ends: the best plan at each of several prices of a dollar."""
     return _contingent_gaps if fitted.has_path_metrics else _by_caps(fitted)
 
 
 def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
-    """Return, by price of a dollar, shape (3, prices): the judge's dollars, and predicted less judged as in :func:`_gaps`."""
+    """Return, shape (3, prices): the testing half's dollars, and predicted minus tested values as in :func:`_gaps`."""
     cost, gap, expected = gaps(FitMasses.of_tries([chooser]), FitMasses.of_tries([judge]))
     one, other = SelectablePlans.of(chooser), SelectablePlans.of(judge)
     alone = _chosen(one, one.single, expected[:, 0])
@@ -109,7 +109,7 @@ def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray
 
 
 def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
-    """Return predicted less judged, shape (2, caps): the path's accuracy, and its advantage over the best single model."""
+    """Return predicted minus tested accuracy, and advantage over the best single model; shape (2, caps)."""
     caps = _caps(chooser)
     rows = []
     for path, alone in zip(_chosen(chooser, chooser.allowed, caps), _chosen(chooser, chooser.single, caps), strict=True):
@@ -119,14 +119,14 @@ def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
 
 
 def _chosen(chooser: SelectablePlans, candidates: BoolArray, caps: FloatArray) -> Iterator[int | None]:
-    """Yield the most accurate candidate under each cap, the first in trie order on ties; None if all cost more."""
+    """Yield the most accurate candidate under each cap (on ties, the first in trie order); None if all cost more."""
     for cap in caps:
         allowed = candidates & (chooser.cost_usd <= cap)
         yield int(np.argmax(np.where(allowed, chooser.accuracy, -1.0))) if allowed.any() else None
 
 
 def _caps(plans: SelectablePlans) -> FloatArray:
-    """Return caps evenly spaced in the logarithm, from the cheapest answerable path to the most expensive one."""
+    """Return logarithmically spaced caps, from the cheapest answerable path to the most expensive path."""
     cost = plans.cost_usd[plans.allowed]
     high = float(cost.max())
     if high <= 0.0:
@@ -147,7 +147,7 @@ WARNING_Z = 3.0
 class DepthCheck:
     """The predicted and observed share of right answers among the held-out rows of one depth.
 
-    ``standard_error`` is that of the difference, clustered by request. Shares are fractions.
+    ``standard_error`` is the standard error of the difference, clustered by request. Shares are fractions.
     """
 
     depth: int
@@ -159,7 +159,7 @@ class DepthCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class Disagreement:
-    """Path accuracies of another estimator less the chosen one's: mean absolute difference, and that at the best path."""
+    """Difference of path accuracies between another estimator and the chosen one: absolute mean, and at the best path."""
 
     estimator: str
     mean_abs: float
@@ -173,15 +173,15 @@ class ValidationReport:
     Args:
         requests: distinct requests.
         best_accuracy: accuracy of the most accurate path, by the latent model.
-        best_promised: the same less the expected optimism of its selection (:class:`vinelm.plans.promise.Promise`).
-        best_half_width: half width of the 90 % interval of the promised accuracy, including the uncertainty of the optimism.
+        best_promised: the same after correction for selection (:class:`vinelm.plans.promise.Promise`).
+        best_half_width: half width of the 90 % interval of ``best_promised``, including the uncertainty of the correction.
         held_out_error: root mean square error of P(right | reached) at nodes with at least two held-out rows, corrected for
             sampling noise; None if there is no such node.
         held_out_nodes: number of these nodes, over both halves.
         depths: predicted and observed outcomes per depth.
-        optimism: predicted accuracy of the best path under a cost cap by one half's fit, less the other half's prediction for
-            the same path; mean over caps, splits and both directions. None if a half has no rows.
-        selection: the optimism over the cost of a plan; None if a half has no rows.
+        optimism: accuracy that one half's fit predicts for its best path under a cost cap, minus the other half's
+            prediction for the same path; mean over caps, splits and both directions. None if a half has no rows.
+        selection: the optimism as a function of a plan's cost; None if a half has no rows.
         warnings: one sentence each.
     """
 
@@ -207,8 +207,8 @@ class ValidationReport:
         """Raise :class:`EvidenceError`, with the additional effort needed, if the estimate is too uncertain.
 
         Args:
-            max_error: allowed half width of the 90 % interval of the best path's accuracy (a fraction). With 1 or more every
-                estimate passes, else at least :data:`FEWEST_REQUESTS` requests are needed.
+            max_error: allowed half width of the 90 % interval of the best path's accuracy (a fraction). With 1 or more,
+                every estimate passes; otherwise at least :data:`FEWEST_REQUESTS` requests are needed.
             spent_usd: dollars spent on the observations.
             everything_usd: dollars of running every registered request on every path once.
         """
@@ -217,7 +217,7 @@ class ValidationReport:
             raise EvidenceError(lacks, code="estimate-uncertain")
 
     def lacks(self, max_error: float, *, spent_usd: float, everything_usd: float) -> str | None:
-        """Return why :meth:`require` would refuse, in words; None if it accepts. The arguments are the same."""
+        """Return in words why :meth:`require` would raise; None if it would not. The arguments are the same."""
         times = self.times_needed(max_error)
         if times <= 1.0:
             return None
@@ -229,7 +229,7 @@ class ValidationReport:
         return f"{what}: {more_evidence(times, self.requests, spent_usd, everything_usd)}"
 
     def times_needed(self, max_error: float) -> float:
-        """Return the multiple of the current data that :meth:`require` needs: at most 1 if it accepts, else more than 1.
+        """Return how many times the current data :meth:`require` needs: at most 1 if it accepts, else more than 1.
 
         Errors shrink with the square root of the data.
         """
@@ -243,10 +243,10 @@ class ValidationReport:
 
 
 def more_evidence(times: float, requests: int, spent_usd: float, everything_usd: float) -> str:
-    """Return what to buy to have ``times`` as much data, as a clause. Errors shrink with the square root of the data.
+    """Return, as a clause, how to get ``times`` as much data. Errors shrink with the square root of the data.
 
     Args:
-        times: How many times the data, > 1.
+        times: The factor by which to multiply the data, > 1.
         requests: Distinct requests that were observed.
         spent_usd: Dollars spent on the observations.
         everything_usd: Dollars of running every registered request on every path once.
@@ -306,7 +306,7 @@ def validate_estimate(
 
 @dataclass(frozen=True, eq=False)
 class _Split:
-    """The rows of two halves of the requests, by a hash of their ids only, and the fit to each."""
+    """The rows of two halves of the requests, split by a hash of their ids, and the fit to each half."""
 
     halves: tuple[ObservationTable, ObservationTable]
     fits: tuple[AnnotatedTrie, AnnotatedTrie]
@@ -328,8 +328,8 @@ def _fit(name: str, cells: ObservationTable, template: Template, catalog: Catalo
 def _held_out_error(pairs: list[tuple[AnnotatedTrie, ObservationTable]]) -> tuple[float | None, int]:
     """Return the root mean square error of rates, and the number of nodes.
 
-    The product of two different requests' residuals at a node has the squared error of its rate as expectation, free of
-    sampling noise.
+    The expected product of two different requests' residuals at a node is the squared error of its rate, without sampling
+    noise.
     """
     total = weight = 0.0
     nodes = 0
@@ -408,7 +408,7 @@ def _warnings(cells: ObservationTable, depths: tuple[DepthCheck, ...]) -> tuple[
 
 
 def _optimism_warnings(promise: Promise) -> tuple[str, ...]:
-    """Return one sentence if selection contributes more to the best path's error than everything else."""
+    """Return a warning if selection contributes more to the best path's error than all other sources."""
     if promise.optimism is None or promise.standard_error is None or promise.optimism <= Z90 * promise.standard_error:
         return ()
     return (

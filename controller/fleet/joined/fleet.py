@@ -1,4 +1,4 @@
-"""One process's part in a fleet: its membership, its leases, its view of the others, and differing settings."""
+"""One process's part in a fleet: its membership, its leases, its view of other processes, and differing settings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Facts = Mapping[str, Mapping[str, object]]
 
 
 class CatalogComparison(Chore):
-    """Compares this process's settings with those of the others; a chore of the member's thread.
+    """Compares this process's settings with those of other processes; runs as a chore in the member's thread.
 
     Processes with different settings continue, as they must while a new catalog is rolled out. There is one warning for each
     differing catalog, with the first difference.
@@ -60,7 +60,7 @@ class CatalogComparison(Chore):
         member.catalog = self.digest
 
     def do(self, link: RedisLink) -> None:
-        """Publish this process's settings, and compare them with new ones of others."""
+        """Publish this process's settings, and compare them with new settings of other processes."""
         if self._rounds % ROUNDS == 0:
             link.set(f"catalog:{self.digest}", self._text.encode(), KEPT_S)
         self._rounds += 1
@@ -73,12 +73,12 @@ class CatalogComparison(Chore):
                     warnings.warn(f"this process and {process} of the fleet differ: {what}: {ADVICE}", stacklevel=2)
 
     def go_alone(self, link: RedisLink) -> None:
-        """Record that there is no other process to compare with."""
+        """Record that no other process can be compared with."""
         self._rounds = 0
 
 
 def difference(mine: Facts, theirs: Facts) -> str:
-    """Return the first difference between two plain JSON values, in one line."""
+    """Return one line that describes the first difference between two plain JSON values."""
     for name in sorted({*mine, *theirs}):
         if name not in theirs:
             return f"{name} is only here"
@@ -100,13 +100,13 @@ LEAST_PART = 0.001
 
 
 class Fleet:
-    """The fleet as one process sees it. Thread-safe. Starts a daemon thread, the only one that talks to Redis.
+    """The fleet as one process sees it. Thread-safe. Starts a daemon thread, and only this thread talks to Redis.
 
     After a fork the child becomes a separate process with its first request.
 
     Raises:
-        ConfigError: the URL, the name or the journal is invalid; Redis may evict leases; or Redis cannot be reached and the
-            config requires it.
+        ConfigError: the URL, the name or the journal is invalid; Redis may evict leases; or Redis is required and cannot be
+            reached.
     """
 
     def __init__(self, config: FleetConfig) -> None:
@@ -198,10 +198,10 @@ class Fleet:
         self._member.wake()
 
     def steer(self, gates: Iterable[ReplicaGate], groups: Mapping[str, str], facts: Facts) -> None:
-        """From now on let orders choose among replicas, count other processes' calls, and compare catalogs. Idempotent.
+        """From now on, let orders choose among replicas, count other processes' calls and compare catalogs. Idempotent.
 
         Args:
-            gates: where calls of replica groups wait.
+            gates: the queues in which calls of replica groups wait.
             groups: the replica group of every engine of the catalog, or the engine's own name. Shown to the fleet.
             facts: this process's settings, which should be the same in all processes. Shown to the fleet.
         """
@@ -222,7 +222,7 @@ class Fleet:
             self._at_end()
 
     def _require_lasting_keys(self) -> None:
-        """Refuse a Redis that may delete the fleet's leases."""
+        """Raise an error if this Redis may delete the fleet's leases."""
         link = RedisLink(self.config.url, self.config.name)
         try:
             policy = link.evicts_anything()
@@ -276,7 +276,7 @@ class Fleet:
                 self._member.chores.append(RateLease(engine, share, self._live.process, part=lambda: orders.current.share))
 
     def _steer(self) -> None:
-        """Point the gates at the current membership; a fork makes a new one."""
+        """Connect the gates to the current membership, which changes after a fork."""
         self._live.groups = dict(self._groups)
         if self._facts and not self._member.catalog:
             self._member.chores.append(CatalogComparison(self._member, self._facts))
@@ -295,7 +295,7 @@ class Fleet:
 
 
 def _reorder(gates: Iterable[ReplicaGate], limiters: Mapping[str, EngineRateLimiter]) -> None:
-    """Apply new orders: waiting calls may get another place or replica."""
+    """Apply new orders, which may move waiting calls forward or backward, or to another replica."""
     for gate in gates:
         gate.reorder()
     for limiter in list(limiters.values()):

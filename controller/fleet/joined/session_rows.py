@@ -1,4 +1,4 @@
-"""The live invocations of one request in the fleet. Callers contain failures here."""
+"""The live invocations of one request, as reported to the fleet. Callers handle errors raised here."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class SessionRows(RequestWatcher):
         self._slots: list[tuple[tuple[str, ...], int, str]] = []  # path, place, engine; append and remove are atomic
 
     def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
-        """Enter the invocation at the end of ``path``, ``elapsed_s`` seconds after the request's arrival.
+        """Record that the invocation at the end of ``path`` begins, ``elapsed_s`` seconds after the request's arrival.
 
-        ``decision`` is the plan that it follows; None if there is none.
+        ``decision`` is the plan that it follows; None without a plan.
         """
         engine = self._engine_of.get(path[-1])
         if engine is None:
@@ -63,9 +63,7 @@ class SessionRows(RequestWatcher):
         self._slots.append((path, self._live.begin(start, rest), engine))
 
     def gate(self, path: tuple[str, ...], waits: bool, sent_to: str | None = None) -> None:
-        """Record that the invocation begins to wait for its engine's rate limits, or was sent (``sent_to``: to which
-        replica).
-        """
+        """Record that the invocation begins to wait for its engine's rate limits, or was sent to replica ``sent_to``."""
         for known, slot, engine in self._slots:
             if known == path:
                 if waits:
@@ -75,7 +73,7 @@ class SessionRows(RequestWatcher):
                 return
 
     def standing(self, stage: str, priority: float) -> SupportsFloat:
-        """Return the current priority of a call whose request has ``priority``, including the fleet's orders."""
+        """Return the current priority of a call: its request's ``priority`` plus the fleet's orders."""
         if self._orders is None:
             return priority
         return CallStanding(self._orders, self._session, self._tenant, stage, priority)
@@ -85,7 +83,7 @@ class SessionRows(RequestWatcher):
         return self._note()
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Remove the invocation; an unknown one is ignored."""
+        """Remove the invocation; does nothing if it is unknown."""
         self.interrupted(invocation.prefix)
 
     def interrupted(self, path: tuple[str, ...]) -> None:
@@ -101,12 +99,12 @@ class SessionRows(RequestWatcher):
             raise
 
     def __del__(self) -> None:
-        """Remove the invocations of a request that was dropped midway."""
+        """Remove the invocations of a request that was dropped before its end."""
         with suppress(AttributeError):  # the object was never fully created
             for _, slot, _ in self._slots:
                 self._live.end(slot)
 
 
 def expected_rest(decision: Decision) -> tuple[float, float]:
-    """Return the seconds at zero load and the dollars that the plan expects from the decision on; NaN if unknown."""
+    """Return the seconds at zero load and the dollars that the plan expects from this decision to the end; NaN if unknown."""
     return decision.mean_rest_s, decision.remaining_cost_usd

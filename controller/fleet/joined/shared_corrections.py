@@ -1,4 +1,4 @@
-"""One budget correction for all processes: their counts go to Redis, and one factor comes back."""
+"""One budget correction for all processes: each reports its counts to Redis and gets back a common factor."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ return tostring(factor)
 
 
 class SharedCorrections(Chore):
-    """Keeps the corrections of this process in step with the fleet; a chore of the member's thread.
+    """Synchronizes this process's corrections with the fleet; runs as a chore in the member's thread.
 
-    A correction without another holder is forgotten, since callers choose objectives and may choose new ones without end.
+    Corrections are held by weak reference, so that the many objectives that callers may choose do not use up memory.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class SharedCorrections(Chore):
         """Report the counts and fetch the factor.
 
         Raises:
-            FleetUnreachable: Redis does not answer. The counts for it are lost to the other processes.
+            FleetUnreachable: Redis does not answer. Other processes never get the counts of this round.
         """
         with self._lock:
             controls = list(self._controls)

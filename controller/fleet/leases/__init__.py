@@ -1,1 +1,1 @@
-"""Leases on limits that the processes of a fleet share: calls and tokens a minute, dollars a day."""
+"""Leases on limits that the processes of a fleet share: calls and tokens per minute, dollars per day."""

@@ -1,4 +1,4 @@
-"""Leases dollars for the accounts of this process, and writes each lease into the journal before it is used."""
+"""Leases dollars for the accounts of this process, and writes each lease to the journal before it is used."""
 
 from __future__ import annotations
 
@@ -185,22 +185,22 @@ return 1
 
 
 class DollarLease(Chore):
-    """Keeps the leases of all accounts; a chore of the member's thread.
+    """Keeps the leases of all accounts; runs as a chore in the member's thread.
 
-    However processes, Redis and the journal's machine die, at most the cap is leased, and so at most the cap is spent (plus
-    what single calls cost beyond their upper bounds): a grant is in the journal before it is spent; a Redis that has forgotten
-    the sums, or is from an earlier run, grants nothing until they are restored from the journal; and a restoration voids every
-    grant that the journal does not have yet. If clocks disagree, nothing is granted. If a clock has gone back, grants for later
-    days count for the present day as well. A grant whose answer is lost, or that the journal does not accept, returns to the
-    cap with the next exchange.
+    Never leases more than the cap, even if processes, Redis or the journal's machine crash. So at most the cap is spent,
+    plus what single calls cost beyond their upper bounds. Each grant is written to the journal before it is spent. If Redis
+    has lost the sums, or is from an earlier run, it grants nothing until they are restored from the journal; a restoration
+    voids every grant that the journal does not have yet. If clocks disagree, nothing is granted. If a clock was set back,
+    grants for later days also count for the present day. If the answer to a grant is lost, or the journal does not accept
+    it, the dollars return to the cap with the next exchange.
 
     Args:
-        daily_usd: dollars a day by tenant; ``"*"`` for each of the others.
+        daily_usd: dollars a day by tenant; ``"*"`` for each other tenant.
         processes: returns the number of live processes; or 1 / p, if orders give this process the part p of the cap.
         is_alone: returns whether Redis does not answer.
         wake: requests the next round now.
         clock: the time of this machine, in seconds since 1970; the clock of Redis has to agree with it.
-        elapsed_s: seconds since any moment, which no step of a clock changes.
+        elapsed_s: seconds from a monotonic clock.
         day: the day to lease for; None for the server's own. For tests.
     """
 
@@ -235,7 +235,7 @@ class DollarLease(Chore):
         self._lock = threading.Lock()
 
     def go_alone(self, link: RedisLink) -> None:
-        """Stop leasing; refusals say why."""
+        """Stop leasing; refused calls get the reason."""
         self._why = link.why
 
     def account(self, tenant: str) -> TenantAccount | None:
@@ -252,7 +252,7 @@ class DollarLease(Chore):
             return known
 
     def do(self, link: RedisLink) -> None:
-        """Lease what accounts want.
+        """Lease the dollars that the accounts want.
 
         Raises:
             FleetUnreachable: Redis does not answer. The leases stay as they are.
@@ -272,7 +272,7 @@ class DollarLease(Chore):
                 self._tell(account, str(error))
 
     def _lease(self, link: RedisLink, account: TenantAccount, wanted: int, least: int) -> None:
-        """Lease at least ``wanted``, or ``least`` if the cap allows no more (0: whatever it allows)."""
+        """Lease ``wanted`` dollars or more; if the cap allows less, at least ``least`` (0: as much as the cap allows)."""
         # A restoration, a smaller wish and a change of day each take one more attempt. The rest waits for the next round.
         for _ in range(4):
             status, nano_usd, _, day, last = self._asked(link, account, wanted)
@@ -305,7 +305,7 @@ class DollarLease(Chore):
             return
 
     def _asked(self, link: RedisLink, account: TenantAccount, wanted: int) -> Any:
-        """Return Redis's answer to the request for a slice, given this process's holdings."""
+        """Ask Redis for a slice of the cap, given what this process holds; return Redis's answer."""
         cap, members = round(account.daily_usd * NANO), max(self._processes(), 1.0)
         known = [one for one in {**self._past, **self._held} if one[0] == account.tenant]
         held = [part for where in known for part in (where[1], self._amount(where))]
@@ -322,11 +322,11 @@ class DollarLease(Chore):
         )
 
     def _amount(self, where: TenantDay) -> int:
-        """This process's holdings or spending of a tenant's day."""
+        """Return what this process holds or has spent of a tenant's dollars for a day."""
         return self._held.get(where, self._past.get(where, 0))
 
     def _journaled(self, link: RedisLink, where: TenantDay, nano_usd: int) -> bool:
-        """Record a grant; False if it is of an earlier generation. Grants that cannot be recorded return to the cap."""
+        """Write a grant to the journal (on failure it returns to the cap); return False if its generation is outdated."""
         try:
             return self._journal.hold(self._generation, self._process, where, self._amount(where) + nano_usd)
         except JournalUnavailable:  # it may have been written all the same
@@ -335,7 +335,7 @@ class DollarLease(Chore):
             raise
 
     def _accept(self, link: RedisLink, account: TenantAccount, where: TenantDay, nano_usd: int) -> int:
-        """Let the account spend a recorded grant; return the rest of other days."""
+        """Let the account spend a recorded grant; return what is left of other days' grants."""
         self._held[where] = self._amount(where) + nano_usd
         # A clock may return to a day whose rest was returned: then this is one holding again, not two.
         self._past.pop(where, None)
@@ -349,8 +349,9 @@ class DollarLease(Chore):
             account.add_lease(nano_usd)
 
     def _last_possible_day(self) -> int | str:
-        """The last day that may have begun, by this process's age since its last grant, whatever clocks say; "" before the
-        first.
+        """Return the latest day that may have begun, by the time since this process's last grant.
+
+        It does not depend on wall clocks. "" before the first grant.
         """
         if self._seen is None:
             return ""
@@ -358,14 +359,14 @@ class DollarLease(Chore):
         return last + 1 + math.floor((self._elapsed_s() - at_s + CLOCK_BOUND_S) / DAY_S)
 
     def _tell(self, account: TenantAccount, why: str) -> None:
-        """Refuse the waiting calls with this reason, which is also logged once."""
+        """Refuse the waiting calls for this reason, and log it once."""
         account.refuse(why)
         if why != self._told:
             self._told = why
             _LOG.error("no dollars are leased for the tenants of this fleet: %s", why)
 
     def _restore(self, link: RedisLink) -> None:
-        """Restore Redis from the journal's leases and spending, under a new generation; or learn that another process has."""
+        """Restore Redis's sums from the journal under a new generation, unless another process has already done so."""
         # Another process may have restored already. Its generation is newer: adopting it is enough.
         current = self._journal.generation()
         if current != self._generation and current:
@@ -381,7 +382,7 @@ class DollarLease(Chore):
         self._generation = found.generation
 
     def _settle_unsure(self, link: RedisLink, account: TenantAccount) -> None:
-        """Write the holdings again if it is unknown whether the journal has recorded a change, and update Redis."""
+        """If the journal may not have recorded the last change, write the holdings again and update Redis."""
         for where in [unsure for unsure in self._unsure if unsure[0] == account.tenant]:
             self._journal.give_back(self._process, where, self._amount(where))
             self._unsure.discard(where)
@@ -392,7 +393,7 @@ class DollarLease(Chore):
         link.run_script(GIVE_BACK, [MONEY], [self._generation, *where, self._process, self._turn, self._amount(where)])
 
     def _return_other_days(self, link: RedisLink, account: TenantAccount, today: TenantDay) -> int:
-        """Give back the rest of other days' leases, which belongs to those days; return how much it was."""
+        """Give unused dollars of other days' leases back to those days; return the amount."""
         returned = 0
         for where in [held for held in self._held if held[0] == account.tenant and held[1] != today[1]]:
             # First, since what is free later no longer belongs to that day.
@@ -413,7 +414,7 @@ class DollarLease(Chore):
         return nano_usd
 
     def close(self, link: RedisLink) -> None:
-        """Give back the rest, if Redis and the journal can be reached."""
+        """Give back unused dollars, if Redis and the journal can be reached."""
         try:
             for where in list(self._held):
                 account = self.account(where[0])

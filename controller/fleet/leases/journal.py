@@ -1,4 +1,4 @@
-"""The durable record of leased dollars: one SQLite file, or one database, shared by all processes of a fleet."""
+"""The durable record of leased dollars: one SQLite file or one database that all processes of a fleet share."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ TenantDay = tuple[str, int]
 
 
 class Grant(NamedTuple):
-    """One process's holdings and spending of a tenant's day, in billionths of a dollar."""
+    """What one process holds and has spent of a tenant's dollars for a day, in billionths of a dollar."""
 
     process: str
     tenant: str
@@ -60,8 +60,8 @@ class Grant(NamedTuple):
 class Restored(NamedTuple):
     """The journal's state when a new generation begins: its number, the last day, and all grants.
 
-    ``back``: the last day for which dollars were granted after a clock had gone back below it; ``carry``: the later day on
-    which these grants count as well, once there is a grant for it; 0 for none.
+    ``back``: the last day for which dollars were granted after a clock had been set back to before it; ``carry``: the later
+    day to which these grants also count, once that day has a grant; 0 for none.
     """
 
     generation: int
@@ -76,7 +76,7 @@ class JournalDatabase:
     """A database that can hold a journal.
 
     Attributes:
-        name: the database's place, for messages; holds no password.
+        name: the database's address for messages, without the password.
         error: base class of its driver's errors.
         connect: opens a connection with explicit transactions, and creates the tables.
         begin: statements that begin a transaction which excludes other writers from its first read on.
@@ -95,10 +95,10 @@ class JournalDatabase:
 
 
 class SpendJournal:
-    """Grants of dollars that survive the death of every process and of Redis. For one thread; processes may share it.
+    """Grants of dollars that survive crashes of all processes and of Redis. Used by one thread; processes may share it.
 
-    What is written is on disk when a method returns. Amounts are billionths of a dollar, so that sums are exact. Methods raise
-    :class:`~vinelm.errors.JournalUnavailable` if it cannot be read or written; no dollars can be leased then.
+    When a method returns, its writes are on disk. Amounts are billionths of a dollar, so that sums are exact. Methods raise
+    :class:`~vinelm.errors.JournalUnavailable` if the journal cannot be read or written; then no dollars can be leased.
 
     Raises:
         ConfigError: the file is not a journal, or the server refuses or does not answer.
@@ -120,10 +120,10 @@ class SpendJournal:
 
     @contextmanager
     def _transaction(self) -> Iterator[Callable[..., Any]]:
-        """One exclusive transaction: a function that runs a statement with its parameters marked ``?``.
+        """Run the block in one exclusive transaction; yields a function that runs a statement with parameters marked ``?``.
 
         Raises:
-            JournalUnavailable: it cannot begin, or it is unknown how it ended.
+            JournalUnavailable: the transaction cannot begin, or it is unknown whether it was committed.
         """
         # Each attempt to reach a server that is away takes seconds, in the thread that does all chores of the fleet.
         if time.monotonic() < self._rests_until:
@@ -156,7 +156,7 @@ class SpendJournal:
             return int(run("SELECT number FROM fleet_generation").fetchone()[0])
 
     def belongs_to(self, fleet: str) -> None:
-        """Make this the journal of the named fleet.
+        """Record that this journal belongs to the named fleet.
 
         Raises:
             ConfigError: the journal belongs to another fleet, whose dollars would be mixed with this one's.
@@ -170,12 +170,12 @@ class SpendJournal:
             )
 
     def hold(self, generation: int, process: str, where: TenantDay, nano_usd: int) -> bool:
-        """Record all that the process holds or has spent of a tenant's day, before it spends more.
+        """Record what the process holds or has spent of a tenant's dollars for a day, before it spends more.
 
-        The whole amount is written, so that it can be written again if the outcome is unknown.
+        Writes the whole amount, not the change, so that the write can be repeated if its outcome is unknown.
 
         Returns:
-            False, and nothing is written, if the generation is an earlier one.
+            False, without writing anything, if the generation is outdated.
         """
         with self._transaction() as run:
             # In the same transaction: a restoration voids every grant that it does not find here.
@@ -190,14 +190,14 @@ class SpendJournal:
         return True
 
     def give_back(self, process: str, where: TenantDay, nano_usd: int) -> None:
-        """Record how much of its grant the process holds or has spent; the rest is given back."""
+        """Record how much of its grant the process holds or has spent, and give back the rest."""
         with self._transaction() as run:
             run("UPDATE fleet_grants SET nano_usd = ? WHERE process = ? AND tenant = ? AND day = ?", nano_usd, process, *where)
 
     def restore(self) -> Restored:
-        """Begin a new generation, and return spent and leased dollars.
+        """Begin a new generation, and return the dollars spent and leased.
 
-        Grants of earlier generations that are not written yet never will be. Old grants are deleted (:data:`KEPT_DAYS`).
+        From then on, the journal rejects grants of earlier generations. Old grants are deleted (:data:`KEPT_DAYS`).
         """
         with self._transaction() as run:
             run("UPDATE fleet_generation SET number = number + 1")
@@ -229,7 +229,7 @@ def _last_day(run: Callable[..., Any]) -> int:
 
 
 def _note_day(run: Callable[..., Any], day: int) -> None:
-    """Record the day of a grant, and whether a clock had gone back, since Redis forgets both with its sums."""
+    """Record the day of a grant, and whether a clock was set back; Redis loses both if it loses its sums."""
     last, recent, back = _last_day(run), _fact(run, "recent"), _fact(run, "back")
     if day != recent or day > last:
         _set_fact(run, "day", max(day, last))
@@ -252,8 +252,8 @@ def journal_at(where: str | Path, fleet: str = "default") -> SpendJournal:
     No error shows an address's password. Its user must be allowed to create tables, unless they exist.
 
     Raises:
-        ConfigError: it cannot be opened, or is another fleet's.
-        MissingExtra: it is in PostgreSQL, and the extra ``postgres`` is not installed.
+        ConfigError: the journal cannot be opened, or belongs to another fleet.
+        MissingExtra: the journal is in PostgreSQL, and the extra ``postgres`` is not installed.
     """
     journal = SpendJournal(_in_postgres(str(where)) if _URL.match(str(where)) else _in_file(Path(where)))
     try:
@@ -268,7 +268,7 @@ def journal_at(where: str | Path, fleet: str = "default") -> SpendJournal:
 
 
 def _in_file(path: Path) -> JournalDatabase:
-    """Return a file, created if it does not exist, for the processes of one machine."""
+    """Return a SQLite file, created if missing, for processes of one machine."""
     if not path.parent.is_dir():
         raise ConfigError(f"{path}: no journal can be kept there: make the folder first")
 
@@ -286,7 +286,7 @@ def _in_file(path: Path) -> JournalDatabase:
 
 
 def _in_postgres(url: str) -> JournalDatabase:
-    """Return a database, for processes on several machines."""
+    """Return a PostgreSQL database, for processes on several machines."""
     with required_extra("postgres", "a journal in PostgreSQL"):
         import psycopg
     try:

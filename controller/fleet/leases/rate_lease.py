@@ -1,4 +1,4 @@
-"""This process's share of an engine's limits a minute, leased from the fleet."""
+"""This process's share of an engine's per-minute limits, leased from the fleet."""
 
 from __future__ import annotations
 
@@ -164,11 +164,11 @@ return {{epoch, held[1], held[2], keep[1], keep[2], members, closed_ms}}
 
 
 class RateLease(Chore):
-    """Keeps one engine's share in step with the fleet; a chore of the member's thread.
+    """Synchronizes this process's share of one engine's limits with the fleet; runs as a chore in the member's thread.
 
-    This process never holds more than Redis counts for it, so the processes together keep the limits, whichever of them dies
-    and whatever answer is lost. The exception is a process that continues although Redis has not heard from it for a minute: it
-    keeps its share, which others may then get, too.
+    This process never holds more than Redis counts for it. So the processes together keep the limits, even if processes die
+    or answers are lost. There is one exception: a process that has not reached Redis for a minute keeps its share, but
+    Redis may give that share to others.
 
     Args:
         part: returns the part of the limits that this process may count on, in (0, 1]; None for an equal part.
@@ -192,7 +192,7 @@ class RateLease(Chore):
         self._keep = share.limits
 
     def do(self, link: RedisLink) -> None:
-        """Report what is held, give back what others need, and ask for what is missing.
+        """Report what this process holds, give back what others need, and ask for what is missing.
 
         Raises:
             FleetUnreachable: Redis does not answer. The share stays as it is.
@@ -232,9 +232,9 @@ class RateLease(Chore):
     def go_alone(self, link: RedisLink) -> None:
         """Continue within the present share, without Redis.
 
-        If Redis has never answered, there is none: after ``ALONE_AFTER_S`` seconds the process uses the limits alone, as it
-        would without a fleet. If Redis has answered before, others may hold the limits: after the same time, calls that do not
-        fit into the share fail.
+        If Redis has never answered, there is no share: after ``ALONE_AFTER_S`` seconds the process uses the whole limits,
+        as it would without a fleet. If Redis has answered before, other processes may hold the rest: after the same time,
+        calls that exceed the share fail.
         """
         if self._share.clock.now() - self._heard_s < ALONE_AFTER_S:
             return
@@ -253,14 +253,14 @@ class RateLease(Chore):
 
 
 def _kept(most: int, limit: int, used: int) -> int:
-    """Return the amount of one kind (requests or tokens) to keep, by the script's answer."""
+    """Return how many requests or tokens to keep, given the script's answer."""
     if most == -1:
         return limit
     return most if most >= 0 else min(used + used // 4, limit)
 
 
 def _before_it_is_short(demand: RateDemand, limits: RateAmounts) -> RateAmounts:
-    """Return what to request beyond current calls: one more call, once most of the share is in use."""
+    """Return how much to request in advance: enough for one more call, once most of the share is in use."""
     used_up = any(used > BUSY * held for used, held, limit in zip(demand.used, demand.held, limits, strict=True) if limit)
     if not demand.used.requests or not used_up:
         return RateAmounts(0, 0)

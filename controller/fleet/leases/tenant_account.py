@@ -1,4 +1,4 @@
-"""One process's account of a tenant: leased dollars of a cap, by the day that all processes share."""
+"""One process's account of a tenant: the dollars that it has leased from the tenant's daily cap."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ NANO = 1_000_000_000
 class TenantAccount(SpendGuard):
     """Authorizes a tenant's calls within what this process has leased; a :class:`vinelm.requests.protocols.CallGuard`.
 
-    The lease grows in the background. A call that comes before its lease waits for it at most ``PATIENCE_S`` seconds, and only
-    while Redis answers; then it is refused.
+    The lease grows in the background. A call that exceeds the lease waits at most ``PATIENCE_S`` seconds for it to grow,
+    and only while Redis answers; then it is refused.
 
     Args:
         tenant: the tenant's name; shown in refusals.
@@ -64,7 +64,7 @@ class TenantAccount(SpendGuard):
         """Reserve money for a call that costs at most ``upper_usd`` dollars; may wait for a lease.
 
         Raises:
-            CallRefused: neither the lease nor a larger one in time allows the call; it must not be made.
+            CallRefused: the lease does not cover the call and did not grow in time; the call must not be made.
         """
         until, is_over = self._until(), False
         while True:
@@ -80,7 +80,7 @@ class TenantAccount(SpendGuard):
                 is_over = not self._wait(upper_usd, leased_nano, until)
 
     async def aauthorize(self, upper_usd: float) -> SpendPermit:
-        """Like :meth:`authorize`, for a coroutine: while it waits for a lease, the event loop serves others."""
+        """Like :meth:`authorize`, for coroutines: the event loop keeps running while the call waits for a lease."""
         until, is_over = self._until(), False
         while True:
             leased_nano = self._leased_nano
@@ -111,7 +111,7 @@ class TenantAccount(SpendGuard):
                 self._waiting.remove(upper_usd)
 
     def _wait(self, upper_usd: float, leased_nano: int, until: float) -> bool:
-        """Wait until the lease differs from ``leased_nano``; False if that does not happen in time, or cannot."""
+        """Wait until the lease differs from ``leased_nano``; return False if it cannot change, or not in time."""
         with self._changed:
             while self._leased_nano == leased_nano:
                 if self._is_over(upper_usd, until):
@@ -130,7 +130,7 @@ class TenantAccount(SpendGuard):
     # -- for the background thread -----------------------------------------------------------------------------
 
     def wanted_usd(self) -> tuple[float, float]:
-        """Return the dollars by which the lease has to grow for all waiting calls, and for the smallest of them.
+        """Return the dollars by which the lease must grow: to cover all waiting calls, and to cover the cheapest of them.
 
         Both include what calls have cost beyond their bounds; 0 if nothing is wanted.
         """
@@ -147,14 +147,14 @@ class TenantAccount(SpendGuard):
             return self._leased_usd - self.spent_usd - self.reserved_usd
 
     def add_lease(self, nano_usd: int) -> None:
-        """Count a lease; waiting calls continue."""
+        """Add leased dollars to the account; waiting calls then continue."""
         with self._changed:
             self._leased_nano += nano_usd
             self._has_answer, self._why = True, ""
             self._changed.notify_all()
 
     def refuse(self, why: str = "", *, is_cap: bool = False) -> None:
-        """Refuse the waiting calls, since no lease is available now. ``why``: the reason, unless it is today's cap."""
+        """Refuse the waiting calls because no lease is available. ``why`` is the reason; empty: today's cap."""
         with self._changed:
             self._has_answer = True
             self._why = why
@@ -163,7 +163,7 @@ class TenantAccount(SpendGuard):
             self._changed.notify_all()
 
     def take_back(self, most_nano: int) -> int:
-        """Return unused dollars of the lease, at most this many, in billionths of a dollar."""
+        """Remove at most this many unused dollars from the lease and return them, in billionths of a dollar."""
         with self._lock, self._changed:
             free_nano = int((self._leased_usd - self.spent_usd - self.reserved_usd) * NANO) - 1  # never more than is free
             taken = max(min(free_nano, most_nano), 0)

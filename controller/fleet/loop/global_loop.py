@@ -1,4 +1,4 @@
-"""The fleet's global loop: reads what is in flight, asks a policy, and installs its orders."""
+"""The fleet's global loop: reads which calls are in flight, runs a policy, and publishes its orders."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class LoopRound:
     """The result of one round.
 
     Attributes:
-        leads: whether this loop led; if not, it only waited.
-        leader: name of the loop that leads; empty if Redis did not answer.
-        version: the version of the orders that this loop installed last; 0 before.
-        rows: live invocations in the view.
-        processes: processes in the view.
+        leads: whether this loop was the leader; if not, it only waited.
+        leader: name of the leading loop; empty if Redis did not answer.
+        version: the version of the orders that this loop installed last; 0 if it never did.
+        rows: number of live invocations in the view.
+        processes: number of processes in the view.
         view_s, policy_s, install_s: seconds that the parts of the round took; 0 for parts that were not reached.
         problem: one line on what went wrong; empty if nothing.
     """
@@ -53,9 +53,9 @@ class GlobalLoop:
     """Runs a policy over a fleet while it leads; otherwise it waits for the leader to fail. For one thread.
 
     Args:
-        link: the connection to the fleet's Redis; for this loop alone.
-        policy: computes orders from a view. Its code is trusted, but not its time or results: an error is a line in
-            :attr:`LoopRound.problem`, and the last good orders stay.
+        link: the connection to the fleet's Redis; used only by this loop.
+        policy: computes orders from a view. If it fails, hangs or returns invalid orders, :attr:`LoopRound.problem` says so
+            and the last good orders stay. Its code is not sandboxed.
         period_s: seconds from one round to the next, and the longest that the policy may take.
 
     Raises:
@@ -73,7 +73,7 @@ class GlobalLoop:
         self._stopped = Event()
 
     def round(self) -> LoopRound:
-        """Stand for election; if this loop leads, read the view, ask the policy, and install its orders."""
+        """Stand for election; if this loop leads, run the policy on the current view and install its orders."""
         try:
             if not self._leadership.stand():
                 return LoopRound(False, self._leadership.leader)
@@ -107,7 +107,7 @@ class GlobalLoop:
         )
 
     def run(self, tell: Callable[[LoopRound], object]) -> None:
-        """Run rounds until :meth:`stop`; ``tell`` gets each. Then let another loop lead at once."""
+        """Run rounds until :meth:`stop`, passing each to ``tell``; then resign, so that another loop can lead at once."""
         while not self._stopped.is_set():
             until = time.monotonic() + self.period_s
             tell(self.round())
@@ -116,7 +116,7 @@ class GlobalLoop:
         self.close()
 
     def stop(self) -> None:
-        """End :meth:`run` after its round. May be called from a signal handler or another thread."""
+        """Make :meth:`run` end after its current round. May be called from a signal handler or another thread."""
         self._stopped.set()
 
     def close(self) -> None:

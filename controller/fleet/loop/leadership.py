@@ -1,4 +1,4 @@
-"""Leader election between loops. A former leader is refused by its fencing number, whatever it believes."""
+"""Leader election between loops. Redis recognizes former leaders by their fencing number and refuses their orders."""
 
 from __future__ import annotations
 
@@ -70,17 +70,18 @@ end
 class Leadership:
     """A loop's claim to lead its fleet. For one thread.
 
-    Each election has a fencing number above all before. Redis accepts orders only under the number of the last election,
-    compared in the same step: a leader that was away for a while (stopped, swapped out, cut off) cannot replace the orders of
-    its successor. A Redis that has forgotten the number begins a new epoch, under which nobody leads until an election.
+    Each election gets a larger fencing number than all before. Redis accepts orders only with the number of the last
+    election, and compares it in the same atomic step. So a leader that was away for a while (stopped, swapped out, cut off)
+    cannot replace the orders of its successor. If Redis has lost the number, a new epoch begins, without a leader until the
+    next election.
 
     Args:
         name: the loop's name; unique.
 
     Attributes:
-        leader: name of the loop that led when Redis was asked last; empty before.
+        leader: name of the leading loop when Redis was last asked; empty before.
         fence: the largest fencing number seen.
-        version: the version of the orders that this loop installed last; 0 before.
+        version: the version of the orders that this loop installed last; 0 if it never did.
     """
 
     def __init__(self, link: RedisLink, name: str) -> None:
@@ -96,7 +97,7 @@ class Leadership:
         return self.leader == self.name
 
     def stand(self) -> bool:
-        """Become the leader if there is none, or remain it; return whether this loop leads."""
+        """Become the leader if there is none, or stay the leader; return whether this loop leads."""
         lock_ms = int(LEADS_FOR_S * 1000)
         # The largest number that this loop has seen is sent along: a Redis restored from an old file then continues from it,
         # and no number is given out twice.
@@ -110,9 +111,9 @@ class Leadership:
         return self.leads
 
     def install(self, fields: Mapping[str, bytes]) -> bool:
-        """Replace the fleet's orders under the next version; without fields, prolong the existing orders.
+        """Replace the fleet's orders and increase their version; without fields, prolong the existing orders.
 
-        Returns False if another loop leads by now: then nothing was changed, and this loop no longer leads.
+        Returns False, without changing anything, if another loop has become the leader.
 
         Raises:
             FleetUnreachable: Redis does not answer; it is unknown whether the orders were replaced.
@@ -128,6 +129,6 @@ class Leadership:
         return bool(accepted)
 
     def resign(self) -> None:
-        """Let another loop lead at once."""
+        """Give up the lead, so that another loop can lead at once."""
         self._link.run_script(RESIGN, [LOCK], [self.name])
         self.leader = ""

@@ -1,4 +1,4 @@
-"""Orders as bytes: a common part, and a part for each process, whose size does not grow with the fleet."""
+"""Encodes orders as bytes: a common part, and for each process a part whose size does not grow with the fleet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SESSION, _PRIORITY = np.dtype("<u8"), np.dtype("<f4")
 
 
 def own_field(process: str) -> str:
-    """Return the name of the field with the part for a process."""
+    """Return the name of the Redis field that holds a process's part."""
     return _OWN + process
 
 
@@ -41,12 +41,12 @@ class LocalOrders:
     share: float | None = None
 
     def priority(self, session: int, tenant: str, stage: str) -> float:
-        """Return the priority steps that orders add to the request's own."""
+        """Return the priority steps that orders add to the request's own priority."""
         return self.sessions.get(session, 0.0) + self.tenants.get(tenant, 0.0) + self.stages.get(stage, 0.0)
 
 
 def order_fields(orders: Orders, view: FleetView) -> dict[str, bytes]:
-    """Return the fields to install: for each process of the view, the conversations that it has in flight."""
+    """Return the fields to install; the part of each process covers the conversations that it has in flight."""
     names = {"weights": orders.weights, "tenants": orders.tenants, "stages": orders.stages}
     plain = {what: {name: float(value) for name, value in given.items()} for what, given in names.items()}
     fields = {COMMON: json.dumps(plain, separators=(",", ":")).encode()}
@@ -66,10 +66,10 @@ def order_fields(orders: Orders, view: FleetView) -> dict[str, bytes]:
 
 
 def local_orders(common: bytes, own: bytes | None) -> LocalOrders:
-    """Read the parts that concern one process; ``own`` is None if the policy did not know the process yet.
+    """Decode the orders for one process; ``own`` is None if the policy did not know the process yet.
 
     Raises:
-        VineLMError: the bytes are invalid, or written by another version of VineLM.
+        VineLMError: the bytes are invalid, or were written by another version of VineLM.
     """
     try:
         found: dict[str, Any] = {what: _numbers(given) for what, given in json.loads(common).items()}
@@ -94,14 +94,14 @@ def _numbers(given: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _fractions(shares: Mapping[str, float], processes: tuple[str, ...]) -> dict[str, float]:
-    """Return each process's part of the whole; empty without shares, or if they leave nothing."""
+    """Return each process's fraction of the limits; empty without shares or if all are zero."""
     parts = {process: float(shares.get(process, 1.0)) for process in processes}
     total = sum(parts.values())
     return {process: part / total for process, part in parts.items()} if shares and total > 0 else {}
 
 
 def _pins(orders: Orders, view: FleetView) -> dict[int, dict[str, str]]:
-    """Return the engine of each pinned conversation, by the process's position."""
+    """Return the engine of each pinned conversation, by index of the process."""
     found: dict[int, dict[str, str]] = {}
     if orders.pins:
         rows = np.isin(view.session, np.array(list(orders.pins), np.uint64))

@@ -1,6 +1,6 @@
-"""Runs a policy so that nothing it does harms the loop: it may raise, hang, or return nonsense.
+"""Runs a policy so that the loop survives if it raises, hangs or returns nonsense.
 
-Also tries a policy on recorded views: its orders, its time, and which orders would be refused.
+Also tests a policy on recorded views: its orders, its running time, and which orders would be refused.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class PolicyAnswer:
     """The result of one run.
 
     Attributes:
-        orders: the orders to install; None if there are none.
-        problem: one line that says why there are none; empty otherwise.
-        seconds: how long the policy and the check of its orders took; the time waited if it has not ended.
+        orders: the orders to install; None if the run failed.
+        problem: one line that says why the run failed; empty otherwise.
+        seconds: how long the policy and the check of its orders took; if the policy has not ended, the time waited so far.
     """
 
     orders: Orders | None
@@ -39,7 +39,8 @@ class PolicyRunner:
     """Runs a policy, one run at a time, each with a time limit. For one thread.
 
     Args:
-        limit_s: seconds that a run may take. A longer run gives no orders, whenever it ends, and no other run begins before.
+        limit_s: seconds that a run may take. The orders of a longer run are discarded, and no other run starts until it
+            ends.
     """
 
     def __init__(self, policy: FleetPolicy, limit_s: float) -> None:
@@ -84,11 +85,11 @@ KINDS = ("weights", "pins", "sessions", "tenants", "stages", "shares")
 
 @dataclass(slots=True)
 class Said:
-    """A policy's orders for one kind of thing, over all views.
+    """Summary of a policy's orders of one type (such as weights or pins) over all views.
 
     Attributes:
-        most: the most things named in one view.
-        least, greatest: the range of the values; infinite before any, and for pins, which have none.
+        most: the largest number of such orders in one view.
+        least, greatest: the range of the values; infinite without values, as for pins.
     """
 
     most: int = 0
@@ -96,7 +97,7 @@ class Said:
     greatest: float = -math.inf
 
     def add(self, count: int, values: np.ndarray[Any, Any]) -> None:
-        """Count one view's orders."""
+        """Count the orders of one view."""
         self.most = max(self.most, count)
         if values.size:
             self.least, self.greatest = min(self.least, float(values.min())), max(self.greatest, float(values.max()))
@@ -104,11 +105,11 @@ class Said:
 
 @dataclass(slots=True)
 class PolicyCheck:
-    """The result of a policy on recorded views.
+    """The result of testing a policy on recorded views.
 
     Attributes:
         period_s: seconds that the policy had for each view.
-        views: how many there were.
+        views: the number of views.
         most_rows: live invocations in the largest view.
         problems: by number of the view, from 1: why its orders would not be installed.
         seconds: how long the policy took for each view.
@@ -140,7 +141,7 @@ class PolicyCheck:
 
 
 def check_policy(policy: FleetPolicy, views: Iterable[FleetView], period_s: float) -> PolicyCheck:
-    """Run a policy on each view with processes, as the loop would, and once more to check that it is deterministic.
+    """Run a policy twice on each view that has processes, as the loop would, and check that both results are equal.
 
     A policy that does not return ends the check.
     """

@@ -28,7 +28,7 @@ class ViewRecorder:
     """Appends views to a file, one line each, at most one a second. For one thread.
 
     Args:
-        path: the file; made if there is none.
+        path: the file; created if missing.
         now: returns seconds that never decrease.
 
     Raises:
@@ -72,7 +72,7 @@ def recorded_views(path: Path) -> Iterator[FleetView]:
     """Yield the views of a file that :class:`ViewRecorder` wrote.
 
     Raises:
-        InputError: there is no such file, it has no view, or a line is invalid; the message names the line.
+        InputError: the file does not exist, has no view, or has an invalid line; the message names the line.
     """
     number = 0
     try:

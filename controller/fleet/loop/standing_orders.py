@@ -1,4 +1,4 @@
-"""The orders in one process: fetched in the background, read from memory by every call."""
+"""The orders in one process: fetched in the background, so that calls read them from memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CallStanding:
     """The current priority of one call by the orders, and the replica that it is pinned to.
 
     Args:
-        priority: the request's own; what the orders say is added.
+        priority: the request's own priority, to which the orders add.
     """
 
     __slots__ = ("_orders", "_priority", "_session", "_stage", "_tenant")
@@ -37,17 +37,17 @@ class CallStanding:
 
     @property
     def engine(self) -> str | None:
-        """The replica for the conversation's calls while it has room; None for any."""
+        """The replica that the conversation's calls go to while it has room; None for any replica."""
         return self._orders.current.pins.get(self._session)
 
 
 class StandingOrders(Chore):
-    """The orders for this process; a chore of the member's thread. Reading them takes no lock and next to no time.
+    """The orders for this process; updated by a chore in the member's thread. Reading them is fast and takes no lock.
 
-    Orders hold until others replace them, Redis has no more orders, or none arrived for ``ORDERS_FOR_S`` seconds.
+    Orders hold until new orders replace them, Redis has no orders, or Redis has not answered for ``ORDERS_FOR_S`` seconds.
 
     Args:
-        on_change: called in the thread of the fleet after other orders have come; must not block.
+        on_change: called in the fleet's thread when the orders have changed; must not block.
         now: returns seconds that never decrease.
 
     Attributes:

@@ -17,7 +17,7 @@ from vinelm.controller.fleet.view import FleetView
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """One engine.
+    """The status of one engine.
 
     Attributes:
         engine: the engine's name; the name of a replica group for calls that wait in the group's line.
@@ -26,8 +26,8 @@ class EngineStatus:
         longest_wait_s: the longest wait of queued invocations; NaN if none is queued.
         mean_run_s: mean seconds for which running invocations have run; NaN if none is running.
         late: live invocations that are not expected to meet their deadline.
-        rest_usd: expected remaining dollars of the requests on it; unknown ones count as 0.
-        weight: the engine's weight by the orders; 1 if they say nothing.
+        rest_usd: expected remaining dollars of the requests on it; unknown amounts count as 0.
+        weight: the engine's weight in the orders; 1 by default.
     """
 
     engine: str
@@ -43,13 +43,13 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class FleetStatus:
-    """A fleet at one moment.
+    """The status of a fleet at one moment.
 
     Attributes:
-        processes: number of processes that live and serve.
+        processes: number of live processes.
         leader: name of the loop that leads; empty if none does.
         version: the orders' version; 0 if there are none.
-        catalogs: how many different catalogs the processes have; 0 if none has published its catalog.
+        catalogs: number of different catalogs of the processes; 0 if no process has published its catalog.
         engines: in alphabetical order, replicas together.
     """
 
@@ -66,7 +66,7 @@ class FleetStatus:
 
 
 def fleet_status(link: RedisLink, view: FleetView, catalogs: int = 0) -> FleetStatus:
-    """Return the figures of a view, and who leads.
+    """Return a summary of a view and of the leadership.
 
     ``catalogs`` is the number of different catalogs of its processes; see :meth:`FleetReader.catalogs`.
 

@@ -1,4 +1,4 @@
-"""``risk="dp"`` on a linear trie: treats a request's remaining time as probabilities."""
+"""``risk="dp"`` on a linear trie: plans with the probability distribution of the remaining time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from vinelm.trie.decision_graph import DecisionGraph, PositionRates
 
 
 def end_in_time(graph: DecisionGraph, view: SubtreeView) -> int:
-    """Return the node where a request ends if every invocation takes its mean time.
+    """Return the node at which a request ends if every invocation takes its mean time.
 
-    The first step of its path is the choice. The nodes after it depend on the time that is left then.
+    The first step towards this node is the choice to make now. Later steps depend on the time that is left then.
 
     Args:
         graph: The decision graph of the trie.
@@ -74,7 +74,7 @@ def _problem(graph: DecisionGraph, view: SubtreeView) -> GridProblem:
 
 
 def _goal(view: SubtreeView) -> PlanGoal:
-    """Return the minimized quantity as a share of the remaining time or of the most expensive path; a late answer counts 1."""
+    """Return the goal: the minimized quantity relative to the remaining time or the dearest path; a late answer counts 1."""
     if view.objective.target == "accuracy":
         return PlanGoal("accuracy")
     if view.objective.target == "latency":

@@ -1,4 +1,4 @@
-"""The planner's result on a branching trie: the next model, and the contingent plan behind it."""
+"""The planner's result on a branching trie: the next model and the contingent plan that it begins."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _EQUAL = 1e-12
 
 
 class Option(NamedTuple):
-    """The value of the best plan that begins with ``model`` (None: that ends) if ``stage`` comes next, from there.
+    """The value, from there on, of the best plan that begins with ``model`` (None: ends) if ``stage`` comes next.
 
-    ``latency_s`` are the seconds of its longest history (NaN: unknown), ``lost`` the chance of reaching a point where no model
-    fits the bounds. ``why`` says why it was not chosen.
+    ``latency_s``: seconds of the plan's longest history (NaN: unknown). ``lost``: the chance of reaching a point at which
+    no model fits the bounds. ``why``: why the plan was not chosen.
     """
 
     stage: str
@@ -40,7 +40,7 @@ class Option(NamedTuple):
     why: str = ""
 
     def worse_than(self, chosen: Option) -> str:
-        """Return the first figure in which the chosen option is better."""
+        """Return the first quantity in which the chosen option is better than this one."""
         if self.is_chosen:
             return ""
         if self.lost > chosen.lost:
@@ -62,10 +62,10 @@ def explained(options: list[Option]) -> list[Option]:
 
 @dataclass
 class ContingentDecision(Decision):
-    """A plan with a model for each branch. ``target`` is the request's node, since the plan has no single end.
+    """A plan with a model for each branch. It has no single end, so ``target`` is the request's node.
 
-    Accuracy, dollars and seconds are those of a request that is at ``node`` and continues on one of the branches; from the
-    root, those of every request.
+    Accuracy, dollars and seconds are means over requests that are at ``node`` and continue on one of the branches; from the
+    root, over all requests.
     """
 
     plan: Plan = field(compare=False, repr=False)
@@ -116,7 +116,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def errors(self) -> Errors:
-        """The plan's standard errors. Without fits for its dollars, the errors of all ends are assumed fully correlated."""
+        """The plan's standard errors. If fits give none for its dollars, errors of all ends count as fully correlated."""
         found, errors = self.plan.errors, self.annotated.cost_se
         alike = None if errors is None else float(sum(errors[node] for node in self.ends))
         return found if found.cost_usd is not None else found._replace(cost_usd=alike)
@@ -163,10 +163,10 @@ class ContingentDecision(Decision):
 
     @cached_property
     def promise(self) -> Promise:
-        """The accuracy to expect from serving the plan: the estimate minus the optimism of having chosen it, with its interval.
+        """The predicted accuracy of the plan with its interval: the estimate after correction for selection.
 
-        The optimism was measured when the trie was checked, by choosing fixed plans (docs/estimators.md). Without a check, or
-        for a request in progress, nothing is corrected.
+        The correction was measured on fixed plans when the trie was validated (docs/estimators.md). Without validation, or
+        for a request in progress, there is no correction.
         """
         curve = SelectionOptimism.of(self.metrics.annotated) if self.node == 0 and self.request.candidates is None else None
         single = None if curve is None else self._best_single_model()
@@ -180,8 +180,9 @@ class ContingentDecision(Decision):
         )
 
     def _best_single_model(self) -> tuple[str, Plan] | None:
-        """The most accurate plan on one model that is neither more expensive nor slower; None if there is none, or it is
-        this plan.
+        """Return the most accurate plan on one model that is neither more expensive nor slower.
+
+        None if there is none, or if it is this plan.
         """
         graph, found = self.plan.graph, list[tuple[str, Plan]]()
         for index, name in enumerate(self.metrics.trie.models):
@@ -211,8 +212,8 @@ class ContingentDecision(Decision):
     def slack(self) -> dict[str, float]:
         """The unused part of each bound, in seconds, dollars or as a fraction; negative if it is violated.
 
-        For per-request bounds it is what the longest (or most expensive) history of the plan leaves. Bounds on averages concern
-        the plan from the root on, and have an item only there.
+        For per-request bounds, it is what the plan's longest (or most expensive) history leaves. Bounds on averages apply
+        to the plan from the root, and have an item only there.
         """
         found: dict[str, float] = {}
         objective = self.request.objective
@@ -228,7 +229,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def binding(self) -> str | None:
-        """The bound that was relaxed first, else the one with the least relative slack; None without bounds."""
+        """The bound that was relaxed first, else the bound with the least relative slack; None without bounds."""
         if self.relaxed:
             return self.relaxed[0]
         return min(
@@ -237,7 +238,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def reason(self) -> str:
-        """One line with the plan and the bound that matters."""
+        """One line with the plan and the binding bound."""
         text = f"{self._next()}: accuracy {self.accuracy:.3f}, ${self.path_cost_usd:.4g}"
         text += " in total" if self.node == 0 else " from here on"
         if self.metrics.annotated.knows_latency:
@@ -256,14 +257,14 @@ class ContingentDecision(Decision):
         return f"{text}; {bounds} the mean of all requests, from their start"
 
     def _means(self) -> list[str]:
-        """Return the bounds of the objective on a mean, which concern the plan from the root on."""
+        """Return the objective's bounds on means over requests, which apply to the plan from the root."""
         objective = self.request.objective
         found = [FLOOR] if objective.min_accuracy is not None else []
         is_mean = objective.max_cost_usd is not None and objective.cost_budget == "population"
         return [*found, COST_CAP] if is_mean else found
 
     def explain(self) -> str:
-        """Return the plan as an indented tree, and the results of each other next model."""
+        """Return text: the plan as an indented tree, and what each other next model would give."""
         lines = [self.reason, *(f"  {line}" for line in self.plan.lines(limit=40))]
         for option in self.options():
             name = f"{option.stage}: {option.model or '(end here)'}"
@@ -295,7 +296,7 @@ class ContingentDecision(Decision):
         return {"candidates": [option._asdict() for option in self.options()]}
 
     def options(self) -> list[Option]:
-        """Return what may come next on each branch, each with the best plan for the same goal."""
+        """Return the options on each branch: what may come next, with the best plan for the same goal after it."""
         graph, names, models = self.plan.graph, self.metrics.trie.stages, self.metrics.trie.models
         found: list[Option] = []
         for group in self.problem.groups:
@@ -316,7 +317,7 @@ class ContingentDecision(Decision):
         return found
 
     def _arm(self, group: int) -> Plan:
-        """Return the plan for a request that continues on one branch."""
+        """Return the part of the plan for a request that continues on one branch."""
         return Plan(self.plan.graph, self.plan.start, {group: self.plan.first[group]}, self.plan.choice)
 
     @property

@@ -1,13 +1,13 @@
-"""The rest of a request's caps, as coordinates in addition to its node.
+"""Adds what is left of a request's caps as coordinates to its node.
 
-A merged node is reached with different amounts left, and the best choice depends on them. They are represented on a grid of
-:data:`BINS` equal parts, and values are interpolated between its points: plans under caps are approximate here, but the least
-that a node needs before an answer is exact. So no plan exceeds a cap because of the grid's resolution.
+Requests reach a merged node with different amounts left, and the best choice depends on them. The amounts lie on a grid of
+:data:`BINS` equal parts, and values are interpolated between its points. So plans under caps are approximate here. But the
+least amount that a node needs before an answer is exact, so that no plan exceeds a cap because of the grid's resolution.
 
-With ``risk="dp"`` (not in the VineLM paper) invocations take independent log-normal times, with the trie's means and variances.
-The time left is then not a cap that every history meets: the value of an invocation is a mean over the times that it may take,
-and 0 if it ends too late. SciPy has the normal distribution, too, but is a third of an installation's size, so serving does
-without it.
+With ``risk="dp"`` (not in the VineLM paper), invocations take independent log-normal times with the trie's means and
+variances. Then histories may exceed the time left: the value of an invocation is the mean over the times that it may take,
+and 0 if it ends too late. The normal distribution is computed here without SciPy, which is a third of an installation's
+size.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _DENOMINATOR = (
 def normal_cdf(values: FloatArray) -> FloatArray:
     """Return P(Z <= value) of a standard normal Z; the shape is that of ``values``, NaN stays NaN.
 
-    Within 3e-16 of the exact value everywhere. Tails beyond 7 standard deviations, of less than 2e-12, have few correct digits:
-    Hart's rational approximation of exp(z²/2) P(Z <= -z) (Computer Approximations, 1968, no. 5666).
+    Uses Hart's rational approximation of exp(z²/2) P(Z <= -z) (Computer Approximations, 1968, no. 5666). The absolute error
+    is at most 3e-16, so tails beyond 7 standard deviations, which are below 2e-12, have few correct digits.
     """
     size = np.minimum(np.abs(values), _FAR)
     tail = _polynomial(_NUMERATOR, size)
@@ -51,7 +51,7 @@ def normal_cdf(values: FloatArray) -> FloatArray:
 
 
 def _polynomial(coefficients: tuple[float, ...], at: FloatArray) -> FloatArray:
-    """Horner's rule, in place: highest power first."""
+    """Evaluate a polynomial in place by Horner's rule; coefficients begin with the highest power."""
     value = np.full_like(at, coefficients[0])
     for coefficient in coefficients[1:]:
         value *= at
@@ -72,13 +72,13 @@ class GridCap:
     """A limit on what one request uses.
 
     Args:
-        whole: What a request may use from its arrival on, in seconds or dollars; the grid runs from 0 to it.
+        whole: What a request may use from its arrival on, in seconds or dollars; the grid runs from 0 to this value.
         use: The use of each edge, including margins and load.
-        need: The least that each position needs before the request surely has an answer; 0 if it may end there.
+        need: The least amount that each position needs until the request certainly has an answer; 0 if it may end there.
         mean: The mean use of each edge at zero load.
-        z: Standard deviations in ``use``; None: ``use`` is the upper end.
+        z: How many standard deviations ``use`` adds to the mean; None: ``use`` is the upper end.
         used: The request's use so far.
-        sigma: Standard deviation of the logarithm of each edge's use; None if it is always ``use``.
+        sigma: Standard deviation of the logarithm of each edge's use; None if the use is always ``use``.
     """
 
     whole: float
@@ -91,20 +91,23 @@ class GridCap:
 
     @property
     def limit(self) -> float:
-        """The rest that the request has."""
+        """The amount that the request has left."""
         return self.whole - self.used
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """A key that is equal for caps that admit the same histories from the root on, at zero load."""
+        """A key; equal for caps that admit the same histories from the root at zero load."""
         return self.z, self.limit
 
     def with_left(self, left: float) -> Self:
-        """Return this cap for a request that has this much left."""
+        """Return this cap for a request that has this amount left."""
         return replace(self, used=self.whole - left)
 
     def leaves(self, enough: FloatArray, edges: Integers | slice, target: Integers) -> BoolArray:
-        """True if edges may be taken with this much left; if times are random, edges that may lead to an answer."""
+        """Return whether each edge may be taken with this amount left.
+
+        If times are random: whether the edge may still lead to an answer in time.
+        """
         if self.sigma is not None:
             return np.broadcast_to(np.isfinite(self.need[target]), np.broadcast_shapes(np.shape(enough), target.shape))
         # The need after the edge is exact, not read from the grid: an interpolated need could admit an edge after which no
@@ -112,16 +115,16 @@ class GridCap:
         return np.asarray(enough - self.use[edges] - self.need[target] >= -_ROUNDING * max(self.whole, _TINY))
 
     def holds(self, plan: Plan) -> bool:
-        """True if every history of a plan is within the limit."""
+        """Return whether every history of a plan is within the limit."""
         return plan.longest(self.use) <= self.limit
 
     def most_used(self, plan: Plan) -> float:
-        """Return the use of a plan's longest (or most expensive) history on average, at zero load."""
+        """Return the mean use of a plan's longest (or most expensive) history, at zero load."""
         return plan.longest(self.mean)
 
 
 class LeftGrid:
-    """The rest of some caps of requests, as coordinates.
+    """A grid of what may be left of one or two caps.
 
     Args:
         caps: The caps, at most two.
@@ -134,7 +137,7 @@ class LeftGrid:
         self.shape = (bins + 1,) * len(self.caps)
 
     def admitted(self, edges: slice) -> BoolArray:
-        """Return whether edges leave enough for an answer, by what is left before them; shape (*grid, edges)."""
+        """Return whether each edge leaves enough for an answer, by the amounts left before it; shape (*grid, edges)."""
         found = np.ones((*self.shape, edges.stop - edges.start), np.bool_)
         if self.servable is not None:
             found &= self.servable[edges]
@@ -146,7 +149,7 @@ class LeftGrid:
 
     @cached_property
     def chance_axis(self) -> int | None:
-        """The axis of random use; None if there is none."""
+        """The grid axis whose use is random; None if no use is."""
         return next((axis for axis, cap in enumerate(self.caps) if cap.sigma is not None), None)
 
     def in_time(self, edges: Integers | slice) -> FloatArray:
@@ -163,7 +166,7 @@ class LeftGrid:
         return normal_cdf(gap)
 
     def expected(self, values: FloatArray, in_time: FloatArray) -> FloatArray:
-        """Return the mean values over the random use of edges, by what is left before them; late ends count 0.
+        """Return values averaged over the random use of edges, by the amounts left before them; late ends count 0.
 
         Args:
             values: Values by what is left after the edges, shape (*grid, edges).
@@ -184,11 +187,11 @@ class LeftGrid:
         return np.moveaxis(found, (0, -1), (-1, self.chance_axis))
 
     def late(self, in_time: FloatArray) -> FloatArray:
-        """Return P(each edge's invocation ends too late), by what is left before it; broadcasts against (*grid, edges)."""
+        """Return P(each edge's invocation ends too late) by the amounts left before it; broadcasts against (*grid, edges)."""
         return 1.0 - in_time.T.reshape(*(size if k == self.chance_axis else 1 for k, size in enumerate(self.shape)), -1)
 
     def shifted(self, values: FloatArray, edges: slice) -> FloatArray:
-        """Return values by what is left before each edge from values by what is left after it; linear between grid points.
+        """Interpolate linearly from values by the amount left after each edge to values by the amount left before it.
 
         Random use is not included; see :meth:`expected`.
         """
@@ -209,7 +212,7 @@ class LeftGrid:
         return values
 
     def at(self, values: FloatArray, left: Sequence[FloatArray]) -> FloatArray:
-        """Interpolate the grid's values at each item's remaining caps; shape (items,)."""
+        """Interpolate the grid's values at each item's remaining amounts; shape (items,)."""
         values = np.moveaxis(values, -1, 0)
         for cap, amount in zip(self.caps, left, strict=True):
             bins = values.shape[1] - 1
@@ -222,14 +225,14 @@ class LeftGrid:
 
 
 def _convolved(chance: FloatArray, after: FloatArray) -> FloatArray:
-    """Convolve row by row: the sum over j of chance[j] x after[i - j]. Shifted rows are windows of the zero-padded row."""
+    """Convolve row by row: the sum over j of chance[j] x after[i - j]. Shifted rows are windows into the zero-padded row."""
     padded = np.concatenate((np.zeros_like(after[:, 1:]), after), axis=1)
     windows = np.lib.stride_tricks.sliding_window_view(padded, after.shape[1], axis=1)
     return np.asarray(np.einsum("nij,nj->ni", windows, np.ascontiguousarray(chance[:, ::-1])))
 
 
 def least_need(graph: DecisionGraph, use: FloatArray, servable: BoolArray | None) -> FloatArray:
-    """Return the least use before a request at each position surely has an answer: minimum over models, maximum over arms."""
+    """Return the least use until requests at each position certainly have an answer: best model, worst branch."""
     need = np.where(graph.may_end, 0.0, np.inf)
     for nodes in reversed(list(pairwise(graph.levels))):
         low, high = graph.first_group[nodes[0]], graph.first_group[nodes[1]]

@@ -1,6 +1,6 @@
-"""Planning problems in which a request's remaining money and time do not follow from its node.
+"""Planning problems in which the node alone does not determine a request's remaining money and time.
 
-They arise with merged histories and with random times.
+They arise if histories are merged or times are random.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ LATENCY_STEPS = 256
 class GridProblem(Problem):
     """A problem with caps on a grid. Approximate under caps (:mod:`.grid`).
 
-    If times are random, a solution's accuracy counts answers in time, minus the weight of late ones.
+    If times are random, a solution's accuracy counts answers in time, minus the weight of late answers.
 
     Args:
         limits: The caps of each request by name, with what it has used.
         induced: Returns the induction over the whole graph and the grid, by goal.
-        quick: The time of each invocation, if the next answer has to come as early as possible.
-        late: The weight of a late answer if times are random; else None.
+        quick: The time of each invocation, if the goal is the earliest possible answer.
+        late: The weight of a late answer; None if times are not random.
     """
 
     limits: Mapping[str, GridCap] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class GridProblem(Problem):
         return self.limits
 
     def static_plans(self) -> StaticPlans:
-        """Return the static plans, and which of them are within the caps from the root on."""
+        """Return the fixed plans, and which of them are within the caps from the root on."""
         if self.late is None and not self.limits:
             return StaticPlans.unbounded(self.graph, self.admission.servable)
         none = None if self.late is None else np.zeros(len(self.graph.nodes), np.bool_)  # their figures know no chances
@@ -71,11 +71,11 @@ class GridProblem(Problem):
         return StaticPlans(self.graph, self.admission.servable, none, limits)
 
     def uncapped(self) -> Problem | None:
-        """Return this problem without caps; None if there are none, or times are probabilistic."""
+        """Return this problem without caps; None if it has no caps, or times are random."""
         return replace(self, limits={}, induced=None) if self.limits and self.late is None else None
 
     def solved(self, goal: PlanGoal) -> Solution:
-        """Return the best plan by the goal; if time is minimized, the plan with the earliest answer, step by step."""
+        """Return the best plan by the goal; if time is minimized, the plan that always takes the quickest way to an answer."""
         if self.quick is None:
             return self.best(goal)
         first = {group: END if self.can_end else self._quickest_edge(self.quick, group) for group in self.groups}
@@ -101,7 +101,7 @@ class GridProblem(Problem):
         return found, found.best_of(span, worth, admitted), lambda first: self._followed(first, goal)
 
     def _in_time(self, goal: PlanGoal) -> PlanGoal:
-        """Return the goal including the weight of late answers; otherwise the cheapest plan would never answer in time."""
+        """Return the goal with a penalty for late answers; without it, the cheapest plan would never answer in time."""
         if goal.target == "cost":
             return goal._replace(late=1.0 if goal.price else 0.0)
         return goal._replace(late=self.late)
@@ -113,15 +113,19 @@ class GridProblem(Problem):
     # -- if no plan meets the caps -------------------------------------------------------------------------------
 
     def answers(self, found: Solution) -> bool:
-        """True if no branch is stuck. Small probabilities further down are due to the grid: models that fit leave enough."""
+        """Return whether every branch has a fitting model or an answer.
+
+        Small probabilities of being stuck further down come from the grid's resolution and are ignored: models that fit
+        leave enough for an answer.
+        """
         return not self.is_stuck(found)
 
     def is_stuck(self, found: Solution) -> bool:
-        """True if some branch has no answer yet and no model that fits."""
+        """Return whether some branch has neither an answer nor a model that fits."""
         return NOTHING in found.first.values()
 
     def missed(self, goal: PlanGoal) -> tuple[str, ...]:
-        """Return the caps without which every branch has a fitting model: as few as possible, latency before cost."""
+        """Return the caps to drop so that every branch has a fitting model: as few as possible, latency before cost."""
         stuck = [group for group, choice in self.solved(goal).first.items() if choice == NOTHING]
         for count in range(1, len(self.limits) + 1):
             for dropped in combinations(self.limits, count):
@@ -130,7 +134,7 @@ class GridProblem(Problem):
         return tuple(self.limits) if stuck else ()
 
     def best_effort(self, missed: Sequence[str], goal: PlanGoal) -> Solution:
-        """Return the plan that exceeds the first cap least on branches without a fitting model."""
+        """Return the plan that, on branches without a fitting model, exceeds the first cap least."""
         found = self.solved(goal)
         if not missed:
             return found
@@ -142,7 +146,7 @@ class GridProblem(Problem):
         return self._going(first, goal)
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """Return the least use of the first of these caps by any plan, with the others dropped."""
+        """Return the least use of the first of these caps by any plan, ignoring the others."""
         cap, least = self.limits[missed[0]], []
         for group in self.groups:
             edges = self._allowed(np.array(self.graph.edges_of(group)), missed)
@@ -150,7 +154,7 @@ class GridProblem(Problem):
         return max(least)
 
     def _quickest_edge(self, cap: GridCap, group: int, dropped: Sequence[str] = ()) -> int:
-        """Return the edge on the way to the earliest answer; if time is minimized, ties go to the least dollars."""
+        """Return the edge that leads to the earliest answer; if time is minimized, ties go to the cheapest."""
         edges = self._allowed(np.array(self.graph.edges_of(group)), dropped)
         if not len(edges):
             return NOTHING
@@ -159,7 +163,7 @@ class GridProblem(Problem):
         return int(edges[np.lexsort((dollars, through))[0]])
 
     def _allowed(self, edges: Integers, dropped: Sequence[str] = ()) -> Integers:
-        """Return the edges that may be taken with what is left, ignoring some caps."""
+        """Return the edges that may be taken with the amounts left, ignoring some caps."""
         names, admission = self.graph.annotated.trie.models, self.admission
         allowed = np.array([names[model] not in admission.barred for model in self.graph.model[edges]], np.bool_)
         if admission.servable is not None:
@@ -179,7 +183,7 @@ class GridProblem(Problem):
     def _followed(self, first: Mapping[int, int], goal: PlanGoal) -> Integers:
         """Return the choice of each group below for a request with average use.
 
-        Branches that it does not reach end. If it reaches a position with different amounts left, the least counts.
+        Branches that it does not reach end. If it can reach a position with different amounts left, the smallest counts.
         """
         choice = np.full(len(self.graph.source), END, np.int64)
         here = {self.start: [cap.limit for cap in self.limits.values()]}
@@ -250,15 +254,15 @@ class GridProblems(Problems):
         )  # fmt: skip
 
     def _paying(self, objective: Objective, limits: Mapping[str, GridCap]) -> DecisionGraph:
-        """Return the graph whose ``cost_usd`` is what a plan pays for."""
+        """Return the graph whose ``cost_usd`` is the cost that the goal counts."""
         return self.graph
 
     def _times_of(self, objective: Objective, load_s: FloatArray | None) -> dict[str, Any]:
-        """Return how a problem counts seconds: ``quick`` or ``late`` of :class:`GridProblem`."""
+        """Return the argument ``quick`` or ``late`` of :class:`GridProblem`, by which it counts seconds."""
         return {"quick": self._seconds(objective, 0.0, load_s, 0.0)} if minimizes_time(objective) else {}
 
     def times(self, objective: Objective) -> FloatArray:
-        """Return limits on seconds from the root to try for bounds on averages, rising; the last admits all plans."""
+        """Return the limits on seconds from the root to try for bounds on averages, ascending; the last admits all plans."""
         seconds = self._seconds(objective, 0.0, None, 0.0)
         root_s = float(self.metrics.annotated.latency_s[0])
         first = [int(self.graph.first_edge[self.graph.first_group[at]]) for at in self.graph.levels]
@@ -282,7 +286,7 @@ class GridProblems(Problems):
         return found
 
     def _seconds(self, objective: Objective, whole: float, load_s: FloatArray | None, used: float) -> GridCap:
-        """Return the cap on seconds. Deviations of invocations are added up, which exceeds the deviation of their sum."""
+        """Return the cap on seconds. It adds up the invocations' deviations, which exceeds the deviation of their sum."""
         annotated, graph, z = self.metrics.annotated, self.graph, 0.0
         if objective.risk == "mean+sd":
             z = DEFAULT_Z if objective.z is None else objective.z
@@ -318,10 +322,10 @@ class GridProblems(Problems):
 
 
 class ChanceProblems(GridProblems):
-    """Makes the problems of any graph with ``risk="dp"``: seconds are random, and a late answer counts against a plan."""
+    """Makes the problems of any graph with ``risk="dp"``: seconds are random, and late answers reduce a plan's value."""
 
     def goal(self, objective: Objective) -> PlanGoal | None:
-        """See :meth:`Problems.goal`. What is minimized counts as a share of the deadline, or of the most expensive history.
+        """See :meth:`Problems.goal`. The minimized quantity is relative to the deadline or to the most expensive history.
 
         A late answer counts 1.
         """
@@ -348,7 +352,7 @@ class ChanceProblems(GridProblems):
 
     @cached_property
     def _sigma(self) -> FloatArray:
-        """Standard deviation of the logarithm of each edge's seconds. Load scales it with the mean."""
+        """Return the standard deviation of the logarithm of each edge's seconds. Load scales it with the mean."""
         return log_sigma(self.metrics.annotated)[self.graph.nodes[self.graph.target]]
 
     def _check(self, limits: Mapping[str, GridCap], objective: Objective) -> None:

@@ -1,8 +1,8 @@
-"""Bounds on averages over all requests: the curve of expected dollars and accuracy, and the prices that lead along it.
+"""Bounds on averages over all requests: the curve of expected accuracy by dollars, found by varying the price of a dollar.
 
-A price leads to the plan that maximizes accuracy minus price times dollars; over all prices these plans are the corners of the
-upper hull of all contingent plans in the plane of dollars and accuracy. Plans between two corners are not searched: a mixture
-of the two corners is at least as good, see :mod:`vinelm.controller.planning.mixture`.
+At each price, one plan maximizes accuracy minus price times dollars. Over all prices, these plans are the corners of the
+upper hull of all contingent plans in the plane of dollars and accuracy. Plans between two corners need not be searched: a
+traffic split between the two corners is at least as good (:mod:`vinelm.controller.planning.mixture`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _TOLERANCE = 1e-12
 
 
 class Curve:
-    """The corners found so far of one problem's hull, cheapest first. It is refined where a bound needs it.
+    """The corners found so far of one problem's hull, cheapest first. More corners are found near a bound when needed.
 
     Args:
         problem: The planning problem from the root on.
-        answers_first: Whether plans that answer every request come first.
+        answers_first: Whether to prefer plans that answer every request.
     """
 
     def __init__(self, problem: Problem, *, answers_first: bool = False) -> None:
@@ -59,13 +59,13 @@ class Curve:
         return self.corners[-1]
 
     def within(self, budget_usd: float) -> Solution | None:
-        """Return the most accurate corner that costs at most this much; None if there is none."""
+        """Return the most accurate corner that costs at most ``dollars``; None if all cost more."""
         if self.cheapest.cost_usd > budget_usd:
             return None
         return self._refined(lambda corner: corner.cost_usd > budget_usd)[0]
 
     def reaching(self, floor: float) -> Solution | None:
-        """Return the cheapest corner that is at least this accurate; None if there is none."""
+        """Return the cheapest corner with at least this accuracy; None if no corner has it."""
         if self.most_accurate.accuracy < floor:
             return None
         if self.cheapest.accuracy >= floor:
@@ -73,9 +73,9 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= floor)[1]
 
     def spanning(self, objective: Objective) -> tuple[Solution, Solution]:
-        """Return the two neighbouring corners around the bound, for an objective that bounds the mean and mixes plans.
+        """Return the two neighbouring corners around the bound, for an objective that splits traffic to meet a mean.
 
-        The last corner twice if the bound lies beyond it.
+        Returns the last corner twice if the bound lies beyond it.
         """
         budget, floor = objective.max_cost_usd, objective.min_accuracy
         if objective.target == "accuracy" and budget is not None:
@@ -83,7 +83,7 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= (floor or 0.0))
 
     def price_within(self, budget_usd: float) -> PlanGoal:
-        """Return the price of a dollar if plans may cost this much on average, as the goal for histories outside the plan."""
+        """Return the goal for histories outside the plan: the price of a dollar if plans may cost this much on average."""
         if self.cheapest.cost_usd > budget_usd:
             return PlanGoal("cost")
         if self.most_accurate.cost_usd <= budget_usd:
@@ -92,7 +92,7 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.cost_usd > budget_usd)) * (1.0 + _NEAR))
 
     def price_reaching(self, floor: float) -> PlanGoal:
-        """Return the price of a dollar if plans must have this accuracy on average; see :meth:`price_within`."""
+        """Return the goal for histories outside the plan if plans must reach this accuracy; see :meth:`price_within`."""
         if self.cheapest.accuracy >= floor:
             return PlanGoal("cost")
         if self.most_accurate.accuracy < floor:
@@ -101,7 +101,7 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.accuracy >= floor)) * (1.0 - _NEAR))
 
     def refined(self, most: int = MOST_CORNERS) -> list[Solution]:
-        """Return the corners of the hull, found by halving the gaps between known corners, with a limit on new ones."""
+        """Return the hull's corners after filling gaps between known corners, up to a limit on new corners."""
         waiting = list(pairwise(self.corners))
         while waiting and most > 0:
             low, high = waiting.pop(0)
@@ -112,7 +112,7 @@ class Curve:
         return list(self.corners)
 
     def _refined(self, is_above: Callable[[Solution], bool]) -> tuple[Solution, Solution]:
-        """Return the last corner not above the bound and the first one above it (the same twice if there is none)."""
+        """Return the last corner not above the bound and the first corner above it (the same twice if none is above)."""
         for _ in range(MOST_STEPS):
             # Each step asks for the corner furthest above the chord that spans the bound. There are finitely many plans, so it
             # ends; the limit on steps only guards against rounding that finds a "new" corner again and again.
@@ -123,7 +123,7 @@ class Curve:
         return low, high
 
     def _insert(self, low: Solution, high: Solution) -> Solution | None:
-        """Find and store a corner between two neighbours and above their line; None if there is none."""
+        """Find, store and return a corner between two neighbours that lies above their line; None if there is none."""
         rise, run = high.accuracy - low.accuracy, high.cost_usd - low.cost_usd
         if rise <= 0.0 or run <= 0.0 or (id(low), id(high)) in self._closed:
             return None
@@ -146,6 +146,6 @@ class Curve:
 
 
 def _slope(low: Solution, high: Solution) -> float:
-    """Return the accuracy per dollar between two neighbours, which a budget between them buys."""
+    """Return the accuracy that each further dollar buys between two neighbouring corners."""
     run = high.cost_usd - low.cost_usd
     return max(high.accuracy - low.accuracy, 0.0) / run if run > 0.0 else 0.0

@@ -1,4 +1,4 @@
-"""Per-request caps: which invocations fit into the remaining time and money, propagated down a tree."""
+"""Per-request caps: computes, down a tree, which invocations fit into the remaining time and money."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vinelm.trie.decision_graph import DecisionGraph, Span
 
 
 class PathTotals:
-    """Seconds and dollars from the root to each position of a tree, in the order of positions. Computed on first use."""
+    """Seconds and dollars from the root to each position of a tree, by position. Computed on first use."""
 
     def __init__(self, graph: DecisionGraph, metrics: PathMetrics) -> None:
         self.graph, self.metrics = graph, metrics
@@ -32,13 +32,13 @@ class PathTotals:
         return self._total(metric, True)
 
     def delay_s(self, start: int, load_s: FloatArray) -> FloatArray:
-        """Return seconds that load adds between ``start`` and a position, by the position's row of :attr:`visits`."""
+        """Return the seconds that load adds from ``start`` to a position, by the position's row of :attr:`visits`."""
         visits = self.metrics.visits
         return np.asarray((visits - visits[self.visit_group[start]]).dot(load_s))
 
     @cached_property
     def visit_group(self) -> Integers:
-        """The row of the metrics' visits that belongs to each position."""
+        """The row of the metrics' ``visits`` that belongs to each position."""
         return self.metrics.visit_group[self.graph.nodes].astype(np.intp)
 
     def _total(self, metric: Metric, is_variance: bool) -> FloatArray:
@@ -67,7 +67,7 @@ class Cap:
     load_s: FloatArray | None = None
 
     def used(self, low: int, high: int) -> FloatArray:
-        """Return the use of the histories from the start to each position of a range."""
+        """Return how much the histories from the start to each position of a range use."""
         metric, z, totals, start = self.quantity.metric, self.quantity.z, self.totals, self.start
         mean = totals.mean(metric)
         # The use below the start is a difference of totals from the root: one subtraction instead of a walk per request.
@@ -86,16 +86,16 @@ class Cap:
         return self.used(low, high) <= self.limit
 
     def most_used(self, plan: Plan) -> float:
-        """Return the use of a plan's longest (or most expensive) history."""
+        """Return how much a plan's longest (or most expensive) history uses."""
         return float(self.used(0, len(self.totals.graph.nodes))[self.totals.graph.position[plan.runs]].max(initial=0.0))
 
     def holds(self, plan: Plan) -> bool:
-        """True if every history of a plan is within the limit."""
+        """Return whether every history of a plan is within the limit."""
         return self.most_used(plan) <= self.limit
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """A key that is equal for caps that admit the same histories from the root on."""
+        """A key; equal for caps that admit the same histories from the root."""
         return self.quantity, self.limit
 
     def at(self, limit: float) -> Cap:
@@ -110,7 +110,7 @@ class Cap:
 
 
 def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, Cap]:
-    """Return the per-request caps by the objective's field, in the order in which they are relaxed."""
+    """Return the per-request caps by their field of the objective, in the order in which they are relaxed."""
     objective, found = request.objective, {}
     for bound, quantity in bounded_quantities(objective).items():
         if not isinstance(quantity, Remaining):
@@ -121,7 +121,7 @@ def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, C
 
 
 def within_all(caps: Iterable[Cap], size: int) -> BoolArray:
-    """Return which positions have histories within all of the caps."""
+    """Return a mask of the positions whose histories are within all caps."""
     fits = np.ones(size, np.bool_)
     for cap in caps:
         fits &= cap.admits(0, size)
@@ -144,7 +144,7 @@ class Admissible:
     barred: Collection[str] = ()
 
     def admitted(self, spans: Sequence[Span]) -> tuple[list[Span], list[BoolArray | None]]:
-        """Return the admitted edges of each span, and the spans down to the first without any."""
+        """Return the spans down to the first without admitted edges, and the admitted edges of each."""
         kept: list[Span] = []
         masks: list[BoolArray | None] = []
         for span, mask in zip(spans, self._masks(spans), strict=True):
@@ -180,7 +180,7 @@ class Admissible:
 
 
 def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission: Admissible, measure: Cap) -> FloatArray:
-    """The smallest possible use of a plan's longest history, over all plans that answer every request; by group of the start.
+    """For each group of the start, the smallest use of a plan's longest history, over plans that answer every request.
 
     Infinite if no admitted plan answers on every branch. Ending at the start itself does not count as a plan.
     """
@@ -202,7 +202,7 @@ def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission:
 
 
 def _longest_of_nodes(graph: DecisionGraph, span: Span, least: FloatArray, measure: Cap) -> FloatArray:
-    """Return the same for the nodes of a span, given the need of each of their groups."""
+    """Return the same use for the nodes of a span, given the use that each of their groups needs."""
     low, high = span.nodes
     groups = slice(*span.groups)
     longest = np.where(graph.lost[low:high] > 0.0, np.inf, measure.used(low, high))

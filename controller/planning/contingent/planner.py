@@ -1,4 +1,4 @@
-"""Plans over a decision graph: a model for each branch, depending on the time and money left there."""
+"""Plans over a decision graph: chooses a model for each branch by the time and money left there."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ CURVES = 16
 class ContingentPlanner:
     """Plans over one trie that branches or merges histories.
 
-    Over a tree, plans with per-request bounds are exact; if histories are merged, they are approximate, see :mod:`.grid`. For
-    bounds on averages see :mod:`.hull`.
+    Over a tree, plans with per-request bounds are exact; if histories are merged, they are approximate (see :mod:`.grid`).
+    For bounds on averages, see :mod:`.hull`.
 
     Args:
         metrics: The trie, and the models that cannot be served.
-        ends: Nodes that plans may end at, shape (n + 1,); None for every answerable one.
+        ends: Nodes at which plans may end, shape (n + 1,); None for every answerable node.
     """
 
     def __init__(self, metrics: PathMetrics, ends: BoolArray | None = None) -> None:
@@ -56,7 +56,7 @@ class ContingentPlanner:
 
     @classmethod
     def of(cls, metrics: PathMetrics) -> Self | None:
-        """Return the planner of a graph; None if every plan ends at one node, which the path index finds faster."""
+        """Return the planner of a graph; None if every plan ends at a single node, which the path index finds faster."""
         return cls(metrics) if metrics.annotated.is_contingent else None
 
     def plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
@@ -113,7 +113,7 @@ class ContingentPlanner:
         return self._decision(request, policy, relaxed, found)
 
     def _in_time(self, request: PlanRequest, found: ContingentDecision) -> ContingentDecision:
-        """Return the plan by the chances of being late instead of mean times, if time is left and all other bounds are met."""
+        """Replan by the chances of being late instead of mean times, if time is left and all other bounds are met."""
         objective, known = request.objective, found.problem
         assert objective.max_latency_s is not None
         # If another bound had to be given up, or no time is left, chances of being late decide nothing.
@@ -142,14 +142,14 @@ class ContingentPlanner:
         )
 
     def prepare(self, objective: Objective) -> None:
-        """Find the plan from the root for an objective, so that no request waits for it."""
+        """Compute the plan from the root for an objective in advance, so that no request waits for it."""
         goal = self.policy(objective).goal
         problem = self._from_root(objective)  # also refuses tries that are too large, and keeps what the first request needs
         if objective.risk == "dp":
             problem.solved(goal)
 
     def policy(self, objective: Objective) -> RootPlan:
-        """Return how requests of this objective are planned; cached."""
+        """Return the plan from the root for this objective; cached."""
         found = self._policies.get(objective)
         if found is None:
             check_plannable(objective, self.metrics)
@@ -160,7 +160,7 @@ class ContingentPlanner:
         return found
 
     def hull(self, objective: Objective) -> Hull:
-        """Return the hull of the plans that may be mixed for an objective."""
+        """Return the hull of the plans between which an objective's traffic may be split."""
         check_plannable(objective, self.metrics)
         return self._population(objective, self._from_root(objective)).hull()
 
@@ -222,7 +222,7 @@ class ContingentPlanner:
         return Curve(problem, answers_first=answers_first), problem.static_plans(), free, {}
 
     def _fastest_on_average(self, objective: Objective) -> RootPlan:
-        """Return, by bisection, the policy with the smallest worst-case latency that meets the bounds on averages."""
+        """Return the plan with the smallest worst-case latency that meets the bounds on averages, found by bisection."""
         times = self.problems.times(objective)
         floor = objective.min_accuracy
         budget = objective.max_cost_usd if objective.cost_budget == "population" else None
@@ -243,9 +243,9 @@ class ContingentPlanner:
     # -- for one request -----------------------------------------------------------------------------------------
 
     def _looked_up(self, problem: Problem, policy: RootPlan) -> Solution | None:
-        """Return the part of the root's plan below the start; None if it does not fit there.
+        """Return the part of the root's plan below the request's position; None if it does not fit there.
 
-        Without caps it is followed wherever the request is. A fixed plan is followed under caps, too, if it meets them.
+        Without caps, the root's plan applies at every position. Under caps, only a fixed plan that meets them does.
         """
         caps, outcome = [*problem.caps.values()], policy.outcome
         if outcome is None or problem.admission.barred or problem.is_joint or (caps and not policy.is_fixed):
@@ -261,7 +261,7 @@ class ContingentPlanner:
         return replace(outcome, first=first, goal=policy.goal)
 
     def _best(self, problem: Problem, request: PlanRequest, policy: RootPlan) -> tuple[Solution, tuple[str, ...]]:
-        """Return the best plan for the request's remaining time, money and load, and the caps that it misses."""
+        """Return the best plan for the request's remaining time and money under the load, and the caps that it exceeds."""
         objective, goal = request.objective, policy.goal
         missed = tuple(bound for bound, cap in problem.caps.items() if cap.limit < 0.0 and bound in UNITS)
         outcome = problem.solved(goal)

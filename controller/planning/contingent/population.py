@@ -1,4 +1,4 @@
-"""Bounds on averages over all requests: which plan of the whole trie a request follows (docs/architecture.md#objectives)."""
+"""Bounds on averages over all requests: chooses the plan that requests follow (docs/architecture.md#objectives)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class RootPlan:
 
     Attributes:
         outcome: The plan from the root on, at zero load; None if plans depend only on each request's time, money and load.
-        goal: The criterion for plans once the request's own time, money and load are known.
-        is_fixed: Whether ``outcome`` is independent of what a request has left. It is followed as long as it fits.
+        goal: The criterion for plans once a request's remaining time and money and the load are known.
+        is_fixed: Whether ``outcome`` does not depend on what a request has left. Requests follow it as long as it fits.
         relaxed: Bounds on averages that no plan meets.
-        best: The best value of the first of these that any plan offers within the other bounds.
-        within_s: The seconds from the root, at zero load, within which histories stay; None without such a limit.
+        best: The best value that any plan within the other bounds reaches for the first bound in ``relaxed``.
+        within_s: The limit on histories' seconds from the root, at zero load; None without such a limit.
     """
 
     outcome: Solution | None
@@ -49,15 +49,15 @@ class RootPlan:
 class Population:
     """The plans that compete for bounds on averages: corners of the hull, and fixed plans.
 
-    With ``confidence`` they are compared by the lower bound of the whole plan's accuracy.
+    With ``confidence``, plans are compared by the lower bound of the whole plan's accuracy.
 
     Args:
         problem: The planning problem from the root on, at zero load.
         curve: The problem's hull; shared by objectives that differ in population bounds only.
         fixed: The fixed plans of the problem.
-        uncapped: If histories are merged and caps are given, the hull without caps: its plans that fit are exact.
-        errors: Standard errors that were computed, each with the corner or the fixed plans that they are of, by identity;
-            shared as the hull is.
+        uncapped: The hull without caps, if histories are merged and caps are given: those of its plans that fit are exact.
+        errors: Cache of standard errors by the identity of their corner or fixed plans, which is stored with them; shared
+            like the hull.
     """
 
     problem: Problem
@@ -87,9 +87,9 @@ class Population:
         return self._relaxed(found, *((COST_CAP,) if floor is None else (COST_CAP, FLOOR)))
 
     def hull(self) -> Hull:
-        """Return the hull of the competing plans, as far as it is needed to mix plans for the bound on the mean.
+        """Return the part of the competing plans' hull that is needed to split traffic for the bound on the mean.
 
-        A plan may be more expensive than the objective's bound: then it is one of two.
+        A plan on it may cost more than the objective's bound, because only part of the traffic follows it.
         """
         # Only the edge that spans the bound is refined: the rest of the hull does not matter for a mixture.
         capped, loose = self._spanning(self.curve), [] if self.uncapped is None else self._spanning(self.uncapped)
@@ -108,7 +108,7 @@ class Population:
         )
 
     def reaches(self, floor: float | None, budget: float | None) -> bool:
-        """True if some plan meets both bounds and answers every request."""
+        """Return whether some plan meets both bounds and answers every request."""
         found = self._best(floor, budget)
         return found is not None and found.outcome is not None and self.problem.answers(found.outcome)
 
@@ -118,7 +118,7 @@ class Population:
         return replace(policy, relaxed=bounds, best=best)
 
     def _best(self, floor: float | None, budget: float | None, first: str | None = None) -> RootPlan | None:
-        """Return the best plan that meets both bounds; None if none does. ``first``: the first criterion of comparison."""
+        """Return the best plan that meets both bounds; None if no plan does. Plans are compared by ``first`` first."""
         # Corners of the hull answer bounds on averages; a fixed plan below the hull may still be the best single plan within a
         # bound, so both compete.
         capped = self._corners(self.curve, floor, budget)
@@ -139,7 +139,7 @@ class Population:
         return RootPlan(self._followed(winner - len(corners)), goal, is_fixed=True)
 
     def _goal(self, target: str, floor: float | None, budget: float | None) -> PlanGoal:
-        """Return the goal if the plan from the root does not apply: a model failed, or each request has caps."""
+        """Return the goal for requests to which the root's plan does not apply: a model failed, or they have caps."""
         if target == "cost":
             return PlanGoal("cost") if floor is None else self.curve.price_reaching(floor)
         return PlanGoal("accuracy") if budget is None else self.curve.price_within(budget)
@@ -174,7 +174,7 @@ class Population:
 
     @property
     def _has_bounds(self) -> bool:
-        """True if a fixed plan may beat every corner for some bound, or lower bounds are compared."""
+        """Whether fixed plans compete: the objective bounds averages, or lower bounds of accuracy are compared."""
         return bounds_averages(self.objective) or self.objective.confidence is not None
 
     def _fixed(self, name: str) -> FloatArray:
@@ -186,14 +186,14 @@ class Population:
 
     @cached_property
     def _fixed_accuracy(self) -> FloatArray:
-        """The accuracy of each fixed plan, or its lower bound."""
+        """The accuracy of each fixed plan; with ``confidence``, its lower bound."""
         accuracy = self._fixed("accuracy")
         if self.objective.confidence is None:
             return accuracy
         return np.maximum(np.nan_to_num(accuracy - self._z * self._fixed_errors(), nan=0.0), 0.0)
 
     def _fixed_errors(self) -> FloatArray:
-        """Return the standard errors; if histories are merged, only for plans that no cheaper plan equals (each is slow)."""
+        """Return standard errors; if histories are merged, only for plans more accurate than all cheaper plans (slow)."""
         if self.problem.graph.is_tree:
             return self.fixed.error
         if id(self.fixed) not in self.errors:
@@ -222,7 +222,7 @@ class Population:
         return NormalDist().inv_cdf(self.objective.confidence or 0.5)
 
     def _lower(self, corner: Solution) -> float:
-        """Return the accuracy of a corner, or the lower bound of the whole plan's."""
+        """Return the accuracy of a corner; with ``confidence``, the lower bound of the whole plan's accuracy."""
         if self.objective.confidence is None:
             return corner.accuracy
         if id(corner) not in self.errors:

@@ -29,11 +29,11 @@ class Solution:
 
     Args:
         first: The choice for each branch of the start: an edge, :data:`END` or :data:`NOTHING`, by group.
-        below: Returns the choice of every group below, by group; called when they are first needed.
+        below: Returns the choice of every group below, by group; called when these choices are first needed.
         accuracy: Expected accuracy.
-        cost_usd: Expected dollars from the start on; from the root, including those before the first invocation.
-        lost: Chance of running into :data:`NOTHING`.
-        goal: The goal by which the plan was chosen; None for a static plan.
+        cost_usd: Expected dollars from the start on; from the root, including dollars before the first invocation.
+        lost: Chance of reaching a branch without an admitted model (:data:`NOTHING`).
+        goal: The goal by which the plan was chosen; None for a fixed plan.
     """
 
     first: Mapping[int, int]
@@ -62,8 +62,8 @@ class Problem:
         groups: The branches that may come next; at least one.
         admission: Which edges may be chosen.
         may_stop: Whether the request may end at the start.
-        is_joint: Whether the request ends on all branches or on none, because the branch is seen only afterwards.
-        seconds: The times of histories, if the longest is to be as short as possible.
+        is_joint: Whether the request ends on all branches or on none, because the branch becomes known only afterwards.
+        seconds: The times of histories, if the goal is to minimize the longest.
     """
 
     graph: DecisionGraph
@@ -81,12 +81,12 @@ class Problem:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """The probability of each branch given that one of them comes next."""
+        """The probability of each branch, given that the request continues on one of the branches."""
         return self.graph.weights(self.groups)
 
     @property
     def can_end(self) -> bool:
-        """True if the request may end at the start."""
+        """Whether the request may end at the start."""
         return self.may_stop and bool(self.graph.may_end[self.start])
 
     @property
@@ -95,29 +95,30 @@ class Problem:
         return self.admission.caps
 
     def static_plans(self) -> StaticPlans:
-        """Return the static plans, and which of them are within the caps from the root on."""
+        """Return the fixed plans, and which of them are within the caps from the root on."""
         if not self.caps:
             return StaticPlans.unbounded(self.graph, self.admission.servable)
         return StaticPlans(self.graph, self.admission.servable, within_all(self.caps.values(), len(self.graph.nodes)))
 
     def admits(self, plan: Plan) -> bool:
-        """True if every history of a plan is within the caps."""
+        """Return whether every history of a plan is within the caps."""
         return all(cap.holds(plan) for cap in self.caps.values())
 
     def uncapped(self) -> Problem | None:
-        """Return this problem without caps if only plans without caps are exact; else None."""
+        """Return this problem without caps, if plans under caps are not exact; else None."""
         return None
 
     # -- the best plan -------------------------------------------------------------------------------------------
 
     def solved(self, goal: PlanGoal) -> Solution:
-        """Return the best plan by the goal; if time is minimized, the best among those of least time."""
+        """Return the best plan by the goal; if time is minimized, the best among the fastest plans."""
         return self._quickest(goal, self.admission)
 
     def best(self, goal: PlanGoal, admission: Admissible | None = None) -> Solution:
         """Return the best plan by the goal.
 
-        If the trie knows rates by difficulty, a plan from the root on without caps is judged by its own requests.
+        If the trie has rates by difficulty, a plan from the root without caps is evaluated on the requests that it leads to
+        each node.
         """
         found = self._by_rates(goal, admission)
         if self.start or self.caps or len(self.graph.mixture) == 1:
@@ -148,16 +149,16 @@ class Problem:
     def _induced(
         self, goal: PlanGoal, admission: Admissible
     ) -> tuple[Induction, Best, Callable[[Mapping[int, int]], Integers]]:
-        """Return the induction, the best edges of the start's groups, and the choices below given the first ones."""
+        """Return the induction, the best edges of the start's groups, and a function from first choices to those below."""
         spans, masks = admission.admitted(self.spans)
         found = Induction(self.graph, spans, goal, masks)
         return found, found.start, lambda first: found.choice
 
     def _for_own_requests(self, found: Solution, goal: PlanGoal, admission: Admissible | None) -> Solution:
-        """Return the plan, or the best plan for the requests that it leads to each node if that one is better.
+        """Return the better of this plan and the best plan for the requests that this plan leads to each node.
 
-        The rates of a merged node depend on the plan that leads there. The first plan uses those of the profile; the second
-        those of the requests that follow the first. Both are valued by the requests that follow them.
+        The rates of a merged node depend on the plan that leads there. The first plan is based on the profile's rates; the
+        second on the rates of requests that follow the first. Each plan is evaluated on requests that follow it.
         """
         plan = found.plan(self.graph, 0)
         again = replace(self, graph=self.graph.for_mass(plan.mass))._by_rates(goal, admission)
@@ -191,15 +192,15 @@ class Problem:
     # -- if no plan meets the caps -------------------------------------------------------------------------------
 
     def answers(self, found: Solution) -> bool:
-        """True if every request gets an answer by this plan."""
+        """Return whether every request gets an answer by this plan."""
         return found.lost == 0.0
 
     def is_stuck(self, found: Solution) -> bool:
-        """True if the request cannot continue by this plan, and has no answer."""
+        """Return whether the request has no answer and cannot continue by this plan."""
         return found.lost > 1.0 - _ROUNDING
 
     def missed(self, goal: PlanGoal) -> tuple[str, ...]:
-        """Return the caps without which every request is answered; as few as possible, latency before cost."""
+        """Return the caps to drop so that every request is answered: as few as possible, latency before cost."""
         names = [name for name in self.caps if name in UNITS]
         for count in range(1, len(names) + 1):
             for dropped in combinations(names, count):
@@ -218,7 +219,7 @@ class Problem:
         return self._quickest(goal._replace(answers_first=True), admission)
 
     def _quickest(self, goal: PlanGoal, admission: Admissible) -> Solution:
-        """Return the best plan; within the least time that answers every request, if time is minimized."""
+        """Return the best plan; if time is minimized, within the least time in which every request can be answered."""
         if self.seconds is None:
             return self.best(goal, admission)
         least_s = self.least_of_the_longest(self.seconds, admission)
@@ -227,11 +228,11 @@ class Problem:
         return self.best(goal._replace(answers_first=True), admission.and_within(_FASTEST, self.seconds.at(least_s)))
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """Return the least use of the first of these caps by any plan, with the others dropped."""
+        """Return the least use of the first of these caps by any plan, ignoring the others."""
         return self.least_of_the_longest(self.caps[missed[0]], self.admission.without(*missed))
 
     def least_of_the_longest(self, measure: Cap, admission: Admissible) -> float:
-        """Return the use of a plan's longest history from the start on, minimized over all plans that answer every request.
+        """Return the smallest use of a plan's longest history from the start on, over all plans that answer every request.
 
         Infinite if there is no such plan; 0 if the request may end now.
         """

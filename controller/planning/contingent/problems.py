@@ -1,4 +1,4 @@
-"""Makes the planning problems of a tree, which admit exactly what a request's bounds allow."""
+"""Makes the planning problems of a tree. They admit exactly what a request's bounds allow."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Problems:
             request: The planning request.
             start: The request's position.
             groups: The branches that may come next.
-            within_s: Seconds from the root, at zero load, within which histories stay; None without such a limit.
+            within_s: The limit on histories' seconds from the root, at zero load; None without such a limit.
             without: Models that must not run next.
             is_joint: Whether the request ends on all branches or on none.
         """
@@ -64,11 +64,11 @@ class Problems:
         return Problem(self.graph, start, groups, admission, request.may_stop, is_joint, seconds)
 
     def times(self, objective: Objective) -> FloatArray:
-        """Return limits on seconds from the root to try for bounds on averages, rising; the last admits all plans."""
+        """Return the limits on seconds from the root to try for bounds on averages, ascending; the last admits all plans."""
         return np.unique(Cap(self._totals, 0, Remaining(Metric.LATENCY), np.inf).used(1, len(self.graph.nodes)))
 
     def goal(self, objective: Objective) -> PlanGoal | None:
-        """Return the goal of every request alike; None if it depends on bounds, which the plan from the root decides."""
+        """Return the goal if it is the same for all requests; None if bounds on averages determine it."""
         return None
 
     @cached_property
@@ -77,7 +77,7 @@ class Problems:
 
 
 def minimizes_time(objective: Objective) -> bool:
-    """Return whether each request minimizes its own time. With bounds on averages, one plan for all is sought instead."""
+    """Return whether each request minimizes its time separately; with bounds on averages, one plan serves all."""
     return objective.target == "latency" and not bounds_averages(objective)
 
 

@@ -16,14 +16,14 @@ _FAR = 1e300
 
 
 class PlanGoal(NamedTuple):
-    """The criterion of a plan: ``"accuracy"``: accuracy minus ``price`` times dollars; ``"cost"``: least dollars.
+    """The criterion: ``"accuracy"`` maximizes accuracy minus ``price`` times dollars; ``"cost"`` minimizes dollars.
 
-    Ties go to higher accuracy, then lower cost, then the shorter longest history, then ending, then trie order. Histories that
-    run into :data:`NOTHING` have no correct answer and no further cost; with ``answers_first`` they are as few as possible.
-    A price of 0 means ``AnnotatedTrie.least_price``.
+    Ties go to higher accuracy, then lower cost, then the shorter longest history, then ending, then trie order. Histories
+    that reach :data:`NOTHING` have no correct answer and no further cost; ``answers_first`` minimizes their probability
+    first. A price of 0 means ``AnnotatedTrie.least_price``.
 
     If times are random (:mod:`.grid`), late answers count as :data:`NOTHING`, and ``late`` times their chance is subtracted
-    from the first key: accuracy minus ``price`` times dollars, or only minus ``price`` times dollars.
+    from the criterion.
     """
 
     target: Literal["accuracy", "cost"] = "accuracy"
@@ -53,7 +53,7 @@ class Worth(NamedTuple):
         return self.each(lambda values: values.take(items))
 
     def each(self, change: Callable[[FloatArray], FloatArray]) -> Worth:
-        """Return the worth with each array changed."""
+        """Return the worth after applying ``change`` to each array."""
         accuracy, cost_usd, lost, longest_s = self  # not a loop: a plan comes here twice a level
         return Worth(
             change(accuracy),
@@ -64,10 +64,10 @@ class Worth(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The best edge of each group of a range, and the value of following it given that the group's stage comes next.
+    """The best edge of each group of a range, and the value of taking it given that the group's stage comes next.
 
-    ``edge`` is :data:`NOTHING` if no edge is admitted; the worth is then meaningless. ``has_ties``: whether some edges are
-    equally good by everything that was compared.
+    ``edge`` is :data:`NOTHING` if no edge is admitted; then ``worth`` is meaningless. ``has_ties``: whether some edges were
+    equal in every compared quantity.
     """
 
     edge: Integers
@@ -79,10 +79,10 @@ class Induction:
     """The optimal choices of every group below a start, given the admitted edges.
 
     Args:
-        spans: The levels below the start (:meth:`DecisionGraph.spans`), as deep as any edge is admitted.
+        spans: The levels below the start (:meth:`DecisionGraph.spans`), down to the last with an admitted edge.
         goal: The criterion of the plan.
         admitted: Which edges of each span may be chosen; None for all.
-        left: The grid of what a request has left; None if that does not matter, or follows from the node as in a tree.
+        left: The grid of what a request has left; None if this does not matter, or the node determines it as in a tree.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class Induction:
         )
 
     def prefers_to_end(self, right: FloatArray, on: Worth) -> BoolArray:
-        """True if ending, with chance ``right`` of a correct answer, is at least as good as continuing, with value ``on``."""
+        """Return whether ending (``right``: chance of a correct answer) is at least as good as continuing (value ``on``)."""
         goal = self.goal
         if goal.late is not None:
             return np.asarray(self._value(Worth(right, np.zeros(right.shape), None, None)) >= self._value(on))
@@ -237,7 +237,7 @@ class Induction:
     def _lost(
         self, span: Span, below: FloatArray | None, arm: FloatArray, ends: BoolArray, nothing: BoolArray
     ) -> FloatArray | None:
-        """Return the probability of running into :data:`NOTHING`; None if it is 0 at every node."""
+        """Return the probability of reaching :data:`NOTHING`; None if it is 0 at every node."""
         own = self.graph.lost[slice(*span.nodes)]
         if below is None and not nothing.any():
             return self._on_grid(own) if self.graph.loses and own.any() else None
@@ -268,7 +268,7 @@ class Induction:
 
 
 def over_times(after: Worth, left: LeftGrid, edges: Integers | slice) -> Worth:
-    """Return the value over the random times of edges, given the value of what follows; unchanged if times are not random."""
+    """Average the value of what follows over the edges' random times; unchanged if times are not random."""
     if left.chance_axis is None:
         return after
     in_time = left.in_time(edges)
@@ -282,7 +282,7 @@ def _nothing(shape: tuple[int, ...], with_latency: bool) -> Best:
 
 
 class _Found(NamedTuple):
-    """The best item of each group, -1 without admitted items (``has_empty``), and whether ties remained."""
+    """The best item of each group (-1 without admitted items; see ``has_empty``), and whether ties remained."""
 
     items: Integers
     has_empty: bool
@@ -295,14 +295,14 @@ class _Search:
     Args:
         starts: Each group's first item.
         size: Number of items.
-        width: Items of every group; 0 if groups differ.
+        width: Number of items of every group; 0 if groups differ in size.
     """
 
     def __init__(self, starts: Integers, size: int, width: int) -> None:
         self._starts, self._size, self._width = starts, size, width
 
     def best(self, keys: Sequence[Callable[[], FloatArray]], admitted: BoolArray | None) -> _Found:
-        """Return for each group the admitted item that is best by the keys in turn; ties go to the first."""
+        """Return for each group the admitted item that is best by the keys in order; ties go to the first item."""
         left = admitted
         alive = count = len(self._starts)
         items: Integers = np.empty(0, np.intp)
