@@ -20,7 +20,7 @@ REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malforme
 
 
 def failed_call(error: BaseException | None) -> CallError | None:
-    """Return the failure that an error stands for; None if it is no failure of the call.
+    """Return the failure that an error stands for; None if it is not a failure of the call.
 
     A content or parameter that this model does not support counts as a failure with HTTP 400, although nothing was sent.
     """
