@@ -74,7 +74,7 @@ def _problem(graph: DecisionGraph, view: SubtreeView) -> GridProblem:
 
 
 def _goal(view: SubtreeView) -> PlanGoal:
-    """Return the goal: the minimized quantity relative to the remaining time or the dearest path; a late answer counts 1."""
+    """Return the goal: the minimized quantity relative to the remaining time or the costliest path; a late answer counts 1."""
     if view.objective.target == "accuracy":
         return PlanGoal("accuracy")
     if view.objective.target == "latency":
