@@ -115,8 +115,8 @@ class StepBill:
         title: Its name, or the first words of its system prompt.
         is_named: Whether the trace names it.
         calls: Calls of models, failed ones included.
-        stand_for: Calls that the recorded ones represent: more if only a part was recorded. Dollars, tokens and seconds refer
-        to all of these calls.
+        stand_for: Calls that the recorded ones represent: more if only a part was recorded. Dollars, tokens and seconds
+            count all of these.
         failed: Number of failed calls.
         cost_usd: Dollars, as stated or by price.
         priced_usd: The part of these dollars that comes from a price list.
