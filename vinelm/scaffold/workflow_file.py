@@ -274,7 +274,7 @@ class WorkflowFile:
 
     @cached_property
     def _filling(self) -> str | None:
-        """The name of the module's only dict with all missing fields, which completes an input; None if there is not just one."""
+        """The name of the module's only dict that has all missing fields, to complete inputs with; None without such a dict."""
         target, names = self.application.target, {name.partition(" of ")[0] for name in self.keys.missing}
         if not names or self.keys.lists or len({key for key, _ in self.keys.inputs}) > 1:
             return None

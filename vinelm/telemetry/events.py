@@ -45,7 +45,7 @@ class Observer(Protocol):
         """Called when a policy has just answered."""
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Any:
-        """Called when an invocation of ``stage`` begins; ``prefix`` ends with its model. :meth:`ended` gets the returned token."""
+        """Called when an invocation of ``stage`` begins; ``prefix`` ends with its model. Returns a token for :meth:`ended`."""
 
     def ended(self, token: Any, invocation: Invocation | None) -> None:
         """Called when the invocation has ended; ``invocation`` is None if it was interrupted and will run again."""

@@ -72,7 +72,7 @@ class RequestSpan:
         self._cost_usd, self._invocations = 0.0, 0
 
     def is_inside(self, current: SpanContext) -> bool:
-        """Return whether the current span is the same as at the request's start, so that no other instrumentation opened one."""
+        """Return whether the current span is the one at the request's start: no other instrumentation has opened a span."""
         return current.span_id == self.outer.span_id
 
     def add(self, invocation: Invocation | None) -> None:
