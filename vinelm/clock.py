@@ -81,7 +81,7 @@ class SteadyClock:
         return self._last_s + time.monotonic() - self._lost_at_s
 
     def sleep(self, seconds: float) -> None:
-        """Wait on the clock."""
+        """Wait for this many seconds of the clock."""
         try:
             if self._clock is not None:
                 return self._clock.sleep(seconds)

@@ -24,8 +24,8 @@ class Plan:
     """The model to run after each history, given the branch that the application takes.
 
     Its figures apply to requests that continue from the start; at the root, to every request. They are computed when
-    first read. If the trie knows rates by difficulty, accuracy and dollars from the root on are those of the plan's own
-    requests; otherwise the requests at each node are assumed to be like those of the profile.
+    first read. If the trie has rates by difficulty, accuracy and dollars from the root account for which requests the plan
+    leads to each node; otherwise the requests at each node are assumed to be like the profiled requests.
 
     If histories are merged and a bound holds for each request, what a plan does at a node also depends on the time and dollars
     left: :attr:`choice` holds its choices for a request whose invocations take and cost the average.
@@ -97,7 +97,7 @@ class Plan:
 
     @property
     def promised_accuracy(self) -> float:
-        """Expected accuracy, if the requests at every node are like those of the profile."""
+        """Expected accuracy, if the requests at every node are like the profiled requests."""
         return self._accuracy()
 
     @property
@@ -108,7 +108,7 @@ class Plan:
 
     @property
     def expected_latency_s(self) -> float:
-        """Expected seconds from the start, at zero load, if the requests at every node are like those of the profile."""
+        """Expected seconds from the start, at zero load, if the requests at every node are like the profiled requests."""
         return self._at_root(self.graph.annotated.latency_s) + self._expected(self.graph.latency_s)
 
     @cached_property
@@ -122,7 +122,7 @@ class Plan:
 
     @cached_property
     def lost(self) -> float:
-        """Probability of reaching a branch where no model fits the caps and there is no answer yet."""
+        """Probability of reaching a branch for which no model fits the caps, without an answer yet."""
         total = sum(float(arms.chance[arms.edge == NOTHING].sum()) for arms in self._arms)
         return total + sum(float(reach @ self.graph.lost[at]) for at, reach in self._levels[1:])
 
@@ -223,7 +223,7 @@ class Plan:
 
     @cached_property
     def ends(self) -> list[int]:
-        """The trie's nodes where a request may end, by the plan or because nothing follows."""
+        """The trie's nodes at which a request may end, because the plan ends it or because nothing follows."""
         graph, found = self.graph, set()
         for arms in self._arms:
             found.update(graph.nodes[graph.source[arms.group[arms.edge == END]]].tolist())

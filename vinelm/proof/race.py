@@ -42,7 +42,7 @@ class _Entrant:
 
 
 class Race:
-    """Says what to do next, until a candidate is proven to lose less than the allowed loss, or none can be.
+    """Decides the next move until a candidate is proven to lose less than the allowed loss, or no candidate can be.
 
     The race is deterministic: the same events lead to the same state in any order. Events of requests that a candidate has not
     reached yet are kept until it reaches them. Labels that were not asked for (of equal answers without an audit, or of

@@ -245,7 +245,7 @@ class Asker:
         kept: The store, locked by the caller.
         catalog: The models.
         budget_usd: The most that all calls of the store may cost, those of earlier runs included.
-        workers: Calls at a time; those in batches do not count.
+        workers: Calls at a time; calls in batches do not count.
         backends: By provider; None creates the backends of the catalog.
         times: How long to wait for the providers' batches, in which calls are made; None makes each call directly.
         is_waiting: Whether :meth:`ask` waits for batches. Otherwise it submits calls and returns, :meth:`take_in` collects the

@@ -179,7 +179,7 @@ class StepBill:
 
 @dataclass
 class Bill:
-    """Where the money of recorded calls goes.
+    """The costs of recorded calls, by step.
 
     Attributes:
         steps: The sums by step, the most expensive first.

@@ -76,7 +76,7 @@ def question_of(store: Kept, number: int) -> LabelQuestion:
 
 
 def put_label(store: Kept, question: int, choice: str, who: str = "", *, now_s: float | None = None) -> None:
-    """Store a person's answer to a question, durably; it replaces an earlier one of the same person.
+    """Store a person's answer to a question, durably; it replaces the person's earlier answer.
 
     Args:
         store: The open store, see :func:`vinelm.replay.kept.opened`.

@@ -31,9 +31,9 @@ class AnswerPlan:
     """Which models answer a call, in order, and when today's model does.
 
     Attributes:
-        kind: ``alone``; ``agree``: both say the same, else today's; ``two of three``: the third is asked if the first two
-            disagree, and today's if no two agree; ``check``: the first whose answer passes the application's check, else
-            today's.
+        kind: ``alone``; ``agree``: the answer on which both models agree, else today's; ``two of three``: the third model is
+            asked if the first two disagree, and today's answer is used if no two agree; ``check``: the first answer that passes
+            the application's check, else today's.
         models: In the order in which they are asked.
     """
 
@@ -86,8 +86,8 @@ class PlanAnswer:
 
     Attributes:
         model: The model whose answer the plan uses; None for today's.
-        cost_usd: Dollars, including those of today's call if that is made.
-        latency_s: Seconds, one call after the other; None if those of today's call are unknown.
+        cost_usd: Dollars, including today's call if it is made.
+        latency_s: Seconds, one call after the other; None if the seconds of today's call are unknown.
     """
 
     model: str | None

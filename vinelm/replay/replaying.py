@@ -669,7 +669,7 @@ class ReplayRun:
         return has_told
 
     def _needed(self, step: StepRun, ask: Ask, unit: ReplayUnit, model: str) -> list[tuple[ReplayUnit, str]]:
-        """Return the model that a plan asks next; in batches also the later ones, whatever the answer."""
+        """Return the model that a plan asks next; in batches also the models that it may ask later."""
         plan = step.plans[ask.candidate]
         models = plan.models if self.asker.is_batched and plan.kind == "agree" else (model,)
         return [(unit, one) for one in models]

@@ -29,11 +29,11 @@ class StepResult:
             no plan raced.
         usd: Dollars of the step per month, or of the whole trace if that is too short (``is_monthly``).
         saved: Share of these dollars that the plan saves.
-        differing, seen: Sampled requests in which its answer differs from the recorded one, and compared requests.
+        differing, seen: Number of sampled requests in which its answer differs from the recorded one, and of compared requests.
         latency_s, today_s: Mean seconds of the plan, one call after the other, and of today's calls; None if unknown.
         noise: (differing, asked): repeated answers of today's model that differ from the recorded ones; None if not asked.
         labels: Questions that people have answered; ``skipped``: how many of these were skipped.
-        waiting: Questions that wait for an answer now.
+        waiting: Number of questions that wait for an answer now.
         proven: The smallest loss that is excluded (95 %, at any look), a fraction; None if none is.
         needed: By loss: how many more labels are expected to exclude it; losses that will never be excluded are left out.
         forecast: Before the first question: how many labels in half of the cases, and in 80 %, for ``max_loss``.

@@ -96,7 +96,7 @@ class BudgetSlider:
     Attributes:
         intro: What the plans are, and the basis of their figures.
         stops: At least one.
-        start: The number of the stop that is shown first, and the only one shown without a script.
+        start: The number of the stop that is shown first, and is the only stop shown without a script.
         beside: What the plan's bars are compared with, in one sentence; empty if nothing.
         models: The models in the order of the page's colours.
     """

@@ -97,7 +97,7 @@ def _measures(found: Verdict) -> tuple[Measure, ...]:
 
 
 def _counted(found: Verdict) -> str:
-    """Return the name of the accuracy figure, which differs if there are no labels to say which answers are right."""
+    """Return the name of the accuracy figure, which depends on whether there are labels."""
     return "Right answers" if found.by_today is None else "As good as today's answers"
 
 

@@ -179,7 +179,7 @@ class AppGraph:
         return replace(self, template=template, reason=reason, turns=times)
 
     def running_today(self, model: str) -> AppGraph:
-        """Return the application with this model (``provider:model``) as today's for each stage without a known one."""
+        """Return the application with this model (``provider:model``) as the current model of stages without a known model."""
         known = {stage: models if len(models) == 1 else (model,) for stage, models in self.today.items()}
         return replace(self, today={**dict.fromkeys(self.stages, (model,)), **known})
 

@@ -147,7 +147,7 @@ def project_folder(root: Path, folder: Path) -> Path:
 
 
 def _instance(kind: type, where: str) -> Any:
-    """Return an object of a class whose objects hold a graph."""
+    """Return an instance of a class whose instances hold a graph."""
     if required := required_of(kind):
         raise ConfigError(
             f"{where} is a class that wants {', '.join(required)}: make an object of it at module level, and name its graph, "

@@ -38,8 +38,8 @@ def answer_classes(rows: Iterable[Observation], signals: Signals) -> AnswerClass
     """Return the classes of the answers of these rows, in any order.
 
     The rows of a request are taken by depth, then by prefix (names in alphabetical order). The class of an answer is the first
-    earlier class whose first answer is equal to it, else a new one. ``agree`` is called once for each ordered pair of different
-    answers, in both directions.
+    earlier class whose first answer is equal to it, else a new class. ``agree`` is called once for each ordered pair of
+    different answers, in both directions.
 
     Args:
         rows: the rows; their ``answer_class`` is not read.

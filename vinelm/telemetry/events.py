@@ -204,7 +204,7 @@ def _listens(observer: Observer) -> bool:
 
 
 def _safely(observer: Observer, method: str, *what: Any) -> Any:
-    """Call the observer's method, ignoring missing methods and exceptions, except those that end the program."""
+    """Call the observer's method; ignore a missing method, and exceptions that do not end the program."""
     try:
         return getattr(observer, method)(*what)
     except (KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError):

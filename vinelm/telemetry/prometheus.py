@@ -76,7 +76,7 @@ class Prometheus:
         self._decision_s.labels(decided.kind).observe(decided.seconds)
 
     def drifted(self, moved: DriftEvent) -> None:
-        """Count an annotation that no longer holds."""
+        """Count a drift event: an annotation of the trie is no longer true."""
         self._drift.labels(moved.stage, moved.model, moved.quantity.partition(" ")[0], moved.direction).inc()
 
     def canary_decided(self, shown: CanaryEvent) -> None:

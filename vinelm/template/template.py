@@ -329,7 +329,7 @@ class Template:
         return self.form.leaves_room(length, stages, arms)
 
     def stages_at(self, length: int, stages: Sequence[str] = ()) -> tuple[Stage, ...]:
-        """Return the possible stages of invocation ``length``, counted from 1; empty after the last one.
+        """Return the possible stages of invocation ``length``, counted from 1; empty after the last invocation.
 
         Args:
             length: the number of the invocation.
@@ -542,7 +542,7 @@ class Chain(Branching):
 
     @property
     def own_ends(self) -> tuple[Stage, ...]:
-        """The stages after which the application's own edges may end a request: the last one."""
+        """The stages after which the application's own edges may end a request: the last stage."""
         return self._template.stages[-1:]
 
     @property

@@ -633,7 +633,7 @@ class MergedReading(HistoryReading):
 
 
 def lognormal_quantile(mean: FloatArray, var: FloatArray, level: float) -> FloatArray:
-    """Return the ``level`` quantile of log-normals with these means and variances, elementwise; 0 where the mean is 0."""
+    """Return the ``level`` quantile of log-normals with these means and variances, elementwise; 0 if the mean is 0."""
     relative = np.divide(np.sqrt(var), mean, out=np.zeros_like(mean), where=mean > 0)
     log_var = np.log1p(relative**2)
     return np.asarray(mean * np.exp(NormalDist().inv_cdf(level) * np.sqrt(log_var) - 0.5 * log_var))

@@ -246,7 +246,7 @@ class DecisionGraph:
         return np.asarray(self.may_end[self.source])
 
     def groups_at(self, position: int, stages: Collection[str] | None = None) -> list[int]:
-        """Return the groups of a position, optionally only those of the given stages."""
+        """Return the groups of a position, optionally only for the given stages."""
         groups = range(int(self.first_group[position]), int(self.first_group[position + 1]))
         names = self.annotated.trie.stages
         return [group for group in groups if stages is None or names[self.stage[group]] in stages]
@@ -279,7 +279,7 @@ class DecisionGraph:
 
     @cached_property
     def _shapes(self) -> list[tuple[int, int]]:
-        """For each level, the number of groups of each node and of edges of each group, 0 where they differ."""
+        """For each level, the number of groups of each node and the number of edges of each group; 0 if they differ."""
         found = []
         for low, high in pairwise(self.levels):
             arms = np.diff(self.first_group[low : high + 1])
@@ -301,7 +301,7 @@ class DecisionGraph:
         return np.asarray(self.right[list(groups)] / total)
 
     def edges_of(self, group: int) -> range:
-        """Return the edges of a group."""
+        """Return the numbers of the edges of a group."""
         return range(int(self.first_edge[group]), int(self.first_edge[group + 1]))
 
     def spans(self, position: int, groups: Sequence[int] | None = None) -> Iterator[Span]:

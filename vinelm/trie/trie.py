@@ -248,7 +248,7 @@ class Trie:
         return found
 
     def arm_items_after(self, node: int) -> dict[str, int]:
-        """Return where branch annotations hold the value of each stage that may follow the node."""
+        """Return, for each stage that may follow the node, the index of its value in branch annotations."""
         return {stage: nodes[0] for stage, nodes in self.arms(node).items()}
 
     @cached_property

@@ -163,7 +163,7 @@ class ComparedPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ByToday:
-    """The basis of a verdict on requests without labels: today's answer is the reference until a person says otherwise.
+    """The basis of a verdict on requests without labels: today's answer is the reference until a person labels the request.
 
     Attributes:
         requests: How many requests have no label.

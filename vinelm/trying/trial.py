@@ -118,7 +118,7 @@ def try_app(
     on_single_models: Callable[[SingleModels], None] | None = None,
     on_note: Callable[[str], None] | None = None,
 ) -> Trial:
-    """Go the whole way with an application: read its graph, profile it, and say whether to switch.
+    """Read an application's graph, profile it, and return a verdict on whether to switch.
 
     The options are those of ``vinelm try``. The first time this writes ``workflow.py`` and ``models.toml`` next to the
     application; existing files are kept. Results are stored in ``app.db``: the same call continues an interrupted one, and a

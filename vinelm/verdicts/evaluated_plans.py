@@ -100,7 +100,7 @@ class EvaluatedPlans:
 
     @property
     def _distinct(self) -> dict[PolicyName, ChosenPolicy]:
-        """The policies to serve, merging those that follow the same fixed plan."""
+        """The policies to serve; policies with the same fixed plan are merged."""
         by_words = {("plan" if name in ("static", "single") else name, one.words): name for name, one in self.policies.items()}
         return {name: self.policies[name] for name in self.policies if name in by_words.values()}
 

@@ -164,7 +164,7 @@ class _Subject:
 
     @property
     def whole(self) -> AnnotatedTrie:
-        """The trie that is served: the given one, or the trie of all rows."""
+        """The trie whose plans are served: the given trie, or the trie estimated from all rows."""
         return self.comparison.whole.whole if self.trie is None else self.trie
 
     def verdict(self, objective: Objective | None, in_use: str | Path | None, max_loss: float | None) -> Verdict:

@@ -89,7 +89,7 @@ def record_tools(
         store: The store, created if missing.
         vine: The ``VineLM`` of the application; None builds the workflow with a new one.
         record: "digests" of arguments, or "values": arguments, results and users' messages.
-        read_only: Names of tools that only read, or patterns of names, in addition to those declared read-only.
+        read_only: Names of tools that only read, or patterns of names, in addition to tools declared read-only.
         budget_usd: The most that it may cost in dollars, earlier runs included. Required for models that cost money.
         seed: Decides the answers of simulated models.
         on_done: Called as ``on_done(done, total)`` after each request.

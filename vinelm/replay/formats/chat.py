@@ -1,4 +1,4 @@
-"""Converts prompts, answers, tools, settings and usage from any known form to that of OpenAI's chat completions."""
+"""Converts prompts, answers, tools, settings and usage from any known form to the form of OpenAI's chat completions."""
 
 from __future__ import annotations
 

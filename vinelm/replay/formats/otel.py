@@ -135,7 +135,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def _adjusted_count(state: Any) -> float | None:
-    """Return how many spans a sampled span represents, by its trace state; None if that does not say."""
+    """Return how many spans a sampled span represents, by its trace state; None if it is not stated there."""
     found = _THRESHOLD.search(state) if isinstance(state, str) else None
     return None if found is None else 2**56 / (2**56 - int(found[1].ljust(14, "0"), 16))
 

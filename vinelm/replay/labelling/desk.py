@@ -58,7 +58,7 @@ class Desk:
             return any(row["question_id"] == question for row in self._kept.rows.questions())
 
     def put_label(self, question: int, choice: str, who: str) -> None:
-        """Store a label; a later one of the same person replaces it."""
+        """Store a label; a later label by the same person replaces it."""
         with self._lock:
             put_label(self._kept, question, choice, who)
 
