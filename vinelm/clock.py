@@ -1,4 +1,4 @@
-"""The clock of a request: real time, virtual seconds that only pass in :meth:`Clock.sleep`, or one that cannot fail."""
+"""Clocks of a request: real time, virtual time that only passes in :meth:`Clock.sleep`, and clocks that cannot fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Clock(Protocol):
         """Return the seconds since an arbitrary start; they never decrease."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait that many seconds."""
+        """Wait for this many seconds."""
 
 
 class WallClock:
@@ -45,13 +45,13 @@ class VirtualClock:
 
 
 class WorkClock:
-    """Real time plus virtual seconds for simulated waiting: simulated models before real tools."""
+    """Real time plus virtual seconds for simulated waiting; for simulated models with real tools."""
 
     def __init__(self) -> None:
         self._began_s, self._slept_s = time.monotonic(), 0.0
 
     def now(self) -> float:
-        """Return the real seconds since the clock was made, and the virtual ones."""
+        """Return the real seconds since the clock was made plus the virtual seconds."""
         return time.monotonic() - self._began_s + self._slept_s
 
     def sleep(self, seconds: float) -> None:
@@ -81,7 +81,7 @@ class SteadyClock:
         return self._last_s + time.monotonic() - self._lost_at_s
 
     def sleep(self, seconds: float) -> None:
-        """Wait on the clock."""
+        """Wait for this many seconds of the clock."""
         try:
             if self._clock is not None:
                 return self._clock.sleep(seconds)
@@ -91,7 +91,7 @@ class SteadyClock:
 
 
 class SteadyWallClock(SteadyClock, WallClock):
-    """A clock for real time, on which backends wait without blocking the event loop."""
+    """A clock of real time that cannot fail; backends that see it wait without blocking the event loop."""
 
     __slots__ = ()
 

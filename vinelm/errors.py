@@ -74,7 +74,7 @@ class VineLMError(Exception):
 
 
 class StageBroken(VineLMError):
-    """All first rows of a stage failed alike, whatever the model: the workflow is at fault. The rows so far are kept."""
+    """All first rows of a stage failed in the same way with every model, so the workflow is wrong. The rows are kept."""
 
     default_code = "stage-broken"
 
@@ -92,7 +92,7 @@ class FleetUnreachable(VineLMError):
 
 
 class JournalUnavailable(VineLMError):
-    """The journal of a fleet's dollars cannot be read or written: no dollars are leased meanwhile."""
+    """The journal of a fleet's dollars cannot be read or written; until it can, no dollars are leased."""
 
     default_code = "journal-unavailable"
 
@@ -110,13 +110,13 @@ class ConfigError(InputError):
 
 
 class MissingExtra(ConfigError, ImportError):
-    """A library is not installed that belongs to an extra of VineLM. The message names the extra; an ``ImportError``, too."""
+    """A library from an extra of VineLM is not installed. The message names the extra. It is also an ``ImportError``."""
 
     default_code = "missing-extra"
 
 
 class NotPicklable(ConfigError, TypeError):
-    """An object that counts this process's calls cannot be pickled. A ``TypeError``, as from pickle itself."""
+    """An object that counts this process's calls cannot be pickled. It is also a ``TypeError``, which pickle itself raises."""
 
     default_code = "not-picklable"
 
@@ -157,7 +157,7 @@ class InfeasibleError(InputError):
     Args:
         message: One line for a person.
         bound: The objective's field that no path meets.
-        limit: The value that was asked for, in the unit of the field.
+        limit: The requested value, in the unit of the field.
         best: The best value of any path, in the unit of the field.
         code: See :class:`VineLMError`.
     """

@@ -1,4 +1,4 @@
-"""The error for a missing library that only some users need: each belongs to an extra of ``vinelm``."""
+"""The error for missing optional libraries, each of which belongs to an extra of ``vinelm``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from vinelm.whole_imports import whole_import
 
 @contextmanager
 def required_extra(extra: str, what: str) -> Iterator[None]:
-    """Translate the failure of imports inside the block, for whose end Ctrl-C waits.
+    """Translate the failure of imports inside the block; Ctrl-C waits until the block ends.
 
     Args:
         extra: The name in ``vinelm[...]`` that installs the libraries.
-        what: What needs them: the subject of the message.
+        what: What needs the libraries: the subject of the message.
 
     Raises:
         MissingExtra: A library is not installed, or cannot be imported. The message names it and the command that installs it.
@@ -34,12 +34,12 @@ def required_extra(extra: str, what: str) -> Iterator[None]:
 
 
 def require_extra(extra: str, what: str, *libraries: str) -> None:
-    """Raise if a library is not installed, without importing it: before an expensive step, or for a whole package.
+    """Raise if a library is not installed, without importing it; for use before an expensive step, or for a whole package.
 
     Args:
         extra: The name in ``vinelm[...]`` that installs the libraries.
-        what: What needs them: the subject of the message.
-        libraries: Names of modules, none of them inside a package.
+        what: What needs the libraries: the subject of the message.
+        libraries: Names of top-level modules.
 
     Raises:
         MissingExtra: See :func:`required_extra`.

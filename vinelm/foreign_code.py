@@ -1,4 +1,4 @@
-"""Runs code that is not VineLM's own: a function of the application, a class of a package, a server's answer. It may raise."""
+"""Runs code outside VineLM that may raise: functions of the application, classes of packages, parsing of servers' answers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ T = TypeVar("T")
 def explained(
     say: Callable[[Exception], Exception], *, passes: tuple[type[Exception], ...] = (), hides: bool = False
 ) -> Iterator[None]:
-    """Turn what the block raises into one line that says what to mend.
+    """Replace an error of the block by an error whose one-line message says what to fix.
 
     Args:
-        say: Returns the error to raise in place of the one given.
-        passes: What passes as it is.
-        hides: The block's own error is not shown with the line: its text may hold a prompt or a key.
+        say: Returns the error to raise in place of the original error.
+        passes: Types of errors that are raised unchanged.
+        hides: Do not chain the original error, because its text may hold a prompt or a key.
     """
     try:
         yield

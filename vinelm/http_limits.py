@@ -21,11 +21,11 @@ class HttpLimits:
     """Limits on what a client may send, and on how long it may take.
 
     Attributes:
-        connections: those open at a time; one more is answered with 503 and closed.
+        connections: the most open connections at a time; further ones are answered with 503 and closed.
         head_bytes: the most bytes of the request line and all headers together.
         body_bytes: the most bytes of the request's body.
-        head_s: seconds from the connection to the end of the headers, however the bytes trickle in.
-        body_s: seconds from there to the end of the body.
+        head_s: seconds from the connection to the end of the headers, even if bytes arrive slowly.
+        body_s: seconds from the end of the headers to the end of the body.
         answer_s: seconds in which the client must take the answer.
     """
 
@@ -52,7 +52,7 @@ def bounded_protocol(limits: HttpLimits, told: Told = _plain) -> type[H11Protoco
 
 
 class _BoundedProtocol(H11Protocol):
-    """One connection, ended by a timer while its head is read and while the client does not take the answer."""
+    """One connection. Timers end it if the head takes too long to arrive, or the client too long to take the answer."""
 
     bounds = HttpLimits()
     tell: Told = staticmethod(_plain)
@@ -79,7 +79,7 @@ class _BoundedProtocol(H11Protocol):
             self._keep()
 
     def pause_writing(self) -> None:
-        """Wait for a client that reads its answer too slowly."""
+        """Start the timer for a client that reads its answer too slowly."""
         super().pause_writing()
         self._end_after(self.bounds.answer_s)
 

@@ -1,4 +1,4 @@
-"""Guesses what was meant by nearly correct input: misspelt names, and quantities with their signs."""
+"""Interprets nearly correct input: misspelt names, and quantities with units and signs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def seconds_of(text: str, *, is_bare_allowed: bool = True) -> float:
 
     Args:
         text: The duration.
-        is_bare_allowed: Whether a number without a unit is one of seconds.
+        is_bare_allowed: Whether a number without a unit is accepted as seconds.
     """
     plain = text.strip().lower()
     parts = _PART.findall(plain)

@@ -28,12 +28,12 @@ class Objective:
         maximize: ``"accuracy"``; either this or ``minimize`` must be set.
         minimize: ``"cost"`` or ``"latency"``.
         min_accuracy: Fraction in [0, 1], on average over requests (VineLM paper §4.3).
-        max_cost_usd: Dollars per request, read as ``cost_budget`` says.
+        max_cost_usd: Dollars per request; ``cost_budget`` determines its meaning.
         max_latency_s: Seconds from the request's arrival to its answer, for each request.
-        cost_budget: ``"population"`` bounds the mean over requests; ``"per_request"`` each request, planned by the upper
-            end (95 %) of each call's dollars.
-        risk: How the latency bound is read: ``"mean"`` (as in the paper), ``"mean+sd"`` (plus ``z`` standard deviations of
-            the remaining path) or ``"dp"`` (by the chance of being late: a stochastic program over the remaining time).
+        cost_budget: ``"population"`` bounds the mean over requests; ``"per_request"`` bounds each request, planned with the
+            upper end (95 %) of each call's dollars.
+        risk: What the latency bound applies to: ``"mean"`` (as in the paper), ``"mean+sd"`` (plus ``z`` standard deviations of
+            the remaining path) or ``"dp"`` (the chance of being late: a stochastic program over the remaining time).
         z: Standard deviations, >= 0: added with ``risk="mean+sd"`` (default 1). With ``cost_budget="per_request"`` they are
             added to the mean, instead of the upper end.
         late_weight: With ``risk="dp"`` and ``maximize="accuracy"``: how many correct answers outweigh one late answer, >= 0
@@ -94,7 +94,7 @@ class Objective:
             raise ConfigError(f"confidence is {self.confidence}: it must lie in (0.5, 1){fraction_meant(self.confidence)}")
 
     def _check_effects(self) -> None:
-        """Refuse settings that would have no effect."""
+        """Raise :class:`ConfigError` for settings that would have no effect."""
         if self.late_weight is not None and not (self.risk == "dp" and self.maximize):
             raise ConfigError('late_weight has no effect here: it needs risk="dp" and maximize="accuracy"')
         if self.cost_budget == "per_request" and self.max_cost_usd is None:
@@ -122,18 +122,18 @@ class Objective:
 
     @property
     def mixes(self) -> bool:
-        """Whether plans may be mixed: the target competes with one bound on a mean, and ``mix`` allows it.
+        """Whether traffic may be split between plans: the target competes with a bound on a mean, and ``mix`` allows it.
 
-        Per-request caps and deadlines are not means, so every plan of a mixture keeps them.
+        Per-request caps and deadlines are not means, so every plan of a traffic split keeps them.
         """
         return self.mix and self._mean_bound is not None
 
     def drawn(self, bound: float) -> Objective:
-        """Return the objective of a request that follows one plan of a mixture: the best plan within this bound.
+        """Return the objective for one plan of a traffic split: the best plan within this bound.
 
         Args:
-            bound: Replaces the bound on the mean, in dollars or as a fraction. Another bound on a mean is met by the
-                mixture, not by each of its plans, and is left out.
+            bound: Replaces the bound on the mean, in dollars or as a fraction. Any other bound on a mean is left out, since the
+                traffic split as a whole meets it, not each plan.
 
         Raises:
             ConfigError: The objective has no bound on a mean that plans are mixed for.
@@ -148,7 +148,7 @@ class Objective:
 
     @property
     def by_means(self) -> Objective:
-        """The objective that counts mean seconds in place of the chances of being late; itself if it does already."""
+        """The objective with mean seconds instead of the chance of being late; unchanged if it uses means already."""
         return replace(self, risk="mean", late_weight=None) if self.risk == "dp" else self
 
     @property
@@ -210,7 +210,7 @@ _NUMBERS = ("min_accuracy", "max_cost_usd", "max_latency_s", "z", "late_weight",
 
 
 def _number(name: str, value: object) -> None:
-    """Require a number or None: not a text, a bool, or an integer too large for a float."""
+    """Raise unless the value is None or a number: no text, bool, or integer too large for a float."""
     if value is None or type(value) is float:
         return
     if isinstance(value, bool) or not isinstance(value, Real):

@@ -1,4 +1,4 @@
-"""Objects that count calls made through them in this process."""
+"""Objects that count the calls of this process, and so must not be copied."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 class OneProcess:
-    """Base of per-process singletons: a copy is the object itself, with the same caps, accounts and meters.
+    """Base of objects whose copies are the object itself, with the same caps, accounts and meters.
 
-    Frameworks copy what an application gives them. A second object would count, and allow, the same dollars once more.
+    Frameworks copy the objects that an application passes to them. A real copy would allow the same dollars twice.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""Daemon threads, which keep no process alive: for a single call, or for repeated ones."""
+"""Daemon threads, which do not keep the process alive: for a single call, or for repeated calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def started(run: Callable[[], object], name: str) -> Thread:
 
 
 def beside(run: Callable[[], T], *, name: str) -> Future[T]:
-    """Run a function in a separate thread that cannot be stopped; return the future of its result."""
+    """Run a function in a separate daemon thread, which cannot be stopped; return the future of its result."""
     made: Future[T] = Future()
 
     def work() -> None:
@@ -35,10 +35,10 @@ class Repeated:
     """Calls a function periodically in a separate thread, until stopped.
 
     Args:
-        run: Ends the thread if it raises.
+        run: The function; the thread ends if it raises.
         every_s: Seconds from the end of one call to the next.
         name: The name of the thread.
-        is_at_once: The first call does not wait.
+        is_at_once: Whether the first call comes without waiting ``every_s`` seconds.
     """
 
     def __init__(self, run: Callable[[], object], every_s: float, *, name: str, is_at_once: bool = False) -> None:
@@ -47,7 +47,7 @@ class Repeated:
         self._thread = started(self._work, name)
 
     def stop(self, *, waits: bool = True) -> None:
-        """Stop calling, after the current call, which is waited for if ``waits``. Idempotent."""
+        """Make no more calls; with ``waits``, wait until the current call ends. Idempotent."""
         self._ended.set()
         if waits:
             self._thread.join()

@@ -1,3 +1,3 @@
-"""The version of the package, in a separate file that every package may read."""
+"""The version of VineLM, in a separate module that every part may import."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Imports that Ctrl-C does not cut in half: public names of a package on first use, and libraries of an extra.
+"""Imports that Ctrl-C does not interrupt: public names of a package on first use, and libraries of an extra.
 
 Python forgets a module whose import was interrupted, but not what it had imported. A second try then fails in numpy, in
 langsmith and in asyncio itself until the process is restarted. So Ctrl-C waits for the end of our imports.
@@ -17,7 +17,7 @@ import lazy_loader  # type: ignore[import-untyped]
 
 
 class _Waiting:
-    """A handler of Ctrl-C that only notes it."""
+    """A handler of Ctrl-C that only remembers it."""
 
     def __init__(self) -> None:
         self.last: tuple[int, FrameType | None] | None = None
@@ -28,7 +28,7 @@ class _Waiting:
 
 @contextmanager
 def whole_import() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the block, which only imports; no effect outside of the main thread."""
+    """Delay Ctrl-C until the end of the block, which only imports; no effect outside of the main thread."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or isinstance(handler, _Waiting) or threading.current_thread() is not threading.main_thread():
         yield
@@ -45,9 +45,9 @@ def whole_import() -> Iterator[None]:
 
 
 def attach_stub(package: str, filename: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package: its names are those of its ``__init__.pyi``.
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package, with the names in its ``__init__.pyi``.
 
-    Each is imported when it is first used.
+    Each name is imported when it is first used.
     """
     found, names_of, names = lazy_loader.attach_stub(package, filename)
 

@@ -1,4 +1,4 @@
-"""Plans over an annotated trie: the decision graph of every kind of trie, and the static plans that a planner has to beat."""
+"""Plans over an annotated trie: the decision graph, and the fixed plans that a planner has to beat."""
 
 import lazy_loader as lazy
 

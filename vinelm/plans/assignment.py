@@ -21,7 +21,7 @@ class Assignment(Generic[Part]):
     """The parts between which requests are divided, with their shares, which add up to 1.
 
     Args:
-        parts: as above.
+        parts: the parts with their shares.
         salt: the prefix of the hashed text.
     """
 
@@ -30,11 +30,11 @@ class Assignment(Generic[Part]):
 
     @classmethod
     def of_share(cls, share: float, part: Part, rest: Part, salt: str = MIXTURE) -> Assignment[Part]:
-        """Return an assignment of a share of the requests to one part, and the rest to another."""
+        """Return an assignment that gives a share of the requests to one part, and the rest to another."""
         return cls(((share, part), (1.0 - share, rest)), salt)
 
     def of(self, key: str) -> Part:
-        """Return the part assigned to a key, the same at any time and place."""
+        """Return the part assigned to a key: always the same, in every process."""
         at = place_of(self.salt + key) if len(self.parts) > 1 else 0.0
         for share, part in self.parts[:-1]:
             if at < share:
@@ -44,7 +44,7 @@ class Assignment(Generic[Part]):
 
 
 class KeptAssigned(TypedDict, total=False):
-    """The part of an :class:`Assigned` that is stored with the path, since another process could assign differently."""
+    """The fields of an :class:`Assigned` that are stored with the path, since another process could assign differently."""
 
     is_plan: bool
     bound: float
@@ -57,7 +57,7 @@ class Assigned(NamedTuple):
         is_plan: whether it runs the plan; False: the current setup.
         bound: if requests are divided between two plans, the bound that leads to this request's plan
             (:meth:`~vinelm.objective.Objective.drawn`); None: the objective's bound.
-        is_trial: whether a canary has decided this, so that it holds for all runs of the request.
+        is_trial: whether a canary made the assignment, which then holds for all runs of the request.
     """
 
     is_plan: bool = True
@@ -66,12 +66,12 @@ class Assigned(NamedTuple):
 
     @property
     def kept(self) -> KeptAssigned:
-        """The part stored with the path, so that a resumed request keeps its plan; empty if there is nothing to store."""
+        """The fields stored with the path, so that a resumed request keeps its plan; empty if there is nothing to store."""
         kept: KeptAssigned = {"is_plan": self.is_plan} if self.is_trial else {}
         return kept if self.bound is None else {**kept, "bound": self.bound}
 
     def going_on(self, kept: KeptAssigned) -> Assigned:
-        """Return the assignment of a request begun by another run, from what its path stores."""
+        """Return the assignment that another run has stored with the path of a request."""
         is_plan = kept.get("is_plan", self.is_plan) if self.is_trial else self.is_plan
         return Assigned(is_plan, kept.get("bound"), self.is_trial)
 

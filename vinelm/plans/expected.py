@@ -13,7 +13,7 @@ from vinelm.trie.arrays import FloatArray
 
 
 class Figures(NamedTuple):
-    """The figures of a plan: accuracy, dollars per request, seconds of its longest way, expected seconds, at zero load."""
+    """The figures of a plan: accuracy, dollars per request, seconds of its longest path, expected seconds, at zero load."""
 
     accuracy: float
     cost_usd: float
@@ -33,23 +33,23 @@ class Errors(NamedTuple):
 
 
 class Expected(ABC):
-    """Something that requests may be assigned to: one or several plans with shares; figures are their means."""
+    """One plan, or several between which requests are divided; the figures are weighted means over the plans."""
 
     @property
     @abstractmethod
     def parts(self) -> Sequence[tuple[float, Any]]:
-        """The plans between which requests are divided, with their shares; itself if there is only one."""
+        """The plans between which requests are divided, with their shares; the plan itself if they are not divided."""
 
     @property
     def figures(self) -> Figures:
-        """The expected accuracy, dollars and seconds. The longest way is that of the slowest part."""
+        """The expected accuracy, dollars and seconds. The longest path is the longest of any part."""
         shares, figures = [share for share, _ in self.parts], np.array([part.figures for _, part in self.parts])
         accuracy, cost_usd, _, expected_s = (shares @ figures).tolist()
         return Figures(accuracy, cost_usd, float(figures[:, 2].max()), expected_s)
 
     @property
     def errors(self) -> Errors:
-        """Standard errors: by fit if every part has fits, else as if all parts erred together, an upper bound."""
+        """Standard errors, from the fits if every part has fits; else an upper bound, for fully correlated errors."""
         parts = [(share, part.errors) for share, part in self.parts]
         if any(errors.by_fit is None for _, errors in parts):
             return Errors(mean_of(parts, lambda errors: errors.accuracy), mean_of(parts, lambda errors: errors.cost_usd))
@@ -84,7 +84,7 @@ class Expected(ABC):
 
     @property
     def path_latency_s(self) -> float:
-        """Seconds of the longest way through the plan, at zero load."""
+        """Seconds of the longest path through the plan, at zero load."""
         return self.figures.longest_s
 
     @property
@@ -99,7 +99,7 @@ class Expected(ABC):
 
     @property
     def promise(self) -> Promise:
-        """The accuracy to expect when serving it: the estimate itself, unless it was chosen as the best of many."""
+        """The predicted accuracy: the estimate, corrected if the plan was chosen as the best of many."""
         return Promise(
             estimate=self.accuracy, standard_error=self.standard_error, optimism=None, advantage=0.0,
             advantage_optimism=None, reference=None,

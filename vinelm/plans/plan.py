@@ -23,16 +23,16 @@ _DEEPEST = 10_000
 class Plan:
     """The model to run after each history, given the branch that the application takes.
 
-    Its figures are those of a request that continues from the start; from the root, of every request. They are computed when
-    first read. If the trie knows rates by difficulty, accuracy and dollars from the root on are those of the plan's own
-    requests; otherwise the requests at each node are assumed to be like those of the profile.
+    Its figures apply to requests that continue from the start; at the root, to every request. They are computed when
+    first read. If the trie has rates by difficulty, accuracy and dollars from the root account for which requests the plan
+    leads to each node; otherwise the requests at each node are assumed to be like the profiled requests.
 
     If histories are merged and a bound holds for each request, what a plan does at a node also depends on the time and dollars
     left: :attr:`choice` holds its choices for a request whose invocations take and cost the average.
 
     Args:
         start: The position that the plan begins at.
-        first: The choice for each branch of the start, by group: an edge, or that the request ends.
+        first: The choice for each branch of the start, by group: an edge, or the end of the request.
         below: The choices of the groups below, by group; only those of executed nodes are read. May be a function that returns
             them, called when a figure is first read.
     """
@@ -68,11 +68,11 @@ class Plan:
         raise KeyError(stage)
 
     def chosen(self, group: int) -> int:
-        """Return the choice of a group: an edge, or that the request ends."""
+        """Return the choice of a group: an edge, or the end of the request."""
         return self.first[group] if group in self.first else int(self.choice[group])
 
     def is_same_as(self, other: Plan) -> bool:
-        """True if another plan over the same graph chooses the same after every history that may happen."""
+        """True if another plan over the same graph makes the same choice after every possible history."""
         pairs = zip(self._arms, other._arms, strict=False)
         return len(self._arms) == len(other._arms) and all(
             np.array_equal(one.group, same.group) and np.array_equal(one.edge, same.edge) for one, same in pairs
@@ -87,7 +87,7 @@ class Plan:
 
     @cached_property
     def figures(self) -> Figures:
-        """The expected figures of a request that continues from the start; from the root, of every request."""
+        """The expected figures of a request that continues from the start; at the root, of every request."""
         return Figures(self.accuracy, self.cost_usd, self.latency_s, self.expected_latency_s)
 
     @cached_property
@@ -97,7 +97,7 @@ class Plan:
 
     @property
     def promised_accuracy(self) -> float:
-        """Expected accuracy, if the requests at every node are like those of the profile."""
+        """Expected accuracy, if the requests at every node are like the profiled requests."""
         return self._accuracy()
 
     @property
@@ -108,21 +108,21 @@ class Plan:
 
     @property
     def expected_latency_s(self) -> float:
-        """Expected seconds from the start, at zero load, if the requests at every node are like those of the profile."""
+        """Expected seconds from the start, at zero load, if the requests at every node are like the profiled requests."""
         return self._at_root(self.graph.annotated.latency_s) + self._expected(self.graph.latency_s)
 
     @cached_property
     def latency_s(self) -> float:
-        """Seconds of the longest history that may happen, at zero load, not discounted by the chance of reaching its end."""
+        """Seconds of the longest possible history at zero load, however unlikely it is."""
         return self.longest(self.graph.latency_s) + self._at_root(self.graph.annotated.latency_s)
 
     def longest(self, of_edges: FloatArray) -> float:
-        """Return the largest sum of an amount of each edge along a history below the start that may happen."""
+        """Return the largest sum of the edges' amounts along any possible history below the start."""
         return max(part._longest(of_edges) for share, part in self._parts if share)
 
     @cached_property
     def lost(self) -> float:
-        """Probability of reaching a branch where no model fits the caps and there is no answer yet."""
+        """Probability of reaching a branch for which no model fits the caps, without an answer yet."""
         total = sum(float(arms.chance[arms.edge == NOTHING].sum()) for arms in self._arms)
         return total + sum(float(reach @ self.graph.lost[at]) for at, reach in self._levels[1:])
 
@@ -165,7 +165,7 @@ class Plan:
 
     @property
     def reached(self) -> FloatArray:
-        """P(a request that is at the start runs the invocation of each node of the trie), shape (n + 1,)."""
+        """P(a request at the start runs the node's invocation), for each node of the trie, shape (n + 1,)."""
         found = np.zeros(len(self.graph.annotated.trie))
         for share, part in self._parts:
             for at, reach in part._levels[1:]:
@@ -212,7 +212,7 @@ class Plan:
 
     @cached_property
     def right_by_fit(self) -> FloatArray | None:
-        """The mass of correct answers at the plan's ends, by fit; None if branches are not outcomes."""
+        """P(the request ends with a correct answer), by fit; None if branches are not outcomes."""
         known = self.graph.right_by_fit
         if known is None:
             return None
@@ -223,7 +223,7 @@ class Plan:
 
     @cached_property
     def ends(self) -> list[int]:
-        """The trie's nodes where a request may end, by the plan or because nothing follows."""
+        """The trie's nodes at which a request may end, because the plan ends it or because nothing follows."""
         graph, found = self.graph, set()
         for arms in self._arms:
             found.update(graph.nodes[graph.source[arms.group[arms.edge == END]]].tolist())
@@ -235,7 +235,7 @@ class Plan:
 
     @property
     def words(self) -> str:
-        """The plan in one line: for each stage its models, the most frequently used first; a plan on one model is that model.
+        """The plan in one line: the models of each stage, most used first; only the model's name if the plan has just one.
 
         ``router a, search b, reply c or d`` says that the reply runs on c in most requests and on d in others.
         """
@@ -352,7 +352,7 @@ class Plan:
 
     @cached_property
     def _parts(self) -> tuple[tuple[float, Plan], ...]:
-        """The share of the requests of each difficulty, and the plan with their rates; from the root on only."""
+        """The share of requests of each difficulty, and the plan with their rates; only for plans from the root."""
         if self.start or len(self.graph.mixture) == 1:
             return ((1.0, self),)
         return tuple((share, replace(self, graph=graph)) for share, graph in self.graph.mixture)
@@ -413,7 +413,7 @@ class Plan:
 
 
 class _Arms(NamedTuple):
-    """The branches of a level: groups, choices, the probability of each, and that of a correct answer so far."""
+    """The branches of a level: groups, choices, the probability of each branch, and of a correct answer so far."""
 
     group: Integers
     edge: Integers

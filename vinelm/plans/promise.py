@@ -34,7 +34,7 @@ class SelectionOptimism:
     """By how much the prediction for a choice made on half of the requests is too high, as a function of the plan's cost.
 
     A plan on the accuracy-cost frontier is the most accurate of all paths that cost no more, whatever the objective that led to
-    it, so that one curve over the cost serves every objective.
+    it. So one curve over the cost serves every objective.
 
     Args:
         cost_usd: Expected dollars per request of the plan, ascending.
@@ -55,7 +55,7 @@ class SelectionOptimism:
 
     @classmethod
     def measured(cls, cost_usd: FloatArray, accuracy: FloatArray, advantage: FloatArray | None = None) -> Self:
-        """Return how much predictions were too high at each cost, minus the noise of few choices; never below 0."""
+        """Return how much predictions were too high at each cost, smoothed over neighbouring costs; never below 0."""
 
         def smooth(gaps: FloatArray) -> tuple[float, ...]:
             means = np.array([gaps[max(at - 1, 0) : at + 2].mean() for at in range(len(gaps))])
@@ -68,7 +68,7 @@ class SelectionOptimism:
         )
 
     def or_more(self, other: Self | None) -> Self:
-        """Return the higher of both curves at each cost; the advantage stays this curve's."""
+        """Return the higher of two curves at each cost; the advantage is taken from this curve."""
         if other is None:
             return self
         cost = tuple(sorted({*self.cost_usd, *other.cost_usd}))
@@ -76,11 +76,11 @@ class SelectionOptimism:
         return replace(self, cost_usd=cost, accuracy=more, advantage=tuple(self.advantage_at(usd) or 0.0 for usd in cost))
 
     def accuracy_at(self, cost_usd: float) -> float:
-        """Return the optimism of a plan of that cost, by linear interpolation over the logarithm of the cost."""
+        """Return the optimism of a plan of this cost, by linear interpolation over the logarithm of the cost."""
         return self._at(self.accuracy, cost_usd)
 
     def advantage_at(self, cost_usd: float) -> float | None:
-        """Return the optimism of a plan's advantage at that cost; None if it was not measured."""
+        """Return the optimism of a plan's advantage at this cost; None if it was not measured."""
         return self._at(self.advantage, cost_usd) if self.advantage else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,17 +96,17 @@ class SelectionOptimism:
 class Promise:
     """The predicted accuracy of a plan for further requests of the same kind. Accuracies are fractions.
 
-    A choice by the full data is better than one by half of them, so its optimism lies between 0 and o, that of a half. It is
+    A choice on all data is less optimistic than a choice on half, so its optimism lies between 0 and the half's o. It is
     assumed uniform in between: o / 2 is subtracted from the estimate, and the variance o^2 / 12 widens the interval.
 
     Args:
         estimate: The estimate that the plan was chosen by.
         standard_error: The estimate's standard error, without selection; None if the estimator gives none.
-        optimism: Optimism of a choice on half of the requests; None if it was not measured, and nothing is corrected then.
+        optimism: Optimism of a choice on half of the requests; None if it was not measured: then nothing is corrected.
         advantage: Estimated advantage over ``reference``; 0 if the plan itself runs on one model.
         advantage_optimism: Optimism of that advantage; None if it was not measured.
-        reference: The most accurate single-model path that is neither more expensive nor slower, which few
-            alternatives compete with: its node, or the model's name where plans are contingent; None if there is none.
+        reference: The most accurate single-model path that is neither more expensive nor slower; there are few to choose
+            from. It is given by its node, or by the model's name if plans are contingent; None if there is none.
     """
 
     estimate: float
@@ -118,7 +118,7 @@ class Promise:
 
     @staticmethod
     def of(annotated: AnnotatedTrie, node: int) -> Promise:
-        """Return the promise of the plan that ends at ``node``, chosen among all paths of the trie."""
+        """Return the prediction for the plan that ends at ``node``, chosen among all paths of the trie."""
         error = np.full(len(annotated.trie), np.nan) if annotated.accuracy_se is None else annotated.accuracy_se
         figures = annotated.accuracy, error, annotated.path_cost_usd, annotated.path_latency_s
         return PlanFigures(*figures, single_model_paths(annotated.trie)).promise(node, SelectionOptimism.of(annotated))
@@ -139,23 +139,23 @@ class Promise:
         return Z90 * math.sqrt(self._variance)
 
     def prediction(self, requests: int) -> tuple[float, float] | None:
-        """Return the 90 % interval of the share of right answers among that many further requests.
+        """Return the 90 % interval of the share of right answers among this number of further requests.
 
-        It allows for the sampling of those requests, too, and is None without standard errors. A share of 0 or 1 does not count
-        as certain: one success and one failure are added.
+        It includes the sampling error of these requests, and is None without standard errors. One success and one failure are
+        added, so that a share of 0 or 1 does not count as certain.
         """
         share = (self.accuracy * requests + 1.0) / (requests + 2.0)
         return self._interval(share * (1.0 - share) / requests)
 
     @property
     def is_decided_by_optimism(self) -> bool:
-        """True if selection alone can produce the plan's estimated advantage over the single model ``reference``."""
+        """True if selection alone could explain the plan's estimated advantage over the single model ``reference``."""
         if self.reference is None or not self.advantage_optimism:
             return False
         return self.advantage <= self.advantage_optimism
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the promise as plain JSON types, its interval included."""
+        """Return the prediction and its interval as plain JSON types."""
         more = {"accuracy": self.accuracy, "interval": self.interval, "is_decided_by_optimism": self.is_decided_by_optimism}
         return asdict(self) | more
 
@@ -209,13 +209,13 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
     """Return the standard error of a contingent plan's accuracy, from what a trie stores; None without standard errors.
 
     A plan over a trie that branches ends at several nodes, and its accuracy is the sum of their masses. The sampling of the
-    requests acts on the sum as on one share: p (1 - p) / n. The rest of each end's ``accuracy_se`` comes from the effects of
+    requests adds the variance of one share, p (1 - p) / n. The rest of each end's ``accuracy_se`` comes from the effects of
     its stage, model and branches. Ends of one stage and model share some of these: they count as if correlated by
     :data:`END_CORRELATION`, which is more than simulated plans have (docs/estimators.md#arms), and the others as independent.
 
     Args:
         annotated: The trie; ``meta["requests"]`` is the number of requests that it was estimated from.
-        ends: The nodes where the plan ends, each once; also nodes where it ends the request on some branch only.
+        ends: The nodes where the plan ends, each once; also nodes where it ends the request only on some branches.
         accuracy: The plan's accuracy.
     """
     requests = annotated.meta.get("requests")
@@ -232,10 +232,10 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
 def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accuracy: float) -> float | None:
     """Return an upper bound on the standard error of a plan's accuracy; None without errors in the trie.
 
-    The sampling of the requests acts on the plan as on one share, p (1 - p) / n. The rest of a node's error moves the plan by
-    the chance of reaching the node times that of no correct answer later. It comes from the effects of its stage and model,
-    which nodes of the same stage and model share: these add up as standard deviations, and those of different stages or models
-    as variances.
+    The sampling of the requests adds the variance of one share, p (1 - p) / n. The rest of a node's error counts by the
+    chance of reaching the node, times the chance of no correct answer later. It comes from the effects of stage and model.
+    Nodes of the same stage and model share these effects, so their errors add up as standard deviations; errors of different
+    stages or models add up as variances.
 
     Args:
         annotated: An annotated merged trie; ``meta["requests"]`` is the number of requests that it was estimated from.
@@ -272,7 +272,7 @@ def error_between_fits(accuracy: FloatArray) -> FloatArray:
 
 
 def share_variance(share: FloatArray, requests: int) -> FloatArray:
-    """Return the variance of a share among that many requests; a share of 0 or 1 does not count as certain."""
+    """Return the variance of a share of ``requests`` requests; even shares of 0 and 1 have some variance."""
     shrunk = (share * requests + 1.0) / (requests + 2.0)
     return np.asarray(shrunk * (1.0 - shrunk) / requests)
 

@@ -1,4 +1,4 @@
-"""Whether to serve an objective's plan instead of the current setup, by the verdict in the trie's file."""
+"""Whether to serve an objective's plan instead of the current setup, according to the verdict in the trie's file."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ LEAST_ASKED = 0.05
 
 
 def served_objective(found: Verdict) -> Objective | None:
-    """Return the objective by the dollars of the verdict's plan; None if it names none.
+    """Return an objective that allows the dollars of the verdict's plan; None if the verdict names no plan.
 
-    It allows only a single plan, as was tested, and no mixture of two others within the same dollars.
+    It allows only a single plan, as was tested, and no traffic split between two others within the same dollars.
     """
     return None if found.max_cost_usd is None else Objective(maximize="accuracy", max_cost_usd=found.max_cost_usd, mix=False)
 
 
 def is_of_verdict(found: Verdict, objective: Objective) -> bool:
-    """Return whether an objective is that of :func:`served_objective`, so that its bound selects the tested plan."""
+    """Return whether an objective is the one of :func:`served_objective`, whose bound selects the tested plan."""
     own = served_objective(found)
     return own is not None and replace(own, on_infeasible=objective.on_infeasible) == objective
 
@@ -40,9 +40,9 @@ def recommended(
 
     Args:
         annotated: The trie that is planned over: of paths, or of signals.
-        objective: The objective to plan for. For that of :func:`served_objective` the result is the file's verdict.
-        cost_usd: Returns the plan's dollars per request; only called if they matter.
-        max_loss: Accuracy that a cheaper plan may lose, a fraction; None: as the verdict was made.
+        objective: The objective to plan for. For the one of :func:`served_objective`, the result is the file's verdict.
+        cost_usd: Returns the plan's dollars per request; only called if they are needed.
+        max_loss: Accuracy that a cheaper plan may lose, a fraction; None: the same as for the verdict.
     """
     found = annotated.verdict
     if found is None:
@@ -63,7 +63,7 @@ def thin_models(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, int]
     """Return the rows of each model that a plan relies on and that has fewer than :data:`THIN_ROWS`.
 
     Args:
-        annotated: The plan's trie; if it counts no rows, the result is empty.
+        annotated: The plan's trie; if it has no counts of rows, the result is empty.
         reached: P(a request of the plan runs the invocation of each node), shape (n + 1,). A plan does not rely on a model that
             at most one request in twenty uses.
     """
@@ -79,9 +79,9 @@ def thin_models(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, int]
 
 
 def left_out(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, Mapping[str, Any]]:
-    """Return the optional stages that a plan never runs, with each one's cost and effect on accuracy.
+    """Return the optional stages that a plan never runs, with the cost and the effect on accuracy of each.
 
-    The figures are those of :func:`vinelm.estimator.optional_steps.optional_steps`; stages without any are not returned.
+    The figures come from :func:`vinelm.estimator.optional_steps.optional_steps`; stages without figures are left out.
 
     Args:
         annotated: The plan's trie.

@@ -1,6 +1,6 @@
-"""Static plans: one model per stage, ending after a given number of invocations if allowed.
+"""Fixed plans: one model per stage, ending after a given number of invocations if allowed.
 
-They compete with the corners of the hull for bounds on averages, since they may lie between two corners.
+A fixed plan may lie between two corners of the hull; for bounds on averages, it is compared with them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def every_assignment(models: Sequence[Sequence[Model]], *, most: int) -> list[tu
 
     Args:
         models: The models that each stage allows, as names or numbers.
-        most: The most assignments that are wanted; None is returned if there are more.
+        most: The largest number of assignments; the result is None if there are more.
     """
     return list(product(*models)) if prod(map(len, models)) <= most else None
 
@@ -50,7 +50,7 @@ def runs_one_model(assignments: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.
 
 
 def assignments(models: Sequence[Sequence[int]]) -> Integers:
-    """Return the assignments that are compared, a row with the model of every stage for each; ``models`` are each stage's."""
+    """Return the assignments to compare: rows with a model for every stage, from the stages' ``models``."""
     every = every_assignment(models, most=MOST)
     if every is not None:
         return np.array(every, np.int64).reshape(-1, len(models))
@@ -72,9 +72,9 @@ def assignments(models: Sequence[Sequence[int]]) -> Integers:
 
 @dataclass(frozen=True, eq=False)
 class StaticPlans:
-    """The static plans of a graph and their values from the root. Computed on first use.
+    """The fixed plans of a graph and their values from the root. Computed on first use.
 
-    Plan ``i`` runs assignment ``i // depth`` and ends, where that is allowed, after ``i % depth + 1`` invocations.
+    Plan ``i`` runs assignment ``i // depth`` and ends after ``i % depth + 1`` invocations if it may end there.
 
     Args:
         graph: The graph.
@@ -90,12 +90,12 @@ class StaticPlans:
 
     @classmethod
     def of(cls, annotated: AnnotatedTrie) -> StaticPlans:
-        """Return the static plans of a trie: the same, in the same order, for every trie of one template."""
+        """Return the fixed plans of a trie: the same, in the same order, for every trie of one template."""
         return cls(DecisionGraph.of(annotated), None)
 
     @classmethod
     def unbounded(cls, graph: DecisionGraph, servable: BoolArray | None) -> StaticPlans:
-        """Return the static plans without bounds of each request; one object for each graph, as their values take long."""
+        """Return the fixed plans without per-request bounds; cached for each graph, since computing their values takes long."""
         key = cls, None if servable is None else servable.tobytes()
         if key not in graph.kept:
             graph.kept[key] = cls(graph, servable)
@@ -112,7 +112,7 @@ class StaticPlans:
 
     @property
     def depth(self) -> int:
-        """Number of lengths at which an assignment may end."""
+        """The number of possible lengths of an assignment."""
         return len(self.graph.levels) - 2
 
     @cached_property
@@ -128,7 +128,7 @@ class StaticPlans:
 
     @cached_property
     def is_whole(self) -> BoolArray:
-        """True if only the application ends each plan."""
+        """True for plans that only the application ends."""
         return np.asarray(np.arange(len(self.models) * self.depth) % self.depth == self.depth - 1)
 
     @property
@@ -148,9 +148,9 @@ class StaticPlans:
 
     @property
     def error(self) -> FloatArray:
-        """The standard error of each plan's accuracy, as that of a contingent plan.
+        """The standard error of each plan's accuracy, computed as for a contingent plan.
 
-        A static plan has one model for each stage, so that all ends of a stage have the same model. NaN if the trie has no
+        A fixed plan has one model for each stage, so all its ends at a stage have the same model. NaN if the trie has no
         standard errors.
         """
         together, squares = self._worth[5:], self._worth[3]
@@ -165,7 +165,7 @@ class StaticPlans:
 
     @property
     def is_allowed(self) -> BoolArray:
-        """True if each plan answers every request within the caps."""
+        """True for plans that answer every request within the caps."""
         allowed = self._worth[4] == 0.0
         for amounts, most in self.limits:
             measured = StaticPlans(replace(self.graph, latency_s=amounts), self.servable)
@@ -173,7 +173,7 @@ class StaticPlans:
         return np.asarray(allowed)
 
     def choice(self, plan: int) -> Integers:
-        """Return the choice of every group by a plan, also after histories that the plan does not lead to."""
+        """Return a plan's choice for every group, including groups that the plan never reaches."""
         graph = self.graph
         wanted = self.models[plan // self.depth][graph.slot]
         fits = graph.model == wanted[graph.group_of_edge]
@@ -189,7 +189,7 @@ class StaticPlans:
 
     @cached_property
     def _worth(self) -> FloatArray:
-        """As :attr:`_by_rates`, but for each plan's own requests if the trie has rates by difficulty."""
+        """As :attr:`_by_rates`, but weighted by the difficulties of each plan's requests if the trie has such rates."""
         found = self._by_rates
         if len(self.graph.mixture) > 1:
             parts = [(share, replace(self, graph=graph)._by_rates) for share, graph in self.graph.mixture]
@@ -239,7 +239,7 @@ class StaticPlans:
         is_cut: BoolArray,
         arms: tuple[Integers, Integers, Integers],
     ) -> None:
-        """Count the histories that end: cut ones, and branches without a model."""
+        """Count the histories that end, because they are cut or because a branch has no model."""
         graph, count, by_fit = self.graph, worth.shape[1], self.graph.right_by_fit
         errors = self._errors if by_fit is None else None
         (plan, at, reach), (edge, arm, row) = histories, arms
@@ -257,7 +257,7 @@ class StaticPlans:
             self._add_errors(worth, plan[counts], at[counts], weight[counts] * errors[graph.nodes[at[counts]]])
 
     def _add_errors(self, worth: FloatArray, plan: Integers, at: Integers, own: FloatArray) -> None:
-        """Add the errors of plans at positions: of their ends, or with merged histories of all positions by probability."""
+        """Add the plans' errors: at their ends or, if histories are merged, at all positions, weighted by probability."""
         graph = self.graph
         stage = graph.annotated.trie.stage[graph.nodes[at]]
         runs = stage >= 0  # the root is not a stage
@@ -267,7 +267,7 @@ class StaticPlans:
     def _follow(
         self, models: Integers, plan: Integers, at: Integers, goes_on: BoolArray
     ) -> tuple[Integers, Integers, Integers]:
-        """Return, for each branch that may follow the histories, its edge under the plan, its group and the history's row."""
+        """Return, for each branch after these histories, the plan's edge, the branch's group and the history's row."""
         graph = self.graph
         row = np.flatnonzero(goes_on)
         low = graph.first_group[at[row]]
@@ -291,7 +291,7 @@ class StaticPlans:
 
     @cached_property
     def _errors(self) -> FloatArray | None:
-        """The error of each node's accuracy, without the sampling of the requests if their number is known.
+        """The error of each node's accuracy, without the sampling error of the requests if their number is known.
 
         If histories are merged, it is the error of the node's success, since no single path leads there.
         """
@@ -324,12 +324,12 @@ class StaticPlans:
 
     @cached_property
     def _right(self) -> FloatArray:
-        """P(one of the branches comes next and the answer is correct | the position is reached)."""
+        """P(a branch follows and the answer is correct | the position is reached), summed over branches."""
         return np.asarray(np.bincount(self.graph.source, self.graph.right, len(self.graph.nodes)), np.float64)
 
     @cached_property
     def _all_by_fit(self) -> FloatArray:
-        """P(one of the branches comes next and the answer is correct | the models up to the position), by fit."""
+        """P(a branch follows and the answer is correct | the models up to the position), summed over branches, by fit."""
         assert self.graph.right_by_fit is not None
         right = self.graph.right_by_fit[1]
         found = np.zeros((len(self.graph.nodes), right.shape[1]))
@@ -338,7 +338,7 @@ class StaticPlans:
 
     @cached_property
     def _edges(self) -> tuple[Integers, Integers]:
-        """The edges that can be served, sorted by group and model: their keys and numbers."""
+        """The keys and numbers of the edges that can be served, sorted by group and model."""
         graph = self.graph
         edges = np.arange(len(graph.target)) if self.servable is None else np.flatnonzero(self.servable)
         key = graph.group_of_edge[edges] * self._many + graph.model[edges]

@@ -17,12 +17,12 @@ from vinelm.template.bounds import exceeded_words
 
 
 class DefaultPolicy(Policy):
-    """Runs each stage on ``default(stage)`` and ends where the workflow does, or its template.
+    """Runs each stage on ``default(stage)`` and ends when the workflow or its template ends.
 
     Args:
         default: returns a stage's default model.
         fallbacks: returns the models that a stage may run on after a failure, in order; None: the failure is raised.
-        max_latency_s, max_cost_usd: after this many seconds or dollars there is no more fallback; None: no bound.
+        max_latency_s, max_cost_usd: after this many seconds or dollars, failures are raised; None: no bound.
         on_error: see :class:`Policy`.
         guard: authorizes each call if the request has a cap.
         clock, template, request, started_at: see :class:`Policy`.
@@ -59,7 +59,7 @@ class DefaultPolicy(Policy):
         return self._default(stage)
 
     def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:
-        """Return the first model of the stage that was not tried; None at the deadline or the cap."""
+        """Return the stage's first model that was not tried yet; None after the deadline or the cap."""
         latest_s, cap_usd = self._latest_s, self._cap_usd
         if latest_s is not None and self.clock.now() - self.started_at >= latest_s:
             return None
@@ -69,11 +69,11 @@ class DefaultPolicy(Policy):
         return next((model for model in allowed if model not in tried), None)
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
-        """Count the dollars recorded by another run of the request. Unrecorded dollars come by :meth:`paid`."""
+        """Count the dollars recorded by another run of the request. :meth:`paid` adds the unrecorded dollars."""
         self._inherit(math.fsum(usd for usd in costs_usd if usd is not None))
 
     def paid(self, total_usd: float) -> None:
-        """Count what earlier runs of the request have paid, before this one makes a call."""
+        """Count what earlier runs of the request have paid, before this run makes a call."""
         self._inherit(total_usd - self.spent_usd - self._inherited_usd)
 
     def _inherit(self, usd: float) -> None:
@@ -112,11 +112,11 @@ class DefaultPolicy(Policy):
         self._failures.append({"kind": "failed", "prefix": list(prefix), "stage": stage, "model": model, "note": note})
 
     def trace(self) -> list[dict[str, Any]]:
-        """Return failures and surprises as plain JSON types; nothing else needs an explanation."""
+        """Return failures and unexpected stages as plain JSON types."""
         return list(self._failures)
 
     def explain(self) -> str:
-        """Return one line of text per finished invocation, failure or surprise."""
+        """Return one line of text per finished invocation, failure or unexpected stage."""
         with self._lock:
             ended = tuple(self.invocations)
         lines = [
@@ -127,7 +127,7 @@ class DefaultPolicy(Policy):
 
     @property
     def decisions(self) -> list[Any]:
-        """Return the plans that were made: none."""
+        """Return an empty list: this policy makes no plans."""
         return []
 
     def elapsed_s(self) -> float:
@@ -151,7 +151,7 @@ class ForcedPolicy(Policy):
     Args:
         template: the workflow's shape.
         models: a path of models from the first invocation on, or a mapping from the invocation's number (from 0) to a model.
-        mode: ``"stop"`` ends where the workflow's own check does; ``"through"`` continues to the template's last invocation.
+        mode: ``"stop"`` ends when the workflow's check does; ``"through"`` continues to the template's last invocation.
         clock, request: see :class:`Policy`.
     """
 
@@ -177,7 +177,7 @@ class ForcedPolicy(Policy):
         """Return the model given for invocation ``len(prefix)``.
 
         Raises:
-            WorkflowError: none is given for it.
+            WorkflowError: no model is given for it.
         """
         try:
             return self.models[len(prefix)]
@@ -189,7 +189,7 @@ class ForcedPolicy(Policy):
             ) from None
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return what the workflow's check says in mode "stop"; in mode "through", True until the last invocation."""
+        """Return the result of the workflow's check in mode "stop"; in mode "through", True until the last invocation."""
         self.verdicts[len(prefix)] = finished
         return len(prefix) < self.template.depth if self.mode == "through" else not finished
 
@@ -197,7 +197,7 @@ class ForcedPolicy(Policy):
 class StaticPolicy(StopRulePolicy):
     """Follows one path chosen in advance and ends at its last model; a stage beyond the path runs its declared default.
 
-    If the template branches, no path says which stages will run; then ``models`` gives each stage its model.
+    If the template branches, a path does not determine the stages; then ``models`` gives each stage its model.
 
     Args:
         template: the workflow's shape.

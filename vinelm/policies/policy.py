@@ -25,33 +25,33 @@ OnError = Literal["default", "raise"]
 
 
 class Policy(OneProcess, ABC):
-    """Chooses the model of every stage invocation of one request, and records what was invoked.
+    """Chooses the model of every invocation of one request, and records the invocations.
 
     The prefix always comes from the adapter, which reads it from the workflow's own state: LangGraph may retry, replay or
-    resume a stage, so a policy must not count calls. All methods may be called from several threads. What every policy must
-    do is tested by ``tests/kit/contracts/policies.py``.
+    resume a stage, so a policy must not count calls. All methods may be called from several threads.
+    ``tests/kit/contracts/policies.py`` tests what every policy must do.
 
     Attributes:
-        invocations: what was recorded, in order, retries and failures included; all of them were paid for.
+        invocations: the recorded invocations in order, with retries and failures; all of them were paid for.
         spent_usd: dollars of the recorded invocations.
         started_at: the request's arrival in seconds of ``clock``.
         guard: authorizes each call; None if no limit applies.
-        on_error: what follows a failure of the policy itself while a graph runs.
+        on_error: what happens if the policy itself fails while a graph runs.
         falls_back: whether :meth:`fallback_model` may name a model.
         keeps_account: whether the calls under ``guard`` are written to the request's account next to the graph's checkpoints,
             so that the cap holds for all runs of the request; :meth:`paid` gets its sum.
         on_gate: called as ``on_gate(path, waits)`` when the invocation at the end of ``path`` begins to wait for rate limits,
-            and when it is sent; None: nothing listens.
-        has_judge: whether a judge, which is the caller's own code, decides on the end; its exceptions are passed on.
-        standing: called with a stage and the request's priority, returns the priority of its call; None: the request's own.
+            and when it is sent; None: it is not reported.
+        has_judge: whether a judge, which is the caller's code, decides when the request ends; its exceptions are passed on.
+        standing: called with a stage and the request's priority, returns the call's priority; None: the request's priority.
         locate: returns the path of the invocation at a place if the policy knows it already, as in a replay; else None.
-        assigned: the request's assignment. Stored with the path, and set before :meth:`resumed` to that of the run that began
-            the request.
-        kind: the kind that the request is planned as; None if plans do not tell kinds apart. Stored with the path.
+        assigned: the request's assignment. It is stored with the path; before :meth:`resumed`, it is set to the assignment
+            made by the run that began the request.
+        kind: the request type that the plan is made for; None if plans are the same for all types. Stored with the path.
 
     Args:
         template: the workflow's shape; None if it is not known.
-        clock: time as the request sees it; by default the machine's.
+        clock: time as the request sees it; by default the machine's clock.
         request: the labelled request; None in an ordinary served call.
         started_at: the request's arrival in seconds of ``clock``; by default now.
     """
@@ -99,15 +99,15 @@ class Policy(OneProcess, ABC):
         """
 
     def record(self, invocation: Invocation) -> None:
-        """Record a finished invocation, successful or failed."""
+        """Record an invocation that has succeeded or failed."""
         with self._lock:
             self._add(invocation)
 
     def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
-        """Ignore the outcome of the last invocation of ``prefix``.
+        """Take note of the outcome of the last invocation of ``prefix``; this class ignores it.
 
         Called once for each invocation, in order, before :meth:`should_continue` for that prefix and before the next model is
-        chosen; not at all if the workflow declares no signals. Invocations of another run are reported again, after
+        chosen; never if the workflow declares no signals. Invocations of another run are reported again after
         :meth:`resumed`. A failed attempt is reported when it fails; if the invocation is tried again with the same model, the
         new outcome replaces it.
         """
@@ -120,13 +120,13 @@ class Policy(OneProcess, ABC):
         return None
 
     def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
-        """Ignore which answer a request that ends after ``prefix`` returns; ``note`` is one line for a trace."""
+        """Take note of the answer returned after ``prefix``, described by the line ``note``; this class ignores it."""
 
     def begin(self, kind: str | None, note: str = "") -> None:
-        """Ignore the type of the request, given before its first model is chosen.
+        """Take note of the request's type before its first model is chosen; this class ignores it.
 
-        Called if the application declares a type: with None, and a ``note`` that says why, if it could not be found. Called
-        again if the run that began the request counted it as another type.
+        Called if the application declares a type. If the type could not be found, it is None and ``note`` says why. Called
+        again if the run that began the request had found another type.
         """
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
@@ -137,20 +137,20 @@ class Policy(OneProcess, ABC):
         """
 
     def paid(self, total_usd: float) -> None:
-        """Record what earlier runs of the request have paid, including unfinished invocations, before this one makes a call."""
+        """Record what earlier runs of the request have paid, unfinished invocations included, before this run makes a call."""
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:
         """Record that the last invocation of ``prefix`` was interrupted without a result; it will run again."""
 
     def note_unexpected(self, stage: str, prefix: tuple[str, ...], model: str, stages: tuple[str, ...]) -> None:
-        """Record that the template lacks ``stage`` after these stages; ``model`` runs all the same."""
+        """Record that the template lacks ``stage`` after these stages; ``model`` runs nevertheless."""
 
     def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:
         """Return another model for an invocation whose call has failed; None raises the failure.
 
         Args:
             failed: the attempt as it will be recorded if a model is returned; not recorded yet.
-            tried: the models that have failed in this invocation, that of ``failed`` included.
+            tried: the models that have failed in this invocation, including the model of ``failed``.
         """
         return None
 
@@ -177,11 +177,11 @@ class Policy(OneProcess, ABC):
 
         Args:
             stage: name of the stage.
-            prefix: models of the invocations so far; ends with this one's own.
+            prefix: models of the invocations so far, including the current one.
             candidates: calls of read-only tools that may come before the next write.
-            settings: the request's settings. The caller enforces its limits on dollars and on parallel calls, and the request's
-                cap.
-            wasted_usd: dollars that the calls started so far waste in expectation.
+            settings: the request's settings. The caller enforces their limits on dollars and on parallel calls, and the
+                request's cap.
+            wasted_usd: dollars that the calls started so far are expected to waste.
             running: number of prefetched calls in progress.
         """
         likely = [one for one in candidates if one.probability >= settings.least_probability]
@@ -190,10 +190,10 @@ class Policy(OneProcess, ABC):
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
     ) -> None:
-        """Ignore an internal failure of ``what``, after which ``model`` ran (None: nothing ran)."""
+        """Take note of an internal failure of ``what``, after which ``model`` ran (None: nothing); this class ignores it."""
 
     def trace(self) -> list[dict[str, Any]]:
-        """Return an empty trace: this policy explains nothing."""
+        """Return an empty trace; subclasses explain their choices here."""
         return []
 
     def last_step(self) -> Mapping[str, Any]:
@@ -236,7 +236,7 @@ class StopRulePolicy(Policy):
         self.has_judge = ends is not None
 
     def has_ended(self, finished: bool, state: Any) -> bool:
-        """Return the stop rule's verdict: that of the workflow's own check, or the judge's."""
+        """Return whether the request has ended, by the workflow's check or by the judge."""
         return finished if self._judge is None else bool(self._judge(state))
 
     def default_model(self, stage: str) -> str:
@@ -247,12 +247,12 @@ class StopRulePolicy(Policy):
 def observed_row(
     attempts: Sequence[Invocation], *, request_id: str, prefix: tuple[str, ...], stage: str, **known: Any
 ) -> Observation:
-    """Return the observation of an invocation. Retries count in cost and ``retries``, not in latency.
+    """Return the observation of an invocation. Retries count in its cost and ``retries``, but not in its latency.
 
     Args:
         attempts: the attempts with the same model, in order, failed ones included; may be empty.
         request_id: the request.
-        prefix: the models of all invocations so far, this one's last.
+        prefix: the models of all invocations up to and including this one.
         stage: the stage of the invocation.
         **known: further fields of :class:`~vinelm.rows.observation.Observation`, including ``success`` and ``stopped``.
     """
@@ -284,9 +284,9 @@ def _list_usd(usage: Usage) -> float:
 
 
 def _without_waiting(invocation: Invocation) -> float:
-    """Return seconds of the stage less those its calls spent on rate limits, failed attempts and backoff.
+    """Return the stage's seconds minus the time its calls spent on rate limits, failed attempts and backoff.
 
-    A call that was answered by an equal one took no time here, and counts with that call's seconds.
+    A call answered by sharing the answer of an equal call counts with the seconds of that call.
     """
     equal_s = math.fsum(usage.latency_s for usage in invocation.usages if usage.is_equal)
     return max(invocation.latency_s - math.fsum(usage.waited_s for usage in invocation.usages), 0.0) + equal_s

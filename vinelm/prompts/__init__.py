@@ -1,1 +1,1 @@
-"""Prompts as shapes: which parts many calls share, and where to ask a provider's cache to keep them."""
+"""Prompts as hashed shapes: which parts many calls share, and which of them a provider's cache should keep."""

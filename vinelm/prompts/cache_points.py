@@ -1,4 +1,4 @@
-"""Chooses where a prompt is marked for a provider's cache, and which call waits until another has written it."""
+"""Chooses where a prompt is marked for a provider's cache, and which calls wait until another call has cached it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class PromptCall:
     Args:
         stage: the stage of the invocation.
         points: the prefixes that a cache can keep, from short to long, at most :data:`MOST_POINTS`.
-        first: digest of the first part; None if nothing is to be kept.
+        first: digest of the first part; None if nothing is to be cached.
         left_out: points of a long prompt that are not among ``points``, after the first :data:`_FIRST_POINTS`.
-        may_wait: whether the attempt may wait for another one to have written its prefix.
+        may_wait: whether the attempt may wait until another attempt has cached the prefix.
         marks: indices of the points to be marked; set when the attempt is admitted.
         on_begun: called once, when the answer begins; set with the marks.
     """
@@ -54,7 +54,7 @@ class PromptCall:
 
     @classmethod
     def of(cls, stage: str, shape: Shape, *, takes_marks: bool, may_wait: bool) -> PromptCall:
-        """Return the prompt of this shape, for a provider that caches marked blocks only, or every block."""
+        """Return the prompt of this shape, for a provider that caches either marked blocks only or every block."""
         ends, first = shape.ends, shape.ends[0].digest
         if not takes_marks:
             return cls(stage, shape.steps(MOST_POINTS), first, may_wait=may_wait)
@@ -68,7 +68,7 @@ class PromptCall:
         return cls(stage, tuple(Point(*point) for point in points), may_wait=may_wait)
 
     def to_send(self) -> list[Any]:
-        """Return as JSON what another process needs to place the marks."""
+        """Return what another process needs to place the marks, as JSON."""
         return [self.stage, self.points, self.may_wait]
 
     @property
@@ -77,7 +77,7 @@ class PromptCall:
         return tuple(mark if mark < _FIRST_POINTS else mark + self.left_out for mark in self.marks)
 
     def begun(self) -> None:
-        """Note a piece of the answer."""
+        """Note that a piece of the answer has arrived."""
         if self.on_begun is not None:
             on_begun, self.on_begun = self.on_begun, None
             on_begun()
@@ -86,7 +86,7 @@ class PromptCall:
 class Reuse:
     """Counts how often prefixes are read again: by stage and by place in the prompt, for each model and for all together.
 
-    Counts halve in an hour, so that they follow changes of the request rate. Callers hold ``lock``.
+    Counts halve every hour, so that they follow changes of the request rate. Callers hold ``lock``.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Reuse:
         self._at_s = -math.inf
 
     def fade(self, now_s: float) -> None:
-        """Halve the counts for each hour that has passed."""
+        """Reduce the counts by half for each hour that has passed."""
         if now_s - self._at_s > _HALF_LIFE_S / 20:
             kept = 0.5 ** ((now_s - self._at_s) / _HALF_LIFE_S)
             for counts in (self._cold, self._warm, self._same):
@@ -107,7 +107,7 @@ class Reuse:
             self._at_s = now_s
 
     def add(self, stage: str, place: int, model: str, digest: int, *, is_warm: bool) -> None:
-        """Count a prefix of a call at this place; ``is_warm``: another call had it within the time to live."""
+        """Count a call's prefix at this place; ``is_warm``: another call had the same within the time to live."""
         counts = self._warm if is_warm else self._cold
         for name in (model, ""):
             counts[stage, place, name] += 1
@@ -125,17 +125,17 @@ class Reuse:
         return (self._warm[key] + together) / (self._cold[key] + 1.0)
 
     def is_static(self, stage: str, place: int) -> bool:
-        """Return whether at least 90 % of the stage's calls had the same prefix there; initially only the first part."""
+        """Return whether at least 90 % of the stage's calls had the same prefix here; before any calls, only the first part."""
         calls = self._warm[stage, place, ""] + self._cold[stage, place, ""]
         return place == 0 if calls < 2 else self._same[stage, place] >= 0.9 * (calls - 1)
 
 
 class CachePoints:
-    """This process's model of one prompt cache, from the calls it has seen. Thread-safe.
+    """What one prompt cache probably holds, estimated from the calls of this process. Thread-safe.
 
     A point is marked if its reads save more than its writing costs (Helium §5 keeps static prefixes only):
-    ``E[reads] * (1 - cached / input) > write / input - 1``, or if it is in the cache already. E[reads] is counted: each prefix,
-    marked or not, that another call had within the time to live is a read.
+    ``E[reads] * (1 - cached / input) > write / input - 1``, or if it is in the cache already. E[reads] is estimated by
+    counting: a prefix, marked or not, that another call had within the time to live counts as a read.
 
     Args:
         model: the entry, with prices and ``cache_points``.
@@ -159,7 +159,7 @@ class CachePoints:
         self._swept_s = -math.inf
 
     def leader(self, prompt: PromptCall) -> Future[None] | None:
-        """Return a future done when the call that writes the longest useful prefix begins to answer; None: do not wait."""
+        """Return a future that is done when the call caching the longest useful prefix begins to answer; None: do not wait."""
         if not prompt.may_wait or not prompt.points:
             return None
         with self._lock:
@@ -178,7 +178,7 @@ class CachePoints:
         return min(self._seconds, LONGEST_WAIT_S)
 
     def place(self, prompt: PromptCall) -> None:
-        """Set the marks of an attempt about to be sent. :meth:`end` must follow."""
+        """Set the marks of an attempt that is about to be sent. :meth:`end` must be called later."""
         with self._lock:
             now_s = prompt._placed_s = self._clock.now()
             prompt.on_begun = lambda: self.begin(prompt)
@@ -195,7 +195,7 @@ class CachePoints:
             self._count(prompt, now_s)
 
     def begin(self, prompt: PromptCall) -> None:
-        """Record that the answer has begun: from now on others can read the cached prompt."""
+        """Record that the answer has begun: from now on other calls can read the cached prompt."""
         with self._lock:
             until_s = self._clock.now() + self._ttl_s
             for index in prompt.marks if self._takes_marks else range(len(prompt.points)):

@@ -1,4 +1,4 @@
-"""What the prompts of a workflow have in common, and whether reordering messages would let caches keep more."""
+"""What the prompts of a workflow have in common, and whether caches could keep more if messages were reordered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEY = b"texts that are at hand and are not kept"
 class PromptPart(NamedTuple):
     """A message or tool of a prompt: a unique name known to the author, and its canonical text.
 
-    ``is_movable``: the message could stand elsewhere, since it is neither a tool, a system message nor a turn.
+    ``is_movable``: the message could be placed elsewhere, since it is neither a tool, a system message nor a turn.
     """
 
     name: str
@@ -44,7 +44,7 @@ class StagePrompts:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A better order: ``moved`` before ``before``, in the prompts of ``stages``. ``reusable`` is the share after the move."""
+    """A better order: ``moved`` before ``before``, in the prompts of ``stages``. ``reusable`` is the reusable share then."""
 
     moved: str
     before: str
@@ -57,8 +57,8 @@ class PromptLayout:
     """What the prompts of a few requests have in common, without their text.
 
     ``reusable`` is the share of all tokens, in [0, 1], that a cache has from an earlier call if all stages run on one model, in
-    prefixes of at least :data:`~vinelm.prompts.shape.CACHE_MINIMUM` tokens. ``move`` is the best change of order, which changes
-    the prompt and so perhaps the answers; None if no change pays.
+    prefixes of at least :data:`~vinelm.prompts.shape.CACHE_MINIMUM` tokens. ``move`` is the best change of order; it changes
+    the prompt and so perhaps the answers. None if no change helps.
     """
 
     requests: int
@@ -103,13 +103,13 @@ def _tried(prompts: Iterable[SeenPrompt]) -> tuple[PromptTree, float]:
 
 
 def _pairs(prompt: SeenPrompt) -> list[tuple[str, str]]:
-    """(moved, before): two movable messages; the moved one is now the later one."""
+    """Return pairs (moved, before) of movable messages, of which ``moved`` now comes later."""
     names = [part.name for part in prompt.parts if part.is_movable]
     return [(moved, before) for place, moved in enumerate(names) for before in names[:place]]
 
 
 def _moved(prompt: SeenPrompt, moved: str, before: str) -> SeenPrompt:
-    """Return the prompt after that move; unchanged if it lacks either message or has them in another order."""
+    """Return the prompt after the move; unchanged if it lacks either message or has them in another order."""
     if (moved, before) not in _pairs(prompt):
         return prompt
     parts = {part.name: part for part in prompt.parts}

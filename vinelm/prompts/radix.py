@@ -1,4 +1,4 @@
-"""A radix tree of prompts: which tokens are sent by every request of a stage, by several, or repeatedly by one."""
+"""A radix tree of prompts: which tokens every request of a stage sends, several send, or one sends repeatedly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATIC_SHARE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class TokensByLabel:
-    """Approximate tokens of prompts, by who else sends the prefix that ends with them.
+    """Approximate tokens of prompts, by which other calls send the prefix that ends with them.
 
     Args:
         static: sent by at least :data:`STATIC_SHARE` of the stage's requests, if there are two or more.
@@ -43,7 +43,7 @@ class TokensByLabel:
 class PromptTree:
     """Prompts by their common prefixes, path-compressed; about 300 bytes and 20 µs for a prompt of 2,000 tokens. Pure.
 
-    Labels depend on all prompts added so far. All shapes must be made with one key.
+    Labels depend on all prompts added so far. All shapes must be made with the same key.
     """
 
     def __init__(self) -> None:
@@ -103,13 +103,13 @@ class PromptTree:
         return np.diff(np.maximum.accumulate(reached, axis=1), axis=1, prepend=0)
 
     def by_stage(self) -> dict[str, tuple[int, TokensByLabel]]:
-        """Return the calls of each stage and the mean tokens of one by label, to one decimal, in order of first appearance."""
+        """Return, in order of appearance, each stage's number of calls and mean tokens of a call by label, to one decimal."""
         rows, stages = self.labels(), np.asarray(self._calls[0])
         here = {name: rows[stages == number] for name, number in self._stages.items()}
         return {name: (len(some), TokensByLabel(*some.mean(axis=0).round(1).tolist())) for name, some in here.items()}
 
     def _found(self, digests: array[int]) -> tuple[int, int, int | None]:
-        """Return the node down to which the points are known, their number, and where its edge is left midway."""
+        """Return the last node with known points, the number of known points, and where they leave its edge midway."""
         node = at = 0
         while at < len(digests):
             child = self._child.get(digests[at])
@@ -140,7 +140,7 @@ class PromptTree:
 
 
 def common_tokens(one: Shape, other: Shape) -> int:
-    """Return about how many tokens two prompts share at their beginning."""
+    """Return approximately how many tokens two prompts share at their beginning."""
     digests, tokens = points_of(one)
     others = points_of(other)[0]
     if not (digests and others and digests[0] == others[0]):
@@ -149,10 +149,10 @@ def common_tokens(one: Shape, other: Shape) -> int:
 
 
 def known_tokens(points: Iterable[int], tokens: Iterable[int], known: Container[int]) -> int:
-    """Return the tokens of the longest prefix of a prompt that is known.
+    """Return the number of tokens in the longest known prefix of a prompt.
 
     Args:
-        points: Digests of the prompt's prefixes, from short to long, as :func:`points_of` has them.
+        points: Digests of the prompt's prefixes, from short to long, as :func:`points_of` returns them.
         tokens: The number of tokens at the end of each prefix.
         known: Digests that are known.
     """
@@ -181,7 +181,7 @@ def points_of(shape: Shape) -> tuple[array[int], array[int]]:
 
 
 def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int], at: int) -> int:
-    """Return how many digests from ``start`` and from ``at`` agree; the first do. Equal digests have equal predecessors."""
+    """Return how many digests agree from ``start`` and ``at`` on; the first do. Equal digests have equal predecessors."""
     low, high = 1, min(stop - start, len(digests) - at)
     while low < high:
         middle = (low + high + 1) // 2
@@ -193,7 +193,7 @@ def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int],
 
 
 def _passed(ends: IntArray, parent: IntArray) -> tuple[IntArray, IntArray]:
-    """Return pairs of each call and each node that it passes, except the root; as small integers, since there are many."""
+    """Return pairs (call, node that it passes, except the root), as small integers, since there are many."""
     call: IntArray = np.arange(len(ends), dtype=np.int32)
     node: IntArray = ends.astype(np.int32)
     calls, nodes = [call[:0]], [node[:0]]

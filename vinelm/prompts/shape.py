@@ -1,4 +1,4 @@
-"""The shape of a prompt: keyed hashes of its prefixes. Equal prefixes show, text does not (Helium, arXiv 2603.16104, §5)."""
+"""The shape of a prompt: keyed hashes of its prefixes, which reveal equality but no text (Helium, arXiv 2603.16104, §5)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Point(NamedTuple):
 
     Args:
         digest: digest of everything before it, 64 bits; equal for equal prefixes under one key.
-        tokens: about how many tokens come before it.
+        tokens: approximate number of tokens before it.
     """
 
     digest: int
@@ -34,8 +34,8 @@ class Shape:
     """The stored form of a prompt.
 
     Args:
-        blocks: a digest per whole block, each of all text up to the block's end; an incomplete block at the end has none.
-        ends: the end of each part, a message or a piece of one: the places that a cache mark can have.
+        blocks: a digest per whole block, of all text up to the block's end; an incomplete last block has none.
+        ends: the end of each part (a message, or a piece of a message): the possible places of a cache mark.
     """
 
     blocks: array[int]
@@ -63,7 +63,7 @@ def shape_of(parts: Iterable[str], key: bytes) -> Shape:
 
     Args:
         parts: its canonical text in the order in which a server reads it: tools, system messages, then the conversation.
-        key: secret of whoever compares shapes, at most 64 bytes. Shapes of different keys never match.
+        key: a secret of at most 64 bytes. Shapes made with different keys never match.
     """
     digest = blake2b(key=key, digest_size=8)
     blocks: array[int] = array("Q")

@@ -1,4 +1,4 @@
-"""Shapes as bytes, for the calls of a row in a store."""
+"""Shapes of prompts as bytes, to store them with a row's calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIZES = struct.Struct("<II")
 
 
 def packed(shapes: Iterable[Shape], key: bytes) -> bytes:
-    """Return the shapes as bytes, about 8 a block and 12 a part, with a mark of the key that they were made with."""
+    """Return the shapes as bytes (about 8 per block and 12 per part), with a fingerprint of their key."""
     data = [_mark(key)]
     for shape in shapes:
         n_blocks, n_ends = len(shape.blocks), len(shape.ends)

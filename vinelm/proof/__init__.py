@@ -1,4 +1,4 @@
-"""Tests whether a plan loses more than a margin against today's answers, with labels only where the two differ. Pure."""
+"""Tests whether a plan loses more than a margin against today's answers; needs labels only for answers that differ. Pure."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -21,7 +21,7 @@ class PlanFacts:
     Attributes:
         name: The plan's name.
         saved: Share of today's dollars that it saves, below 1; negative if it is more expensive.
-        differing: In how many of them its answer differs from today's.
+        differing: In how many requests its answer differs from today's.
         seen: How many requests were compared.
     """
 
@@ -86,7 +86,7 @@ def choose_candidates(
         margin: The allowed loss, as a fraction.
         labels: How many questions people will answer; None: without limit.
         least_saved: Plans that save less are left out.
-        most: How many plans race at most; each gets its part of the error probability.
+        most: How many plans race at most; they share the error probability.
     """
     if labels is not None and labels < 0:
         raise ConfigError(f"the number of labels is {labels!r}: give 0 or more, or None for no limit")

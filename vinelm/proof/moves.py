@@ -1,4 +1,4 @@
-"""What a race asks for next, and its state."""
+"""What a race asks for next, and the state of its candidates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EndReason = Literal["proven", "labels", "requests", "hopeless"]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A move: the candidate's models have to answer this request; then call ``answered``."""
+    """A move: let the candidate's models answer this request, then call ``answered``."""
 
     candidate: str
     request: int
@@ -19,7 +19,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A move: a model as judge has to compare the candidate's answer with today's; then call ``judged``."""
+    """A move: let a judge model compare the candidate's answer with today's, then call ``judged``."""
 
     candidate: str
     request: int
@@ -27,13 +27,13 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A move: a person has to compare the candidate's answer with today's; then call ``labelled`` or ``skipped``.
+    """A move: let a person compare the candidate's answer with today's, then call ``labelled`` or ``skipped``.
 
     Attributes:
         candidate: The candidate whose answer is compared.
         request: The request that was answered.
-        weight: How many requests this one represents: 1 / share, if only a share of such requests is asked.
-        audit: Whether the two answers count as the same, and the question checks this.
+        weight: How many requests this one represents: 1 / share, if people are asked about only a share of such requests.
+        audit: Whether the question checks two answers that count as the same.
     """
 
     candidate: str
@@ -44,7 +44,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Nothing is left to do.
+    """The race is over.
 
     Attributes:
         reason: ``proven``: ``candidate`` loses less than the allowed loss; ``labels`` or ``requests``: they are used up, or
@@ -70,15 +70,15 @@ class Standing:
         candidate: Its name.
         saved: Share of today's dollars that it saves.
         requests: Requests that count so far: all before the first that still lacks an answer or a label.
-        differing: In how many of them its answer differs from today's.
+        differing: In how many of these requests its answer differs from today's.
         labels: Labels that count so far.
-        skipped: Questions that nobody answered. Each counts as the worst score.
-        diff: Mean score minus today's over the requests that count, each by its weight; an estimate without a guarantee.
-        log_wealth: By margin: the logarithm of the evidence that the candidate loses less than this.
-        threshold: A margin is proven when its log wealth has reached this.
+        skipped: Questions that were skipped. Each counts as the worst score.
+        diff: Weighted mean of score minus today's score over the requests that count; an estimate without a guarantee.
+        log_wealth: By margin: the logarithm of the evidence that the candidate loses less than the margin.
+        threshold: A margin is proven when its log wealth has reached this value.
         proven: The smallest margin that is proven; None if none is.
         needed: By margin: how many more labels are expected to prove it; 0 if it is proven, infinite if it will not be.
-        audit: Share of the requests with the same answer about which people are asked, too.
+        audit: Share of the requests with equal answers about which people are asked as well.
         judge_r2: Share of the scores' variance that the judge explains, by the labels so far; None without a judge.
         judge_used: Whether the judge saves labels at the moment.
     """

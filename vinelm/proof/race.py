@@ -1,9 +1,9 @@
-"""A race of candidate plans: which models to ask which request, which questions to ask people, and what is proven.
+"""A race of candidate plans: which models answer which request, which questions people get, and what is proven.
 
-Every candidate has its own wealth (`wealth.py`) over its own prefix of the requests, in their order, independent of the other
-candidates. So the wealth depends only on the events of its prefix, and the guarantee holds at every look and whichever
-candidate is asked about; each gets a part of the error probability. Labels go to the candidate that saves the most dollars per
-label still needed.
+Every candidate has a separate wealth (`wealth.py`) and a separate prefix of the ordered requests that it has completed. A
+wealth depends only on the events of its prefix. So the guarantee holds at every look, whichever candidate gets the next
+question; the candidates share the error probability. Labels go to the candidate that saves the most dollars per label still
+needed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HEAD_START = 3.0
 
 @dataclass(eq=False)
 class _Entrant:
-    """A candidate with everything known about it; ``at``: the first incomplete unit."""
+    """A candidate and everything known about it; ``at`` is its first incomplete unit."""
 
     plan: Candidate
     wealth: Wealth
@@ -42,28 +42,28 @@ class _Entrant:
 
 
 class Race:
-    """Says what to do next, until a candidate is proven to lose less than the allowed loss, or none can be.
+    """Decides the next move until a candidate is proven to lose less than the allowed loss, or no candidate can be.
 
-    The race is deterministic: given the same events, in whatever order, it reaches the same state. Events of requests that a
-    candidate has not reached are kept until it gets there. Labels that nothing asked for (of equal answers without an audit, or
-    of requests that a judge leaves out) are counted, but not used: they would bias the mean.
+    The race is deterministic: the same events lead to the same state in any order. Events of requests that a candidate has not
+    reached yet are kept until it reaches them. Labels that were not asked for (of equal answers without an audit, or of
+    requests that a judge leaves out) are counted, but not used: they would bias the mean.
 
     Args:
         candidates: The racing plans, chosen on other requests (:func:`choose_candidates`). Without any, the race ends at once.
         requests: How many requests there are. They are numbers from 0, in an order that was shuffled once.
         labels: How many questions people will answer; None: without limit.
-        max_loss: The loss that has to be excluded, as a fraction. Excluding smaller losses is reported, but not aimed at.
+        max_loss: The loss that has to be excluded, as a fraction. Smaller losses are reported if they are excluded, too.
         margins: Other losses that are tested as well, to report the smallest that can be excluded.
         alpha: Probability of any false proof that is allowed, over all attempts.
-        attempt: The number of the attempt, from 1, where a proof is tried again and again; attempt k gets 6 / (pi k)² of alpha,
-            so that all of them share it. None: this is the only attempt, and has all of it.
-        audit: Share of equal answers about which people are asked, too. Above 0 if equal answers may have different scores.
+        attempt: The number of the attempt, from 1, if a proof is tried repeatedly; attempt k gets 6 / (pi k)² of alpha, so
+            that the sum stays within alpha. None: this is the only attempt, and has all of alpha.
+        audit: Share of equal answers about which people are asked as well. Above 0 if equal answers may have different scores.
         judge: Whether a judge compares differing answers (:meth:`judged`), which saves labels if it is right.
         clusters: By request: its cluster, such as the conversation or equal prompts. A cluster counts once, as the mean of its
-            requests, or as their number if that is the weight of each. Clusters come in the order of their first requests; it
-            must not depend on their sizes.
+            requests, or as their number if that is the weight of each. Clusters come in the order of their first requests,
+            which must not depend on their sizes.
         weights: By request: its weight, for samples in which some requests are more frequent than in service: the true
-            frequency over that in the sample, about 1 on average.
+            frequency divided by the frequency in the sample, about 1 on average.
         max_weight: The largest weight possible in the sample, which has to be known before it is drawn.
         seed: The seed of the draws: which equal answers are audited, which differing ones a judge leaves out.
 
@@ -151,15 +151,14 @@ class Race:
         return next(self._moves())
 
     def aim(self, max_loss: float) -> None:
-        """Try to exclude another loss from now on, one of the margins. The guarantee covers all margins at any time."""
+        """Try to exclude another one of the margins from now on. The guarantee covers all margins at any time."""
         _check(max_loss in self.margins, f"max_loss {max_loss!r} is none of the margins {self.margins}")
         self.max_loss = float(max_loss)
 
     def upcoming(self, count: int) -> list[Move]:
-        """Return up to ``count`` moves that can be made in parallel: the next one, then those that the candidate needs after
-        it.
+        """Return up to ``count`` moves that can be made in parallel: the next move, and the same candidate's later moves.
 
-        Answers to later questions are wasted if the race ends before them, or turns to another candidate for good.
+        Answers to later questions are wasted if the race ends before them, or permanently turns to another candidate.
         """
         return list(islice(self._moves(), max(1, count)))
 
@@ -178,7 +177,7 @@ class Race:
             candidate: The candidate whose answer was compared.
             request: The request that was answered.
             score: In [-1, 1]: 1 if only the candidate's answer is right, -1 if only today's is, 0 if both or neither are.
-                Graded scores, and means of people who disagree, lie between.
+                Graded scores, and means over people who disagree, lie between.
             counted: Whether it counts as one of the requested labels. False if the same two answers were already compared for
                 another candidate.
         """
@@ -197,8 +196,8 @@ class Race:
     def skipped(self, candidate: str, request: int) -> None:
         """Record that this question will not be answered. It counts as the worst score, -1, and as a label.
 
-        A better score would let a proof rest on leaving out what is hard to compare. For a question that may still be answered,
-        do not call this: it waits, and :meth:`upcoming` returns others meanwhile.
+        With a better score, skipping hard comparisons could bring about a proof. Do not call this for a question that may still
+        be answered: it stays open, and :meth:`upcoming` returns others meanwhile.
         """
         entrant = self._entrant(candidate, request)
         if request not in entrant.skipped:
@@ -245,9 +244,7 @@ class Race:
         )
 
     def _proven(self, entrant: _Entrant) -> float | None:
-        """Return the smallest margin proven together with all larger ones: a false proof of it needs a proof of the largest
-        false one.
-        """
+        """Return the smallest margin that is proven together with all larger margins."""
         smallest = None
         for margin, highest in zip(reversed(self.margins), entrant.wealth.highest[::-1], strict=True):
             if highest < self.threshold:
@@ -290,7 +287,7 @@ class Race:
                 yield move
 
     def _lacking(self, entrant: _Entrant, unit: int) -> Iterator[Move]:
-        """Yield what is missing for this unit of a candidate."""
+        """Yield the moves that this unit of a candidate still needs."""
         name, used = entrant.plan.name, entrant.wealth.uses_judge
         for request in self._members[unit]:
             if (same := entrant.same.get(request)) is None:
@@ -304,7 +301,7 @@ class Race:
                 yield Question(name, request, 1.0 / JUDGE_SHARE if used else 1.0)
 
     def _advance(self, entrant: _Entrant) -> None:
-        """Take all units that lack nothing."""
+        """Take all units that are complete."""
         wealth = entrant.wealth
         # In the order of the units, which was fixed beforehand: an incomplete unit holds up those after it. If easy units could
         # go first, the order would depend on the answers, and the guarantee would be lost.

@@ -1,7 +1,7 @@
-"""The test of one plan: bets on each request that it loses less than a margin, for several margins at once.
+"""The test of one plan: bets, request by request, that the plan loses less than a margin; several margins at once.
 
 Per unit (a request, or a cluster of them) x is the plan's score minus today's. If the plan loses the margin m or more, the mean
-of x + m is at most 0. Staking the share lambda of the wealth on it, chosen before x is known, multiplies the wealth by 1 +
+of x + m is at most 0. A bet stakes the share lambda of the wealth, chosen before x is known. It multiplies the wealth by 1 +
 lambda (x + m), which is at most 1 on average. Starting with 1, the wealth ever reaches 1 / alpha with a probability of at most
 alpha (Ville): at every look, for any distribution, for any stakes that use only the past (Waudby-Smith and Ramdas 2024).
 """
@@ -35,14 +35,14 @@ JUDGE_PRIOR = 2.0
 
 
 class Wealth:
-    """The wealth of one plan by margin, and the stakes on its next unit. It sees each request once, without knowing later ones.
+    """The wealth of one plan by margin, and the stakes on its next unit. Units are taken one by one, in order.
 
     Args:
         margins: Losses that are tested, shape (margins,), as fractions.
         differing: The prior estimate of the share of differing requests; an error costs labels, not the guarantee.
-        lowest: The largest loss that one unit can show: 1, or 1 / share if only a share of some requests is asked.
+        lowest: The largest loss that one unit can show: 1, or 1 / share if people are asked about a share of requests only.
         heaviest: The largest weight that a unit can have. The usual weight is assumed to be 1.
-        audit: Share of equal answers that people are asked about, for expectations.
+        audit: Share of equal answers that people are asked about; used for the expected number of labels.
         judged: Whether a judge compares answers.
     """
 
@@ -78,7 +78,7 @@ class Wealth:
 
     @property
     def uses_judge(self) -> bool:
-        """Whether the next differing request is asked with a probability of JUDGE_SHARE only."""
+        """Whether people get the next differing request only with probability JUDGE_SHARE."""
         return len(self._stakes) > 1 and self.judge_r2 >= JUDGE_R2
 
     @property
@@ -87,7 +87,7 @@ class Wealth:
         return self._scored / self._weight if self._weight else math.nan
 
     def guess(self, verdict: float) -> float:
-        """Return the expected score for a judge's verdict, by the labels so far."""
+        """Return the expected score for a judge's verdict, fitted to the labels so far."""
         return min(1.0, max(-1.0, self._level + self._slope * verdict))
 
     def take(self, score: float, weight: float, *, differs: bool, told: int) -> None:
@@ -97,7 +97,7 @@ class Wealth:
             score: The unit's mean score minus today's; 0 if nothing differs.
             weight: The unit's weight.
             differs: Whether the plan's answer differs from today's.
-            told: How many labels it took.
+            told: How many labels the unit took.
         """
         self._settle(score, weight, told)
         if not told and weight == 1.0:
@@ -119,11 +119,11 @@ class Wealth:
         """Settle the bets on a unit with differing requests that a judge compared.
 
         Args:
-            judged: For each such request: the verdict, the score (None if nobody was asked), and the request's part of the
-                unit's weight.
+            judged: For each such request: the verdict, the score (None if people were not asked), and the request's part of
+                the unit's weight.
             weight: The unit's weight.
             rest: What the unit's other requests add to its mean score.
-            told: How many labels these took.
+            told: How many labels the other requests took.
         """
         share = JUDGE_SHARE if self.uses_judge else 1.0
         value, score, asked = rest, rest, 0
@@ -173,7 +173,7 @@ class Wealth:
         self._weight += weight
 
     def _bet(self) -> None:
-        """Choose the stake that would have grown most on the pseudo-past and the past."""
+        """Choose the stake with which the wealth would have grown most on the pseudo-past and the past."""
         mode = int(self.uses_judge)
         # Equal answers were only counted: each has the same factor, so they are booked in one step when stakes are chosen
         # again.
@@ -204,7 +204,7 @@ class Wealth:
         return self._past_of(self._stakes[1], np.array([right, wrong, -right, -wrong, s, -s, 0.0]), chances)
 
     def _past_of(self, stakes: FloatArray, values: FloatArray, chances: FloatArray) -> FloatArray:
-        """Return how much each stake would have grown on the equal and differing answers of the pseudo-past."""
+        """Return the growth of the log wealth by stake over the equal and differing answers of the pseudo-past."""
         gains = values[:, None] + self.margins  # (values, margins)
         grown = np.tensordot(chances, np.log1p(stakes * gains[:, :, None]), 1)
         same = np.log1p(stakes * self.margins[:, None])
@@ -212,7 +212,7 @@ class Wealth:
         return past
 
     def _measure_judge(self) -> None:
-        """Fit the scores to the judge's verdicts, and measure how much of their variance that explains."""
+        """Fit the scores to the judge's verdicts, and measure how much of the scores' variance the fit explains."""
         verdicts, scores, weights = np.array(self._pairs).T
         spread = verdicts - verdicts.mean()
         self._slope = float(spread @ scores / (spread @ spread + JUDGE_PRIOR))

@@ -1,4 +1,4 @@
-"""From recorded LLM calls to where the money goes, and to a proof that a cheaper plan answers as well."""
+"""Computes where the money goes from recorded LLM calls, and proves that a cheaper plan answers as well."""
 
 from vinelm.whole_imports import attach_stub
 

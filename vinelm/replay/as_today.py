@@ -1,4 +1,4 @@
-"""The scorer of an application whose requests have no labels, or not all of them."""
+"""The scorer of an application whose requests have no labels, or labels for some requests only."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ def as_today(
 ) -> AsToday:
     """Return a scorer for a :class:`~vinelm.Workflow` that uses today's answer for requests without a label.
 
-    An answer equal to that of the current setup is as good. A different answer counts as lost until a person has said otherwise
+    An answer equal to the current setup's counts as right. A different answer counts as wrong until a person has labelled it
     (``vinelm label``). See docs/profiling.md.
 
     Args:
         answer: ``answer(state)`` returns the answer in a final state: a text, or what JSON can hold. None: the keys that the
             workflow names in ``answer=``.
         score: ``score(request, state)`` for the requests with a label, as :class:`~vinelm.Workflow` takes it.
-        labels: The keys of the label. A request that lacks one of them, or has an empty one, has no label.
+        labels: The keys of the label. A request in which one of these keys is missing or empty has no label.
         same: ``same(today, other)``: whether two free texts are the same; see :class:`~vinelm.replay.Sameness`. None: the same
             characters.
         database: A SQLite file on which SQL is executed: queries with the same rows are the same.
-        ignore: Fields of structured answers that do not matter.
-        audit: Share of equal answers that people are asked about, too. None: 0, or 0.2 if equal answers may have different
+        ignore: Fields of structured answers that are not compared.
+        audit: Share of equal answers that people are asked about as well. None: 0, or 0.2 if equal answers may have different
             scores.
 
     Raises:
-        WorkflowError: ``score`` and ``labels`` do not go together.
+        WorkflowError: Only one of ``score`` and ``labels`` is given.
         ConfigError: See :class:`~vinelm.replay.Sameness`.
 
     Examples:

@@ -133,9 +133,9 @@ class ReplayedCall:
 
     Attributes:
         unit_id, step, request: The fields of the unit that it belongs to.
-        name: The name under which its answer is kept: the model's, or that of a judge's verdict.
+        name: The name under which its answer is kept: the model's name, or the name of a judge's verdict.
         model: The catalog entry to call.
-        prompt: The prompt, in the form that is kept of a recorded call.
+        prompt: The prompt, in the form in which recorded prompts are stored.
     """
 
     unit_id: int
@@ -146,7 +146,7 @@ class ReplayedCall:
     prompt: Mapping[str, Any]
 
     def made(self, models: ModelResolver, guard: CallGuard) -> Answer:
-        """Make the call, asking the guard for every attempt's bound. A failure is an answer."""
+        """Make the call; the guard authorizes every attempt. A failure is returned as an answer."""
         usages: list[Usage] = []
         entry, said, failure, detail = models.catalog[self.model], None, None, None
         context = CallContext(
@@ -190,7 +190,7 @@ class ReplayedCall:
 
 @dataclass(frozen=True, kw_only=True)
 class CallerMaker:
-    """Creates what calls models on a node of a cluster, in the replay's folder; it holds no key.
+    """Creates the :class:`NodeCaller` of a cluster's node, in the replay's folder; it holds no key.
 
     Args:
         catalog: The models, as plain JSON.
@@ -203,7 +203,7 @@ class CallerMaker:
     seed: int
 
     def __call__(self, rate_limiters: Mapping[str, RateLimiter]) -> NodeCaller:
-        """Create it; :class:`ConfigError` if a key is missing there."""
+        """Return the caller; raise :class:`ConfigError` if the node lacks a key."""
         take_variables(self.folder, json.dumps(self.catalog))
         catalog = Catalog.from_dict(self.catalog)
         require_keys(catalog.entries)
@@ -213,13 +213,13 @@ class CallerMaker:
 
 
 class NodeCaller:
-    """Makes model calls on a node of a cluster, each on the thread that asks for it."""
+    """Makes model calls on a node of a cluster, each on the thread that requests it."""
 
     def __init__(self, models: ModelResolver) -> None:
         self._models = models
 
     def run(self, job: RequestJob, top_up: TopUp) -> RequestOutcome:
-        """Make a call, asking ``top_up`` for attempts that may cost more than reserved."""
+        """Make a call; ``top_up`` must authorize attempts that may cost more than reserved."""
         budget = UnitBudget(job.upper_usd, top_up)
         try:
             answer = job.plan.made(self._models, budget)
@@ -234,24 +234,24 @@ class NodeCaller:
 class Asker:
     """Asks models for missing answers, several at a time, until the budget refuses a call.
 
-    Each call's upper bound is durable before it is made, and its answer in one transaction with its price: after a kill nothing
-    is asked again that was paid.
+    Each call's upper bound is stored durably before the call, and its answer in one transaction with its price. So after a
+    kill, no paid call is made again.
 
     Attributes:
-        is_exhausted: The budget has refused a call: nothing more is asked.
+        is_exhausted: The budget has refused a call, so no more calls are made.
         workers: Calls at a time.
 
     Args:
-        kept: The store, held.
+        kept: The store, locked by the caller.
         catalog: The models.
         budget_usd: The most that all calls of the store may cost, those of earlier runs included.
-        workers: Calls at a time; those in batches do not count.
-        backends: By provider; None makes those of the catalog.
-        times: How long to wait for the providers' batches, in which calls go; None makes each call directly.
-        is_waiting: Whether :meth:`ask` waits for batches. Otherwise it hands calls in and returns, :meth:`take_in` takes in
-            what has come, and models without batches are asked directly.
+        workers: Calls at a time; calls in batches do not count.
+        backends: By provider; None creates the backends of the catalog.
+        times: How long to wait for the providers' batches, in which calls are made; None makes each call directly.
+        is_waiting: Whether :meth:`ask` waits for batches. Otherwise it submits calls and returns, :meth:`take_in` collects the
+            answers that have arrived, and models without batches are called directly.
         hosts: Makes the calls on the nodes of a cluster; None makes them here.
-        on_progress: Called now and then, by the calling thread, with the number of finished calls and of all calls.
+        on_progress: Called from time to time, by the calling thread, with the number of finished calls and of all calls.
 
     Raises:
         ConfigError: No model has batches, or the store has calls in batches although batches are no longer used.
@@ -299,7 +299,7 @@ class Asker:
             self._gate.start(self._records)
 
     def close(self) -> None:
-        """Stop waiting for batches. The next run fetches what is bought."""
+        """Stop waiting for batches. The next run fetches the answers that were bought."""
         if self._gate is not None:
             self._gate.end()
             wait(self._handed_in.values(), ENDING_S)  # what was stored meanwhile has to be known, or it is bought again
@@ -309,22 +309,22 @@ class Asker:
 
     @property
     def problem(self) -> str | None:
-        """Why batches are no longer waited for; None as long as they are."""
+        """Why it stopped waiting for batches; None while it still waits."""
         return None if self._gate is None else self._gate.problem
 
     @property
     def is_batched(self) -> bool:
-        """Whether calls go in batches: each wave of them may take a day."""
+        """Whether calls are made in batches: then each wave of calls may take a day."""
         return self._gate is not None
 
     @property
     def spent_usd(self) -> float:
-        """Dollars spent, including earlier runs; calls of unknown outcome count at their upper bound."""
+        """Dollars spent, including earlier runs; calls with unknown outcome count at their upper bound."""
         return self._ledger.committed_usd
 
     @property
     def left_usd(self) -> float:
-        """Dollars that are left of the budget."""
+        """Remaining dollars of the budget."""
         return max(self._budget_usd - self.spent_usd, 0.0)
 
     def upper_bound_usd(self, unit: ReplayUnit, model: str) -> float:
@@ -343,12 +343,12 @@ class Asker:
         return part * entry.price.most_usd(unit.tokens_in, call.limit or entry.max_tokens)
 
     def refused(self, model: str) -> list[str]:
-        """Return the recorded settings that a model has refused in this process: it is asked without them, as in service."""
+        """Return the recorded settings that a model has refused in this process; calls omit them, as in service."""
         inner = getattr(self._models.backend_of(model), "inner", None)
         return sorted(inner(self._catalog[model]).refused) if inner is not None else []
 
     def is_known(self, unit: ReplayUnit, name: str) -> bool:
-        """Return whether a model need not be asked, since its answer or failure is stored."""
+        """Return whether the model's answer or failure is stored, so that it need not be asked."""
         return (unit.unit_id, name) in self._kept.answers or (unit.unit_id, name) in self._missed
 
     def failure(self, unit: ReplayUnit, model: str) -> str | None:
@@ -364,7 +364,7 @@ class Asker:
         return Counter(reason for unit in asked if (reason := self.failure(unit, model)) is not None)
 
     def compare(self, unit: ReplayUnit, judge: str, other: Message) -> list[tuple[ReplayUnit, str]]:
-        """Return the calls for :meth:`ask` with which a judge compares an answer with the recorded one, in both orders."""
+        """Return the calls for :meth:`ask` in which a judge compares an answer with the recorded answer, in both orders."""
         found = []
         for order in ORDERS:
             name = verdict_name(judge, other, order)
@@ -375,13 +375,13 @@ class Asker:
         return found
 
     def ask(self, wanted: Sequence[tuple[ReplayUnit, str]]) -> bool:
-        """Ask for missing answers. Returns whether all are known now; False if the budget has refused a call.
+        """Ask for missing answers. Return whether all are known now; False if the budget has refused a call.
 
         Raises:
             ConfigError: A provider has refused the key, or a setting of the catalog is wrong.
             WorkerDied: No node is left.
             VineLMError: A batch has not ended in time (code ``batches-left``).
-            KeyboardInterrupt: After the calls in progress have ended, or wait for a batch.
+            KeyboardInterrupt: After all calls in progress have ended or are waiting for a batch.
         """
         self.take_in()
         left = list(dict.fromkeys((unit.unit_id, name) for unit, name in wanted))
@@ -408,7 +408,7 @@ class Asker:
         return all(self._is_there(number, name) for number, name in left)
 
     def _hand_in(self, jobs: Iterable[tuple[ReplayUnit, str]], gate: BatchGate) -> None:
-        """Let a thread wait for each call's batch. Threads only write to the store: what is known here changes by take_in."""
+        """Start a thread for each call that waits for its batch and stores the answer; :meth:`take_in` then collects it."""
         for unit, name in jobs:
             key = unit.unit_id, name
             if self.is_exhausted or len(self._handed_in) >= self.workers:
@@ -418,11 +418,11 @@ class Asker:
                 self._handed_in[key] = beside(partial(self._bought, call, gate, self._keep), name=f"vinelm batched {name}")
 
     def take_in(self) -> int:
-        """Take in the answers of batches that have come, and return how many calls have ended so far.
+        """Collect the batch answers that have arrived, and return how many calls have ended so far.
 
         Raises:
             ConfigError: A provider has refused the key.
-            VineLMError: Batches are no longer waited for (:attr:`problem`, code ``batches-left``).
+            VineLMError: It no longer waits for batches (:attr:`problem`, code ``batches-left``).
         """
         for (number, name), future in list(self._handed_in.items()):
             if future.done():
@@ -439,7 +439,7 @@ class Asker:
         """Fetch batch answers that an interrupted run has bought, even if they are no longer needed.
 
         Args:
-            judge: The judge whose verdicts may be among them; None without one.
+            judge: The judge whose verdicts may be among them; None without a judge.
         """
         bought = [key.partition(" ") for key in sorted(self._records.requests())] if self._gate is not None else []
         found = [(self._kept.units[int(number)], name) for number, _, name in bought]
@@ -456,7 +456,7 @@ class Asker:
         return ReplayedCall(unit.unit_id, unit.step, unit.request, name, model, prompt)
 
     def _served(self, unit: ReplayUnit, name: str) -> bool:
-        """Make one call and store its result; False if the budget refused it."""
+        """Make one call and store its result; return False if the budget refused the call."""
         call = self._call_of(unit, name)
         self._calls.pop((unit.unit_id, name), None)
         if self._gate is not None and call.model in self._gate.models:
@@ -474,7 +474,7 @@ class Asker:
             self._kept.add(entry, answer)
 
     def _noted(self, number: int, name: str, answer: Answer | None) -> bool:
-        """Note a call's result, which is stored; False if the budget refused the call."""
+        """Note a call's result in memory; return False if the budget refused the call."""
         if answer is None:
             return False
         if answer.failure == "auth":
@@ -493,7 +493,7 @@ class Asker:
         return answer
 
     def _bought(self, call: ReplayedCall, gate: BatchGate, keep: Callable[[int, Answer], None]) -> Answer | None:
-        """Make a call as a part of a batch; one bought by an earlier run is fetched."""
+        """Make a call in a batch; if an earlier run has bought it, fetch its answer."""
         records, cell = self._records, (key_of(call.unit_id, call.name), ())
 
         def keep_and_drop(entry: int, answer: Answer) -> None:
@@ -514,5 +514,5 @@ class Asker:
 
 
 def _is_passing(answer: Answer) -> bool:
-    """Return whether a failure is unrelated to model and prompt, and cost nothing."""
+    """Return whether a failure has nothing to do with model and prompt, and cost nothing."""
     return answer.failure == "auth" or (answer.failure in TRANSIENT and not answer.cost_usd)

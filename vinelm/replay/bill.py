@@ -1,4 +1,4 @@
-"""Where the money goes: recorded calls summed by step, in one pass and bounded memory. Asks no model."""
+"""Where the money goes: recorded calls summed by step, in one pass and bounded memory. Calls no model."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Distinct:
 
     @property
     def is_exact(self) -> bool:
-        """Whether nothing was estimated."""
+        """Whether the count is exact, not estimated."""
         return self._limit == 2**64
 
     def count(self) -> int:
@@ -97,7 +97,7 @@ class Seconds:
         self._buckets[bucket] = self._buckets.get(bucket, 0) + times
 
     def quantile(self, share: float) -> float | None:
-        """Return the duration at this quantile; None without any."""
+        """Return the duration at this quantile; None without durations."""
         left = share * math.fsum(self._buckets.values())
         for bucket in sorted(self._buckets):
             left -= self._buckets[bucket]
@@ -115,16 +115,17 @@ class StepBill:
         title: Its name, or the first words of its system prompt.
         is_named: Whether the trace names it.
         calls: Calls of models, failed ones included.
-        stand_for: Calls that these represent: more if only a part was recorded. Dollars, tokens and seconds are of these.
+        stand_for: Calls that the recorded ones represent: more if only a part was recorded. Dollars, tokens and seconds
+            count all of these.
         failed: Number of failed calls.
         cost_usd: Dollars, as stated or by price.
         priced_usd: The part of these dollars that comes from a price list.
-        unpriced: Calls whose dollars are not known: they are in no sum of dollars.
+        unpriced: Calls whose dollars are not known; no sum of dollars includes them.
         tokens_in: Tokens of prompts.
         tokens_out: Tokens of answers.
-        cached_tokens: Tokens of prompts that a cache had.
+        cached_tokens: Tokens of prompts that were read from a cache.
         comparable_usd: Dollars of calls with a short or structured answer.
-        comparable: Number of these calls.
+        comparable: Number of calls with a short or structured answer.
         models: Calls of each model.
         seconds: The durations of calls that did not fail.
         seen: The requests in which the step is called.
@@ -149,7 +150,7 @@ class StepBill:
     seen: Distinct = field(default_factory=lambda: Distinct(2048))
 
     def add(self, call: LoggedCall) -> tuple[float | None, bool]:
-        """Count a call; return the dollars of those that it stands for (or None), and whether it is short or structured."""
+        """Count a call; return the dollars of all calls it represents (or None), and whether it is short or structured."""
         times = call.stands_for
         self.calls += 1
         self.stand_for += times
@@ -178,7 +179,7 @@ class StepBill:
 
 @dataclass
 class Bill:
-    """Where the money of recorded calls goes.
+    """The costs of recorded calls, by step.
 
     Attributes:
         steps: The sums by step, the most expensive first.
@@ -187,8 +188,8 @@ class Bill:
         ended_at: The same for the last call.
         days: Days (UTC) on which there are calls, at most 10,000.
         unpriced: Calls without dollars, by reason: the model whose price is unknown, or missing tokens.
-        requests: Runs of the application that have a call.
-        requests_are_exact: False above 32,000 of them: then their number is right to about 1 %.
+        requests: Runs of the application with at least one call.
+        requests_are_exact: False above 32,000 requests: then their number is right to about 1 %.
     """
 
     steps: list[StepBill]
@@ -207,7 +208,7 @@ class Bill:
 
     @property
     def stand_for(self) -> float:
-        """Calls for which the recorded ones stand: more of them where only a part was recorded."""
+        """Calls that the recorded ones represent: more if only a part was recorded."""
         return sum(step.stand_for for step in self.steps)
 
     @property
@@ -223,7 +224,7 @@ class Bill:
         return (self.ended_at - self.started_at) / _DAY_S
 
     def a_month(self, dollars: float) -> float | None:
-        """Return these dollars of the trace per 30 days; None if it spans less than a day."""
+        """Convert dollars of the trace to dollars per 30 days; None if it spans less than a day."""
         span = self.span_days
         return dollars * MONTH_DAYS / span if span is not None and span >= LEAST_DAYS else None
 
@@ -290,13 +291,13 @@ def bill_of(
 ) -> Bill:
     """Return where the money of recorded calls goes: dollars, calls, seconds and tokens of each step.
 
-    One pass; memory does not grow with the trace. Asks no model. Dollars are those that the trace states, else they follow
-    from tokens and list prices; a call with neither is counted as unpriced.
+    One pass; memory does not grow with the trace. Calls no model. Dollars are taken from the trace, or else computed from
+    tokens and list prices; a call with neither is counted as unpriced.
 
     Args:
         paths: Files and folders, see :func:`~vinelm.replay.formats.reading.read_calls`.
-        format: Their form; None finds it out.
-        redact: Gets each call first, and returns what may be used of it.
+        format: The form of the files; None detects it.
+        redact: Gets each call first, and returns the part of it that may be used.
         weight: Returns how many calls each recorded one represents; None: as the trace says.
         on_progress: Called every 1,000 records.
 
@@ -332,7 +333,7 @@ def summed(calls: Iterable[LoggedCall], reading: TraceReading) -> Bill:
 
 
 def dollars_of(call: LoggedCall) -> float | None:
-    """Return the dollars of a call: as stated, else by price; None if neither is known. A failure without tokens is free."""
+    """Return a call's dollars: as stated, else by price; None if neither is known. A failure without tokens is free."""
     if call.cost_usd is not None:
         return call.cost_usd
     if call.error is not None and not call.tokens_in and not call.tokens_out:
@@ -349,7 +350,7 @@ def dollars_of(call: LoggedCall) -> float | None:
 
 @lru_cache(maxsize=4096)
 def price_of(provider: str, model: str) -> Price | None:
-    """Return the list price of a model by its name in a trace; by name alone if no provider, or a gateway, is named."""
+    """Return a model's list price by its name in a trace; by name alone if the provider is missing or a gateway."""
     named = _PROVIDERS.get(provider.lower(), provider.lower())
     model = model.removeprefix("models/")
     seller, name = split_model(model, {})

@@ -1,4 +1,4 @@
-"""Requests that depend on each other, as the turns of a chat do: they are one unit of the test."""
+"""Groups dependent requests, such as the turns of a chat: each group is one unit of the test."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ LATE = 0.1
 
 
 def whole(units: Sequence[ReplayUnit], count: int) -> int:
-    """Return how many units these are if the last one's conversation is not divided."""
+    """Return ``count``, increased so that the last unit's conversation is not divided."""
     while 0 < count < len(units) and units[count].cluster == units[count - 1].cluster:
         count += 1
     return count
 
 
 def largest(units: Sequence[ReplayUnit]) -> int:
-    """Return the smallest size of a conversation that keeps nearly all of these units, at most :data:`MOST_TOGETHER`."""
+    """Return the smallest limit on conversation size that keeps nearly all units, at most :data:`MOST_TOGETHER`."""
     sizes = Counter(unit.cluster for unit in units).values()
     kept = (most for most in range(1, MOST_TOGETHER) if sum(min(size, most) for size in sizes) >= LEAST_KEPT * len(units))
     return next(kept, MOST_TOGETHER)
 
 
 def cut(units: Iterable[ReplayUnit], most: int) -> list[ReplayUnit]:
-    """Return the units, at most this number of each conversation."""
+    """Return the units, at most ``most`` of each conversation."""
     seen, found = Counter[str](), []
     for unit in units:
         seen[unit.cluster] += 1
@@ -44,24 +44,24 @@ def cut(units: Iterable[ReplayUnit], most: int) -> list[ReplayUnit]:
 
 
 def prompts_of(cluster: str) -> str:
-    """Return the part of a cluster's name that is the same for equal prompts, whenever they came."""
+    """Return the part of a cluster's name that is the same for equal prompts at all times."""
     return cluster.partition(" ")[0]
 
 
 def began(unit: ReplayUnit) -> int:
-    """Return the number of the first unit of a conversation in a stream."""
+    """Return the number of the first unit in a unit's conversation in a stream."""
     return int(unit.cluster.partition(" ")[2])
 
 
 class Conversations:
-    """Divides a stream of calls into conversations, each of which is known whole before the test uses it.
+    """Divides a stream of calls into conversations; the test uses a conversation only once it is complete.
 
-    What belongs to one is what a replay takes for one: a session or thread, prompts that continue each other, or an equal
-    prompt. It is over once none of its calls has come for a pause; later ones begin another. All of this
-    follows from the order and the times at which calls were recorded, so that every process finds the same.
+    Conversations are defined as in a replay: a session or thread, prompts that continue each other, or equal prompts. A
+    conversation is over after a pause without calls; later calls begin a new conversation. All of this follows from the order
+    and times of the recorded calls, so every process finds the same conversations.
 
     Args:
-        pause_s: Length of the pause in seconds; 0: each call stands for itself.
+        pause_s: Length of the pause in seconds; 0: each call is a separate conversation.
     """
 
     def __init__(self, pause_s: float) -> None:
@@ -86,9 +86,9 @@ class Conversations:
         return found[-1]
 
     def over(self, now_s: float) -> list[ReplayUnit]:
-        """Return the units of those that are over, each in a random order, one after another as they began.
+        """Return the units of finished conversations, each in a random order; conversations are ordered by their beginning.
 
-        The first one that is open holds up all that began after it: otherwise short ones would come first.
+        An open conversation delays all that began after it, since otherwise short conversations would come first.
         """
         while self._ended < len(self._units):
             units = self._units[self._ended]

@@ -1,4 +1,4 @@
-"""A model as judge of two answers, asked in both orders. It may save labels, but proves nothing."""
+"""A model judges two answers, in both orders. It may save labels, but proves nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def verdict_name(judge: str, other: Message, order: int) -> str:
 
 
 def comparison(prompt: Mapping[str, Any], today: Message, other: Message, order: int) -> dict[str, Any]:
-    """Return the prompt for the judge, in the form of a recorded one."""
+    """Return the prompt for the judge, in the form of recorded prompts."""
     first, second = (other, today) if order else (today, other)
     asked = {"messages": prompt["messages"], "tools": prompt["tools"], "response_format": prompt["response_format"]}
     content = json.dumps({"first": first, "prompt": asked, "second": second})
@@ -38,9 +38,9 @@ def comparison(prompt: Mapping[str, Any], today: Message, other: Message, order:
 
 
 def verdict_of(replies: Mapping[int, Message | None]) -> float:
-    """Return a judge's verdict on an answer from its replies in both orders: 1 if it is better, -1 if the recorded one is.
+    """Return a judge's verdict from its replies in both orders: 1 if the answer is better than the recorded one, -1 if worse.
 
-    A judge that names the same place in both orders counts as 0, and so does a reply that is not a verdict.
+    The verdict is 0 if the judge prefers the same position in both orders, or if a reply is not a verdict.
     """
     return sum(_said(replies[order], order) for order in ORDERS) / len(ORDERS)
 

@@ -53,7 +53,7 @@ class ReplayUnit:
         weight: How many calls the step made in the request; this one was drawn from them.
         cost_usd: Dollars of the recorded call.
         answer: The recorded answer, as :func:`~vinelm.replay.same.message_of` returns it.
-        cluster: Equal for prompts of one conversation, and for equal ones: these requests are not independent.
+        cluster: The same for prompts of one conversation, and for equal prompts, since these requests are not independent.
         recorded_at: When a service recorded the call, in seconds since 1970; None in a replay.
     """
 
@@ -74,7 +74,7 @@ class ReplayUnit:
 
 
 class _Sampled(NamedTuple):
-    """The call that represents a request and step; it has the smallest ``number`` of ``calls``."""
+    """The call that represents a request and step: of its ``calls`` the one with the smallest ``number``."""
 
     number: int
     calls: int
@@ -84,7 +84,7 @@ class _Sampled(NamedTuple):
 
 
 class Weighing(NamedTuple):
-    """How the requests of a step were weighed: ``sampled`` of the trace, ``used`` of them, and ``cut`` that weigh too much."""
+    """How a step's requests were weighted: how many were sampled and used, and how many had their weight ``cut``."""
 
     sampled: int
     used: int
@@ -94,7 +94,7 @@ class Weighing(NamedTuple):
 class Sample:
     """Sampled calls of a trace: whole requests, drawn by the seed, in bounded memory.
 
-    A request that stands for more calls is drawn more often, so all drawn requests have the same weight.
+    A request that represents more calls is drawn with a higher probability, so all drawn requests have the same weight.
 
     Attributes:
         bill: Where the money goes.
@@ -157,14 +157,14 @@ class Sample:
             self._nearest[step.key] = min(-left_out, self._nearest.get(step.key, math.inf))
 
     def _place(self, request: str, more: str = "") -> float:
-        """Return a number from 0 to 1 that looks drawn by chance."""
+        """Return a number from 0 to 1, pseudo-random but fixed by the seed and the request."""
         return number_of(f"{self._seed}\0{request}{more}") / _WHOLE
 
     def _weigh(self, step: str, *, even_days: bool) -> list[tuple[float, _Sampled]]:
-        """Return the requests of a step that are used, each with its place in a random order.
+        """Return the used requests of a step, each with its place in a random order.
 
-        A request was kept with a probability of min(1, what it stands for x the smallest place left out). Another draw corrects
-        this, days that are to count the same, and the largest weight: what remains has the wanted frequencies.
+        A request was kept with probability min(1, calls it represents x smallest place left out). A second draw corrects for
+        this, for days that should count the same, and for the largest weight, so that the frequencies are as wanted.
         """
         kept, nearest = self._kept[step], self._nearest.get(step, math.inf)
         chances = [min(1.0, one.stands_for * nearest) for one in kept.values()]
@@ -185,7 +185,7 @@ class Sample:
         return used
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows of the units, step by step in a random order in which those of a cluster come together."""
+        """Yield the rows of the units, step by step in a random order that keeps clusters together."""
         number = 0
         for used in self._used.values():
             link([one.row for _, one in used])
@@ -206,20 +206,20 @@ def _day_of(call: LoggedCall) -> int | None:
 
 
 class Links:
-    """Recognizes prompts that continue another one, as the turns of a chat do. The first ones come first.
+    """Recognizes prompts that continue an earlier prompt, as the turns of a chat do. Expects shorter prompts first.
 
-    A beginning that several requests share is not a chat: they only began with the same words.
+    A beginning that several requests share is not taken as a chat: they only began with the same words.
     """
 
     def __init__(self) -> None:
         self._seen, self._clusters = Counter[str](), dict[str, str]()
 
     def count(self, cluster: str) -> None:
-        """Count a request of this cluster, which without a conversation is the digest of its prompt."""
+        """Count a request of this cluster (without a conversation, the digest of its prompt)."""
         self._seen[cluster] += 1
 
     def cluster_of(self, cluster: str, text: str) -> str:
-        """Return the cluster of a counted request with this prompt: that of the prompt that it continues, or its own."""
+        """Return the cluster of a counted request: the cluster of the prompt that it continues, or else ``cluster``."""
         if cluster != _digest(text):  # it names its conversation
             return cluster
         prompt = json.loads(text) if '"assistant"' in text else {"messages": []}
@@ -236,7 +236,7 @@ class Links:
 
 
 def link(rows: Iterable[dict[str, Any]]) -> None:
-    """Put prompts that continue another one into its cluster, unless they have a conversation."""
+    """Put prompts that continue another prompt into its cluster, unless they name a conversation."""
     texts, links = [(zlib.decompress(row["prompt"]).decode(), row) for row in rows], Links()
     for _, row in texts:
         links.count(row["cluster"])
@@ -245,7 +245,7 @@ def link(rows: Iterable[dict[str, Any]]) -> None:
 
 
 def row_of(call: LoggedCall, step: CallStep, usd: float) -> dict[str, Any]:
-    """Return the row of a call, without the number and the weight of its unit."""
+    """Return a call as a row of the store, without the number and weight of its unit."""
     prompt = {
         "messages": list(call.messages), "tools": list(call.tools), "response_format": call.response_format,
         "settings": dict(call.settings),
@@ -270,7 +270,7 @@ def _json(value: Any) -> str:
 
 
 def number_of(text: str) -> int:
-    """Return a 128-bit number that looks random, and is always the same for a text."""
+    """Return a 128-bit hash of a text as a number."""
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest())
 
 
@@ -292,7 +292,7 @@ class Kept:
             self.load()
 
     def load(self) -> None:
-        """Read the units and the answers that are there."""
+        """Read the stored units and answers."""
         self.load_units()
         for row in self.rows.compared():  # from a profile: an answer is named by its digest
             key = key_of(row["unit_id"], row["model"])
@@ -308,12 +308,12 @@ class Kept:
             self.units[row["unit_id"]] = ReplayUnit(**{**row, "answer": json.loads(row["answer"])})
 
     def note(self, answer: Answer) -> None:
-        """Record an answer that is already durable."""
+        """Add an answer that is already stored to the answers in memory."""
         unit_id, _, model = answer.key.partition(" ")
         self.answers[int(unit_id), model] = answer
 
     def add(self, entry: int, answer: Answer) -> None:
-        """Keep an answer, in the transaction that settles its price."""
+        """Store an answer, in the transaction that settles its price."""
         self._answers.add(entry, answer)
 
     def prompt(self, unit: ReplayUnit) -> dict[str, Any]:
@@ -322,14 +322,14 @@ class Kept:
         return found
 
     def message(self, unit: ReplayUnit, model: str) -> Message | None:
-        """Return what a model answered; None if it was not asked, or failed."""
+        """Return a model's answer; None if the model was not asked, or failed."""
         found = self.answers.get((unit.unit_id, model))
         return None if found is None or found.answer is None else _message(found.answer)[0]
 
     def served(self, unit: ReplayUnit, model: str) -> tuple[float, float | None]:
         """Return a call's dollars and seconds in service; (0, 0) if the model was not asked.
 
-        A call in a batch counts with the dollars of the ordinary price, and has no known latency.
+        A call in a batch counts at the ordinary price, and its latency is unknown.
         """
         found = self.answers.get((unit.unit_id, model))
         if found is None:
@@ -363,12 +363,12 @@ def kept(
         path: The file, readable by its owner only.
         sample: The trace.
         catalog: The models that are asked, with their prices.
-        options: Other settings that decide the result, by name.
+        options: Other settings that affect the result, by name.
         is_simulated: Whether the models are simulated.
 
     Raises:
         ConfigError: The store belongs to another trace, or to other models or options.
-        StoreError: The file is something else, or another process holds it.
+        StoreError: The file is not such a store, or another process holds it.
     """
     address = address_of(path)
     if isinstance(address, Path) and not address.exists() and address.parent.is_dir():
@@ -394,7 +394,7 @@ def opened(path: str | Path | StoreAddress) -> Iterator[Kept]:
     """Open a store to read its questions and to add questions and labels, possibly by several people.
 
     Raises:
-        StoreError: There is no store, or the file is something else.
+        StoreError: There is no store, or the file is not such a store.
     """
     address = address_of(path)
     if isinstance(address, Path) and not address.exists():

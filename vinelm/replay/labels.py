@@ -1,4 +1,4 @@
-"""Blind questions to people: which of two answers is right. For terminals, pages and files."""
+"""Questions to people: which of two answers is right, without naming models. For terminals, pages and files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LabelQuestion:
         step: The step that made the call.
         messages: The prompt.
         tools: Names of the tools that could be called.
-        left, right: The answers, with ``content`` and ``tool_calls``. Chance decided which of them is the recorded one.
+        left, right: The answers, with ``content`` and ``tool_calls``. It is random which of them is the recorded one.
     """
 
     number: int
@@ -40,13 +40,13 @@ class LabelQuestion:
 
 
 def next_questions(store: Kept, n: int, who: str = "", *, now_s: float | None = None) -> list[LabelQuestion]:
-    """Give a person the next questions that the proof waits for, and reserve them for five minutes.
+    """Return the next questions that the proof needs, and reserve them for a person for five minutes.
 
     Args:
         store: The open store, see :func:`vinelm.replay.kept.opened`.
         n: The most questions to return.
-        who: The person. A question that this person has answered is not given again, and one that others have answered only if
-            no other is left: the mean over people counts.
+        who: The person. Questions that this person has answered are not given again. Questions that others have answered come
+            last; the mean over people counts.
         now_s: Seconds since 1970, if not now.
     """
     now_s = time.time() if now_s is None else now_s
@@ -71,12 +71,12 @@ def _shown(store: Kept, row: Mapping[str, Any]) -> LabelQuestion:
 
 
 def question_of(store: Kept, number: int) -> LabelQuestion:
-    """Return a question by its number, even if it is given to somebody else."""
+    """Return a question by its number, even if it is reserved for somebody else."""
     return next(_shown(store, row) for row in store.rows.questions() if row["question_id"] == number)
 
 
 def put_label(store: Kept, question: int, choice: str, who: str = "", *, now_s: float | None = None) -> None:
-    """Store a person's answer to a question, durably; it replaces an earlier one of the same person.
+    """Store a person's answer to a question, durably; it replaces the person's earlier answer.
 
     Args:
         store: The open store, see :func:`vinelm.replay.kept.opened`.
@@ -102,7 +102,7 @@ def put_label(store: Kept, question: int, choice: str, who: str = "", *, now_s: 
 
 
 def put_scores(store: Kept, score: Callable[[list[dict[str, Any]], Message], float], who: str) -> int:
-    """Answer all questions that have no label yet by a function, durably. Returns how many.
+    """Let a function answer all questions without a label, and store the labels durably. Return how many.
 
     Args:
         store: Open, see :func:`vinelm.replay.kept.opened`.
@@ -110,8 +110,8 @@ def put_scores(store: Kept, score: Callable[[list[dict[str, Any]], Message], flo
         who: The person who gives the labels.
 
     Raises:
-        WorkflowError: The function raised something.
-        ConfigError: It returned something else.
+        WorkflowError: The function raised an exception.
+        ConfigError: The function did not return a score.
     """
     labelled = {label["question_id"] for label in store.rows.labels()}
     waiting = [row["question_id"] for row in store.rows.questions() if row["is_open"] and row["question_id"] not in labelled]
@@ -126,7 +126,7 @@ def put_scores(store: Kept, score: Callable[[list[dict[str, Any]], Message], flo
 
 
 def undo_label(store: Kept, who: str = "") -> int | None:
-    """Take back a person's last label, durably. Returns the number of its question, which is asked again; None without any."""
+    """Delete a person's last label durably. Return the number of its question, which is asked again; None without labels."""
     mine = [label for label in store.rows.labels() if label["who"] == who]
     if not mine:
         return None
@@ -135,9 +135,9 @@ def undo_label(store: Kept, who: str = "") -> int | None:
 
 
 def scores(store: Kept) -> dict[tuple[int, str], tuple[int, float | None]]:
-    """Return the labels by (unit, model): the question, and the other answer's score minus the recorded one's.
+    """Return the labels by (unit, model): the question, and the other answer's score minus the recorded answer's.
 
-    Scores are in [-1, 1], the mean over people of the last answer of each; None if all of them have skipped the question.
+    Scores are in [-1, 1]: the mean over people of each person's last answer; None if everybody skipped the question.
     """
     return {
         key: (one.question, None if one.today is None or one.other is None else one.other - one.today)

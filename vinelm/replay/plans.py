@@ -1,4 +1,7 @@
-"""Plans over recorded calls: one cheaper model, or models that agree or an answer that passes a check, else today's model."""
+"""Plans over recorded calls: a cheaper model alone, or cheaper models with a fallback to today's model.
+
+The plan falls back if the models disagree, or if no answer passes the application's check.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ Kind = Literal["alone", "agree", "two of three", "check"]
 
 
 class PlanStep(NamedTuple):
-    """A plan's next step: ``ask`` a model, ``take`` a model's answer, or give today's answer; ``model`` is "" for today's."""
+    """A plan's next step: ``ask`` a model, ``take`` a model's answer, or use today's answer (``model`` is "")."""
 
     what: Literal["ask", "take", "today"]
     model: str = ""
@@ -28,9 +31,9 @@ class AnswerPlan:
     """Which models answer a call, in order, and when today's model does.
 
     Attributes:
-        kind: ``alone``; ``agree``: both say the same, else today's; ``two of three``: the third is asked if the first two
-            disagree, and today's if no two agree; ``check``: the first whose answer passes the application's check, else
-            today's.
+        kind: ``alone``; ``agree``: the answer on which both models agree, else today's; ``two of three``: the third model is
+            asked if the first two disagree, and today's answer is used if no two agree; ``check``: the first answer that passes
+            the application's check, else today's.
         models: In the order in which they are asked.
     """
 
@@ -56,7 +59,7 @@ class AnswerPlan:
 
         Args:
             has_answered: For each model that was asked, in order, whether it has answered.
-            agree: Returns whether two of them give the same answer.
+            agree: Returns whether two of these models give the same answer.
             passes: Returns whether the application's check passes a model's answer.
         """
         said: list[str] = []
@@ -79,12 +82,12 @@ class AnswerPlan:
 
 @dataclass(frozen=True, slots=True)
 class PlanAnswer:
-    """What a plan answers on a unit.
+    """A plan's answer to a unit.
 
     Attributes:
-        model: The model whose answer it gives; None for today's.
-        cost_usd: Dollars, including those of today's call if that is made.
-        latency_s: Seconds, one call after the other; None if those of today's call are unknown.
+        model: The model whose answer the plan uses; None for today's.
+        cost_usd: Dollars, including today's call if it is made.
+        latency_s: Seconds, one call after the other; None if the seconds of today's call are unknown.
     """
 
     model: str | None
@@ -93,7 +96,7 @@ class PlanAnswer:
 
 
 def all_plans(models: Sequence[str], *, with_check: bool) -> Iterator[AnswerPlan]:
-    """Yield the plans over these models, cheapest first; models are asked in this order."""
+    """Yield the plans over these models, given from the cheapest on; plans ask them in this order."""
     kinds: list[tuple[Kind, int]] = [("alone", 1), ("agree", 2), ("two of three", 3)]
     if with_check:
         kinds += [("check", 1), ("check", 2)]
@@ -108,7 +111,7 @@ class Follower:
         kept: The recorded answers.
         same: Compares two answers.
         check: ``check(messages, answer)``: whether the application would accept an answer (``content``, ``tool_calls``) to a
-            prompt without anybody's help; None without one.
+            prompt without a person's help; None without a check.
     """
 
     def __init__(self, kept: Kept, same: Sameness, check: Callable[[Any, Message], bool] | None = None) -> None:
@@ -117,7 +120,7 @@ class Follower:
         self._passed: dict[tuple[int, str], bool] = {}
 
     def follow(self, plan: AnswerPlan, unit: ReplayUnit, failed: Callable[[ReplayUnit, str], bool]) -> PlanAnswer | str:
-        """Return what a plan does with a unit, or the model that must be asked first.
+        """Return a plan's answer to a unit, or the model that must be asked first.
 
         A failed call falls back to today's model, as in service.
 
@@ -152,7 +155,7 @@ class Follower:
         return self._agree(unit, "", followed.model)
 
     def _agree(self, unit: ReplayUnit, one: str, other: str) -> bool:
-        """Return whether two models agree; "" is the recorded answer."""
+        """Return whether two models agree; "" stands for the recorded answer."""
         key = (unit.unit_id, one, other)
         found = self._agreed.get(key)
         if found is None:
@@ -177,13 +180,13 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class PlanComparison:
-    """How a plan compares on units that are answered.
+    """A plan compared with today on answered units.
 
     Attributes:
         saved: Share of today's dollars that it saves; each unit counts as often as the step is called in its request.
         differing: How many units have an answer that differs from today's.
         seen: How many units were compared.
-        followed: On how many units it falls back to today's answer.
+        followed: On how many units the plan falls back to today's answer.
         latency_s: Mean seconds; None if unknown.
         today_s: Mean seconds of today's calls.
     """
@@ -196,16 +199,16 @@ class PlanComparison:
     today_s: float | None
 
     def is_slower(self, than: float | None) -> bool:
-        """Return whether it takes more than this multiple of today's mean seconds; False if these are unknown."""
+        """Return whether the plan takes more than this multiple of today's mean seconds; False if they are unknown."""
         return bool(than and self.latency_s and self.today_s and self.latency_s > than * self.today_s)
 
     def facts(self, name: str) -> PlanFacts:
-        """Return the facts by which candidates are chosen."""
+        """Return the facts from which candidates are chosen."""
         return PlanFacts(name=name, saved=min(self.saved, _ALL), differing=self.differing, seen=self.seen)
 
 
 def figures(follower: Follower, done: Sequence[tuple[ReplayUnit, PlanAnswer]]) -> PlanComparison:
-    """Return what a plan does on these units."""
+    """Return the comparison of a plan with today on these units."""
     today = sum(unit.weight * unit.cost_usd for unit, _ in done)
     now = sum(unit.weight * one.cost_usd for unit, one in done)
     timed = [(one.latency_s, unit.latency_s) for unit, one in done if one.latency_s is not None and unit.latency_s is not None]

@@ -27,7 +27,7 @@ _MOST_RUNS = 100_000
 class CallFile:
     """A file with a line of JSON for each LLM call, which ``vinelm replay`` reads.
 
-    A line is appended with one write, so that threads and processes may share the file, which only its owner may read (mode
+    A line is appended with one write, so that threads and processes may share the file. Only its owner may read it (mode
     600). A failure to write is reported once in the log of ``vinelm``.
 
     Args:
@@ -104,7 +104,7 @@ class VineRecorder(BaseCallbackHandler):
     def on_tool_start(
         self, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
     ) -> None:
-        """Remember a tool's request, since the tool may call models."""
+        """Remember the request that a tool belongs to, since the tool may call models."""
         self.on_chain_start(serialized, input_str, run_id=run_id, parent_run_id=parent_run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:

@@ -1,4 +1,4 @@
-"""The verb: from recorded calls to a verdict by step. Asks cheaper models, races plans, waits for labels. Spends money."""
+"""``vinelm replay``: from recorded calls to a verdict by step. Calls cheaper models, so it spends money."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ class StepRun:
         choosing: Units that choose the plans; the others are for the proof. No conversation has both.
         together: How many units of a conversation, or of one prompt, are used at most.
         uncut: How many units there were before conversations were cut to this size.
-        done: By model: on how many of the choosing units it was asked.
-        labels: Its part of the labels; ``is_behind``: it might be proven with labels that other steps get.
+        done: By model: on how many of the choosing units the model was asked.
+        labels: The step's part of the labels; ``is_behind``: a proof would need labels that other steps get.
         forecast: Expected labels until ``max_loss`` is excluded, in half of all cases and in 80 %, before the first label.
-        open: Questions that wait for people: a unit, and the model whose answer to compare with the recorded one.
+        open: Questions for people: a unit, and the model whose answer to compare with the recorded one.
         is_stream: New units still arrive, in a given order.
-        is_short: Of a stream, too few have come to choose plans.
+        is_short: Too few units of a stream have arrived to choose plans.
         least_saved: The share of its dollars that a plan must save to race.
         max_slowdown: Plans slower than this multiple of today's seconds do not race; None: seconds do not matter.
     """
@@ -123,7 +123,7 @@ class StepRun:
         self.units = cut(self.units, self.together)
 
     def _wanted(self) -> int:
-        """Return the number of units that choose the plans, the rest of the last one's conversation left out."""
+        """Return the number of units that choose the plans, before the last unit's conversation is completed."""
         if not self.is_stream:
             return min(CHOOSING, len(self.units) // 3)
         seen, count = Counter[str](), 0
@@ -143,7 +143,7 @@ class StepRun:
     def begun(self, **settings: Any) -> Race:
         """Return a race of the candidates on the units for the proof.
 
-        A conversation is one unit of the test, and weighs as many as its requests.
+        The test counts a conversation once, with its number of requests as the weight.
         """
         clusters = [unit.cluster for unit in self.units[self.choosing :]]
         sizes, is_one = Counter(clusters), self.together == 1
@@ -397,7 +397,7 @@ class ReplayRun:
         )
 
     def open_questions(self, steps: Iterable[StepRun]) -> None:
-        """Open exactly the questions that these steps wait for."""
+        """Open the questions that these steps wait for, and close all others."""
         self.kept.rows.open_questions(
             {
                 "unit_id": unit.unit_id,
@@ -417,7 +417,7 @@ class ReplayRun:
     def study(
         self, bill: StepBill, month_usd: float | None, units: list[ReplayUnit] | None = None, *, is_stream: bool = False
     ) -> StepRun:
-        """Return a step with the models worth asking about its units (all, or the given ones)."""
+        """Return a step with its units (all, or the given ones) and the models worth asking about them."""
         units = self.kept.of_step(bill.key) if units is None else units
         today = sum(unit.cost_usd for unit in units)
         costs = {
@@ -440,11 +440,11 @@ class ReplayRun:
         return is_entry_of(entry, bill.models.most_common(1)[0][0])
 
     def _own(self, step: StepRun) -> str | None:
-        """Return the entry of the step's own model; None if it cannot be asked."""
+        """Return the catalog entry of the model that runs the step today; None if it has none."""
         return next((entry.name for entry in self.catalog.models if self._is_today(entry, step.bill)), None)
 
     def _say_what_is_sent(self, steps: Sequence[StepRun]) -> None:
-        """Announce which models get which prompts, and the most that it costs, before they are sent."""
+        """Announce which models get which prompts, and the maximum cost, before they are sent."""
         for step in steps:
             units, own = step.units[: step.choosing], self._own(step)
             places = ", ".join(map(self._place, step.models))
@@ -490,7 +490,7 @@ class ReplayRun:
                     step.dropped[model] = reason
 
     def _worth(self, step: StepRun, model: str) -> float:
-        """Return dollars of the step per request asked so far: well-known steps are worth less."""
+        """Return the priority of asking more: the step's dollars per request that the model was asked so far."""
         return step.usd / (step.done[model] + ROUNDS[0])
 
     def _hopeless(self, step: StepRun, model: str) -> str | None:
@@ -509,7 +509,7 @@ class ReplayRun:
         return None
 
     def followed(self, plan: AnswerPlan, units: Iterable[ReplayUnit]) -> list[tuple[ReplayUnit, PlanAnswer]]:
-        """Return what a plan answers on the first units, as far as its models were asked."""
+        """Return a plan's answers to the first units, up to the first unit for which a model was not asked."""
         found = []
         for unit in units:
             one = self._follow(plan, unit)
@@ -524,7 +524,7 @@ class ReplayRun:
     # -- what to choose --------------------------------------------------------------------------------------------
 
     def choose(self, steps: Sequence[StepRun], labels: int) -> None:
-        """Choose the plans to race, and divide the labels between the steps, first where a label saves most."""
+        """Choose the plans to race, and divide the labels between the steps: most dollars saved per label first."""
         found: list[tuple[float, int, StepRun]] = []
         for step in steps:
             for one in self._candidates(step, self.labels)[:1]:
@@ -547,7 +547,7 @@ class ReplayRun:
         return choose_candidates(facts, margin=self.max_loss, labels=labels, least_saved=step.least_saved)
 
     def _noted(self, step: StepRun) -> dict[str, Any]:
-        """Return the stored part of the choice: a later run races the same candidates, however many labels it may ask."""
+        """Return the part of the choice to store, so that later runs race the same candidates with any number of labels."""
         chosen = [[one.name, one.saved, one.differing] for one in step.candidates]
         return {"candidates": chosen, "labels": step.labels, "dropped": step.dropped}
 
@@ -561,7 +561,7 @@ class ReplayRun:
     # -- the proof -------------------------------------------------------------------------------------------------
 
     def ask_in_turn(self, races: Sequence[_Asking[None]]) -> None:
-        """Ask for all races in turn, until each has ended or waits."""
+        """Advance all races in turn, asking what they need, until each has ended or waits for people."""
         while wanted := [(race, more) for race in races if (more := next(race, None)) is not None]:
             races = [race for race, _ in wanted]
             self.asker.ask([one for _, more in wanted for one in more])
@@ -604,7 +604,7 @@ class ReplayRun:
         step.open = []
 
     def _ahead(self, step: StepRun) -> int:
-        """Return the number of moves made at a time; in batches, those that the proof may need."""
+        """Return how many moves to make at a time; in batches, as many as the proof may need."""
         if self.asker.is_batched and step.race is not None:
             needed = min(one.needed[self.max_loss] for one in step.race.standings())
             requests = (needed + 1.0) / min(one.differing for one in step.candidates)
@@ -612,7 +612,7 @@ class ReplayRun:
         return AHEAD + 2 * self.workers
 
     def _tell(self, step: StepRun, move: Question, unit: ReplayUnit) -> tuple[ReplayUnit, str] | None:
-        """Report labels to the race if there are any; else return the question, as the unit and the model to compare."""
+        """Report a question's label to the race; without a label, return the question: unit and model to compare."""
         followed, race = self._follow(step.plans[move.candidate], unit), step.race
         assert isinstance(followed, PlanAnswer)
         assert race is not None
@@ -633,7 +633,7 @@ class ReplayRun:
         return None
 
     def _question(self, unit: ReplayUnit, model: str) -> tuple[str, ...]:
-        """Return what is the same for questions with the same answer: the prompt and the two answers."""
+        """Return a key that is equal for questions with the same label: the prompt and the two answers."""
         said = (self.kept.prompt(unit), unit.answer, self.kept.message(unit, model))
         return tuple(json.dumps(one, sort_keys=True) for one in said)
 
@@ -649,7 +649,7 @@ class ReplayRun:
         return other.unit_id == unit.unit_id or self.kept.prompt(other) == self.kept.prompt(unit)
 
     def _ask(self, step: StepRun, asks: Sequence[tuple[Ask, ReplayUnit]]) -> _Asking[bool]:
-        """Ask for these moves, and report equal answers to the race; False if there is nothing to report."""
+        """Ask for these moves and report to the race which answers are equal; False if nothing was reported."""
         race, wanted = step.race, list(asks)
         assert race is not None
         while wanted:  # whether a plan asks its next model may depend on the previous answer
@@ -669,15 +669,13 @@ class ReplayRun:
         return has_told
 
     def _needed(self, step: StepRun, ask: Ask, unit: ReplayUnit, model: str) -> list[tuple[ReplayUnit, str]]:
-        """Return the model that a plan asks next; in batches also the later ones, whatever the answer."""
+        """Return the model that a plan asks next; in batches also the models that it may ask later."""
         plan = step.plans[ask.candidate]
         models = plan.models if self.asker.is_batched and plan.kind == "agree" else (model,)
         return [(unit, one) for one in models]
 
     def _compare(self, step: StepRun, compares: Sequence[tuple[Compare, ReplayUnit]]) -> _Asking[bool]:
-        """Let the judge compare, and report to the race; False if there is nothing to report. A useless judge is no longer
-        asked.
-        """
+        """Let the judge compare, unless it proved useless, and report to the race; False if nothing was reported."""
         race, judge = step.race, self.judge
         assert race is not None
         assert judge is not None
@@ -710,7 +708,7 @@ class ReplayRun:
         return standing.labels >= TRIED and standing.judge_r2 is not None and standing.judge_r2 < JUDGE_R2
 
     def _today_again(self, step: StepRun) -> list[tuple[ReplayUnit, str]]:
-        """Return prompts with which today's model, if it can be asked, shows how often it differs from itself."""
+        """Return prompts to ask today's model again, to see how often it differs from itself; empty if it cannot be asked."""
         model = self._own(step)
         mean = sum(unit.cost_usd for unit in step.units) / len(step.units)
         room = NOISE_SHARE * self.asker.left_usd / mean if mean else math.inf
@@ -779,7 +777,7 @@ class ReplayRun:
         return StepResult(**own)
 
     def _any_differs(self, found: Iterable[tuple[StepRun, StepResult]]) -> tuple[int, int]:
-        """Return in how many requests at least one of the switched steps' plans differs, and how many all of them answered."""
+        """Return in how many requests at least one switched step's plan differs, and how many requests all plans answered."""
         answered = []
         for step, result in found:
             if result.advice == "switch" and result.plan is not None:
@@ -809,7 +807,7 @@ class ReplayRun:
         return "keep", f"{why}: about {more:,.0f} more would be needed" if math.isfinite(more) else why
 
     def _without(self, step: StepRun, table: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-        """Return the verdict if no plan raced."""
+        """Return the verdict for a step in which no plan raced."""
         if len(step.units) < LEAST_ROWS:
             why = f"{len(step.units)} requests can be compared, and {LEAST_ROWS} are needed"
             if step.uncut > len(step.units):
@@ -914,7 +912,7 @@ class ReplayRun:
         return f"{explains}, and would save none: switched off{off}"
 
     def _texts(self, done: Iterable[tuple[ReplayUnit, PlanAnswer]]) -> list[dict[str, Any]]:
-        """Return examples of differing answers: the prompt, both answers, and what people said."""
+        """Return examples of differing answers: the prompt, both answers, and people's labels."""
         differing = [(unit, one.model) for unit, one in done if one.model and not self.follower.is_same(unit, one)]
         return [
             {

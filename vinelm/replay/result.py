@@ -1,4 +1,4 @@
-"""The result of a replay, by step, in the words of every verdict, with the lines to paste. No prompts unless asked for."""
+"""The result of a replay, by step: a verdict, and the lines to paste. Contains no prompts unless asked for."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class StepResult:
         step: The step.
         advice: See :class:`~vinelm.trie.verdict.Verdict`.
         today: The model that answered most of its recorded calls.
-        plan: The advised plan; None without one. ``kind``: what it does, see :class:`~vinelm.replay.plans.AnswerPlan`; None if
+        plan: The advised plan; None without one. ``kind``: its type, see :class:`~vinelm.replay.plans.AnswerPlan`; None if
             no plan raced.
-        usd: Dollars of the step per month, or of the whole trace if it is too short for that (``is_monthly``).
-        saved: Share of them that the plan saves.
-        differing, seen: Sampled requests in which its answer differs from the recorded one, and those compared.
+        usd: Dollars of the step per month, or of the whole trace if that is too short (``is_monthly``).
+        saved: Share of these dollars that the plan saves.
+        differing, seen: Number of sampled requests in which its answer differs from the recorded one, and of compared requests.
         latency_s, today_s: Mean seconds of the plan, one call after the other, and of today's calls; None if unknown.
-        noise: How many of how many repeated answers of today's model differ from the recorded ones; None if not asked.
-        labels: Questions that people have answered; ``skipped``: those among them that were skipped.
-        waiting: Questions that wait for an answer now.
+        noise: (differing, asked): repeated answers of today's model that differ from the recorded ones; None if not asked.
+        labels: Questions that people have answered; ``skipped``: how many of these were skipped.
+        waiting: Number of questions that wait for an answer now.
         proven: The smallest loss that is excluded (95 %, at any look), a fraction; None if none is.
         needed: By loss: how many more labels are expected to exclude it; losses that will never be excluded are left out.
         forecast: Before the first question: how many labels in half of the cases, and in 80 %, for ``max_loss``.
-        audit: Share of equal answers about which people are asked, too.
+        audit: Share of equal answers about which people are asked as well.
         judge: The model that compared answers; ``judge_r2``: the share of the labels' variance that it explains;
-            ``judge_used``: whether it saves labels. None and False without one.
+            ``judge_used``: whether it saves labels. None and False without a judge.
         how: How answers are compared.
-        why: The reason for an advice without a plan, or an open one, in a sentence.
+        why: The reason, in a sentence, if no plan is advised or the verdict is open.
         notes: Lines on models that failed or were dropped, and on what was left out.
-        paste: The lines that make the switch.
+        paste: The lines to paste for the switch.
         table: Plans that were compared: name, saved, differing, seen.
         texts: Examples of answers that differ; empty unless asked for.
         plan_file: For a switch to one model, if today's can be asked, too: the trie for a canary
@@ -84,12 +84,12 @@ class StepResult:
 
     @property
     def saved_usd(self) -> float:
-        """Dollars that the plan saves, in the time of :attr:`usd`."""
+        """Dollars that the plan saves, for the same period as :attr:`usd`."""
         return self.saved * self.usd
 
     @property
     def sentence(self) -> str:
-        """The verdict on the step as a sentence that begins with one of the four words."""
+        """The verdict on the step as a sentence that begins with the verdict's word, such as SWITCH."""
         lead = f"{lead_of(self.advice)}{' in' if self.advice == 'keep' else ''} `{self.step}`"
         if self.plan is None:
             return f"{lead}: {self.why}."
@@ -111,7 +111,7 @@ class StepResult:
         return f"{lead}: {self.why}. The nearest plan, {self.plan}, {saves} and {differs}."
 
     def _more(self) -> str:
-        """Return what more labels would settle: the next smaller loss, or the allowed one."""
+        """Return what more labels could prove: the next smaller loss, or the allowed loss."""
         open_ = {loss: labels for loss, labels in self.needed.items() if self.proven is None or loss < self.proven}
         if self.advice == "undecided":
             open_ = {loss: labels for loss, labels in open_.items() if loss == self.max_loss}
@@ -133,14 +133,14 @@ class ReplayResult:
     """The result of a replay so far.
 
     Attributes:
-        steps: By step, those in which most can be saved first.
+        steps: The steps, largest possible saving first.
         others: Steps that were not looked at, with their share of the bill.
-        spent_usd, budget_usd: Dollars spent on calls, by earlier runs too, and the most that they may cost.
-        attempt: The number of the attempt on these requests: each has its part of the error.
+        spent_usd, budget_usd: Dollars spent on calls, including earlier runs, and the most that they may cost.
+        attempt: The number of the attempt on these requests; the attempts share the error probability.
         is_simulated: Whether models are simulated.
         lines: The lines that were printed before anything was sent.
-        any_differs: Requests in which the plan of at least one switched step differs from the recorded answer, and those that
-            all of these plans answered.
+        any_differs: Number of requests in which the plan of at least one switched step differs from the recorded answer, and of
+            requests that all of these plans answered.
     """
 
     steps: Sequence[StepResult]

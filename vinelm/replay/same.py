@@ -1,4 +1,4 @@
-"""Whether two answers to one prompt are the same, by form: tool calls, structured output, labels, SQL, text."""
+"""Whether two answers to one prompt are the same; the rules depend on the form: tool calls, JSON, labels, SQL, text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _END = " \t\n.,;:!?\"'`*"
 
 
 def message_of(answer: Message) -> dict[str, Any]:
-    """Convert an assistant's message from OpenAI's or LangChain's form to the one that is compared and stored."""
+    """Convert an assistant's message from OpenAI's or LangChain's form to the form that is compared and stored."""
     content = answer.get("content")
     if isinstance(content, list):
         parts = [part if isinstance(part, str) else str(part.get("text") or "") for part in content]
@@ -55,11 +55,11 @@ class Sameness:
     sqlglot). Other text: by the given function, else exactly, ignoring white space at line ends and empty lines.
 
     Args:
-        text: ``function(recorded, other)`` for free text, both texts; or its place, ``module:function``.
+        text: ``function(recorded, other)`` for free text, called with both texts; or its name, ``module:function``.
         database: A SQLite file on which SQL is executed, read-only and within limits.
-        ignore: Fields of structured output that do not matter, such as reasoning.
-        audit: Share of the same answers that are asked about, too; None: :data:`AUDIT` where being the same does not imply an
-            equal score, else 0.
+        ignore: Fields of structured output that are not compared, such as reasoning.
+        audit: Share of equal answers that people are asked about as well; None: :data:`AUDIT` if equal answers may have
+            different scores, else 0.
 
     Raises:
         ConfigError: The function cannot be found, the database is missing, or the share is not in [0, 1].
@@ -83,7 +83,7 @@ class Sameness:
         self._result = lru_cache(maxsize=4096)(self._executed)
 
     def __call__(self, recorded: Message, other: Message) -> bool:
-        """Return whether the two are the same."""
+        """Return whether the two answers are the same."""
         if recorded["tool_calls"] or other["tool_calls"]:
             return _calls(recorded) == _calls(other)
         one, two = str(recorded["content"]), str(other["content"])
@@ -100,7 +100,7 @@ class Sameness:
         return _lines(one) == _lines(two)
 
     def audit(self, recorded: Sequence[Message]) -> float:
-        """Return the share of equal answers that people are asked about, too, given a step's recorded answers."""
+        """Return the share of equal answers that people are asked about as well, given a step's recorded answers."""
         if self._audit is not None:
             return self._audit
         forms = {form_of(one) for one in recorded}
@@ -181,7 +181,7 @@ def named_function(function: str | Callable[..., Any], what: str) -> Callable[..
 
 
 def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
-    """Call a function of the owner; :class:`WorkflowError` names its exception without its text, which may hold a prompt."""
+    """Call a user's function; :class:`WorkflowError` names its exception without the text, which may hold a prompt."""
     where = f"the function given as {what} raised"
     with explained(lambda error: WorkflowError(f"{where} {type(error).__name__}: it must take any answer")):
         return function(*arguments)
@@ -193,7 +193,7 @@ def _calls(message: Message) -> Counter[str]:
 
 
 def _canonical(value: Any) -> Any:
-    """Return a JSON value with 1 and 1.0 written alike."""
+    """Return a JSON value in which 1.0 is written as 1."""
     if isinstance(value, dict):
         return {key: _canonical(one) for key, one in value.items()}
     if isinstance(value, list):

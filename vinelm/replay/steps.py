@@ -21,7 +21,7 @@ class CallStep(NamedTuple):
 
     Attributes:
         key: The same for all of its calls.
-        title: Its name, or the first words of its system prompt, or the name of the schema that is asked for.
+        title: Its name, or the first words of its system prompt, or the name of the requested schema.
         is_named: Whether the trace names it.
     """
 

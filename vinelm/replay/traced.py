@@ -1,4 +1,4 @@
-"""Requests of recorded traces with their calls' answers: a profile runs them, and recorded calls are not paid again."""
+"""Requests and answers from recorded traces, for a profile that does not pay again for recorded calls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Traces:
     Attributes:
         calls: By request: its answered calls, in the order of the trace.
         inputs: By request: the application's inputs, if the trace has them.
-        hits: How many calls of a profile were found among them.
+        hits: How many calls of a profile were found among the recorded ones.
     """
 
     calls: dict[str, list[LoggedCall]] = field(default_factory=dict)
@@ -138,7 +138,7 @@ class Traces:
 
     @property
     def line(self) -> str:
-        """Summary of the recorded calls, in one line."""
+        """Return a summary of the recorded calls in one line."""
         if self.hits:
             return f"{self.hits:,} calls were found in the traces: the recorded answers count, and cost nothing"
         return "no call was found in the traces: they have other prompts, or none of these models; each call was paid"
@@ -152,7 +152,7 @@ def _dollars(call: LoggedCall, entry: Model) -> float | None:
 
 
 def _asked(calls: Iterable[LoggedCall]) -> str:
-    """Return the last user message of the first call; empty without one."""
+    """Return the last user message of the first call; empty if there is none."""
     first = min(calls, key=lambda call: call.started_at or 0.0)
     for message in reversed(first.messages):
         if message.get("role") in ("user", "human"):

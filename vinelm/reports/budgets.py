@@ -1,4 +1,4 @@
-"""What a page shows for each budget: the application's graph, the plan as a tree, and bars by stage."""
+"""The content of a page for each budget: the application's graph, the plan as a tree, and bars by stage."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class PlanNode:
     Attributes:
         stage: The workflow's stage; empty if the request ends.
         model: The model that runs.
-        when: What distinguishes this way from the others, in as few words as possible; empty if its stage does.
-        seen: The outcomes of the previous invocation, in full; several if the plan continues alike.
+        when: The condition for this step rather than its siblings, in few words; empty if the stage's name is enough.
+        seen: The outcomes of the previous invocation that lead here, in full; several if the plan continues in the same way.
         share: The share of all requests, in [0, 1].
         children: The steps that may follow.
     """
@@ -47,7 +47,7 @@ class PlanNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTree:
-    """A plan as a tree. ``left_out`` is the number of steps that are too rare to be shown."""
+    """A plan as a tree. ``left_out`` is the number of steps that are not shown because they are rare."""
 
     roots: tuple[PlanNode, ...]
     left_out: int = 0
@@ -91,13 +91,13 @@ class BudgetStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetSlider:
-    """The plans of a range of budgets, by rising budget; with a single stop there is nothing to slide.
+    """The plans of a range of budgets, in rising order; with a single stop, the page has no slider.
 
     Attributes:
         intro: What the plans are, and the basis of their figures.
         stops: At least one.
-        start: The number of the stop that is shown first, and the only one shown without a script.
-        beside: The comparison of the plan's bars, in one sentence; empty for none.
+        start: The number of the stop that is shown first, and is the only stop shown without a script.
+        beside: What the plan's bars are compared with, in one sentence; empty if nothing.
         models: The models in the order of the page's colours.
     """
 

@@ -1,4 +1,4 @@
-"""The verdict at a glance; every page takes its words and figures from one :class:`~vinelm.trie.verdict.Verdict`."""
+"""The verdict at a glance, with words and figures from a :class:`~vinelm.trie.verdict.Verdict`, as on every page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def verdict_card(found: Verdict, *, plan: str, annotated: AnnotatedTrie, files: 
     Args:
         found: The verdict.
         plan: Its plan in one line; empty for none.
-        annotated: The trie that it is about.
+        annotated: The trie whose plans the verdict compares.
         files: The store and the trie, for command lines.
     """
     store, trie = map(_shown_path, files)
@@ -43,7 +43,7 @@ def verdict_card(found: Verdict, *, plan: str, annotated: AnnotatedTrie, files: 
 
 
 def before(found: Verdict) -> str:
-    """Return the baseline in a few words: ``today (gpt-4)``, ``today``, or a model."""
+    """Return a short name of the baseline: ``today (gpt-4)``, ``today``, or a model."""
     models = set(found.models.values())
     if not found.is_today:
         return found.opponent
@@ -97,7 +97,7 @@ def _measures(found: Verdict) -> tuple[Measure, ...]:
 
 
 def _counted(found: Verdict) -> str:
-    """Return what counts as good: without labels it is unknown which answers are right."""
+    """Return the name of the accuracy figure, which depends on whether there are labels."""
     return "Right answers" if found.by_today is None else "As good as today's answers"
 
 

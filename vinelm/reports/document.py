@@ -1,4 +1,4 @@
-"""The content of a report, independent of its format: sections with tables and pictures, without empty ones."""
+"""The content of a report, independent of its format: sections with tables and pictures. Empty parts are left out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNKNOWN = frozenset({"not identified", "too few", "-"})
 
 
 def readable(section: Section) -> Section:
-    """Return a section without charts that are empty or have one point, and without empty columns."""
+    """Return a section without empty columns, and without charts that have fewer than two points."""
     parts = [one for one in section.parts if not isinstance(one, Chart) or says_enough(one)]
     left_out = tuple(why_left_out(one) for one in section.parts if isinstance(one, Chart) and not says_enough(one))
     return replace(
@@ -25,7 +25,7 @@ def readable(section: Section) -> Section:
 
 
 def says_enough(chart: Chart) -> bool:
-    """Return whether a chart has points at two different places at least."""
+    """Return whether a chart has points at two or more different places."""
     places = {(float(x), float(y)) for one in chart.series for x, y in zip(one.x, one.y, strict=True)}
     return len(places) > 1
 
@@ -38,7 +38,7 @@ def why_left_out(chart: Chart) -> str:
 
 
 def _without_unknown(table: Table) -> Table:
-    """Return a table without columns that have no figures; its note names those that are unknown."""
+    """Return a table without columns that have no figures; its note names the figures that are unknown."""
     cells = [{row.cells[i] for row in table.rows} for i in range(len(table.columns))]
     empty = [i for i, each in enumerate(cells) if i and each and each <= UNKNOWN]
     if not empty:
@@ -100,9 +100,9 @@ class Dot:
 
     Attributes:
         name: The label of the dot.
-        role: The dot's colour; that of role ``vinelm`` is a diamond.
+        role: Sets the dot's colour; role ``vinelm`` is drawn as a diamond.
         usd: Dollars per 1,000 requests, > 0.
-        accuracy: A fraction; ``low`` and ``high`` are the ends of its line, equal to it for no line.
+        accuracy: A fraction; ``low`` and ``high`` are the ends of its interval, equal to it if no interval is drawn.
         hover: The text of the dot, in lines.
     """
 
@@ -127,7 +127,7 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """One figure of a :class:`Card` before and after. Without ``after`` there is a single value, or the reason for none."""
+    """One figure of a :class:`Card` before and after. Without ``after``: a single value, or why there is none."""
 
     name: str
     before: str
@@ -146,7 +146,7 @@ class Card:
         measures: Dollars, accuracy and seconds.
         plan: The plan in one line, with the share of the requests that takes each branch; empty without a plan.
         picture: Accuracy and dollars; None if they cannot be drawn.
-        code: The plan as lines of Python, to be copied; empty if there is none to switch to.
+        code: The plan as lines of Python, to be copied; empty if there is no plan to switch to.
         command: The command line that prints the plan, to be copied.
         data: The verdict as JSON types, to be saved.
     """
@@ -233,7 +233,7 @@ class Report:
         examples: Requests with the answers of the plan and of the baseline.
         budgets: The plans of a range of budgets.
         simulated: What was simulated, shown in the head and in every picture; None if nothing was.
-        oracle: What the oracle stop means, shown likewise; "" under the workflow's own stop.
+        oracle: What the oracle stop means, shown in the same places; "" under the workflow's own stop.
         terms: (term, explanation) pairs, for a reader who meets them for the first time.
         provenance: (name, value) pairs at the end of the page.
     """

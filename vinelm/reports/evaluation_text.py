@@ -1,4 +1,4 @@
-"""An evaluation in words: the verdict's comparison, tables of policies and gains, and what serving would identify."""
+"""An evaluation in words: the verdict's comparison, tables of policies and gains, and what to serve to learn more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_IDENTIFIED = "not identified"
 
 
 def verdict_table(found: Verdict, title: str = "Compared, each judged by requests that did not choose it") -> Table | None:
-    """Return the baseline and every plan that was compared with it; None if there is none."""
+    """Return a table of the baseline and every plan compared with it; None if no plan was compared."""
     rows = list(table_rows(found))
     if not rows:
         return None
@@ -28,7 +28,7 @@ def verdict_table(found: Verdict, title: str = "Compared, each judged by request
 
 
 def role_of(name: str, has_signals: bool) -> Role:
-    """Return the role of a policy: VineLM means plans over signals if there are any, else plans over paths."""
+    """Return the role of a policy. Role ``vinelm`` is given to plans over signals if there are any, else over paths."""
     if name == "signals":
         return "vinelm"
     if name == "no_kinds":
@@ -37,7 +37,7 @@ def role_of(name: str, has_signals: bool) -> Role:
 
 
 def evaluation_tables(found: Evaluation) -> tuple[Table, ...]:
-    """Return the policies, their paired gains, and each budget if there are several."""
+    """Return tables of the policies, of their paired gains, and of each budget if there are several."""
     return (_policies(found), _gains(found), *((_budgets(found),) if found.by_budget else ()))
 
 
@@ -90,7 +90,7 @@ def _of_policies(found: Evaluation, policies: Sequence[JudgedPolicy], cells: Seq
 
 
 def _budgets(found: Evaluation) -> Table:
-    """Return VineLM's gain over fixed plans at each budget."""
+    """Return a table of VineLM's gain over fixed plans at each budget."""
     rows = [
         (
             _thousand(one.objectives[0].max_cost_usd or 0.0),
@@ -146,7 +146,7 @@ def _plans(found: Evaluation) -> list[str]:
 
 
 def _kinds(found: Evaluation) -> list[str]:
-    """Return the value of request types, and whether to declare them."""
+    """Return in words what request types would gain, and whether to declare them."""
     gain = found.kinds
     if gain is None:
         return []
@@ -164,7 +164,7 @@ def _kinds(found: Evaluation) -> list[str]:
 
 
 def _by_the_model(one: JudgedPolicy) -> tuple[str, str, str]:
-    """Return the accuracy, interval and dollars of a policy that the rows do not identify."""
+    """Return accuracy, interval and dollars predicted by the model, for a policy that the rows do not identify."""
     right = min(max(one.accuracy.value, 0.0), 1.0)
     return f"~{percent(right)}", NOT_IDENTIFIED, f"~{_thousand(max(one.cost_usd.value, 0.0))}"
 
@@ -210,7 +210,7 @@ def _points(value: float) -> str:
 
 
 def _dollars(value: float) -> str:
-    """Return dollars of 1,000 requests, with their sign."""
+    """Return dollars per 1,000 requests, with their sign."""
     return f"{'-' if value < 0 else '+'}{_thousand(abs(value))}"
 
 

@@ -21,10 +21,10 @@ def examples(
     Requests with one right and one wrong answer come first. Which of them are shown depends only on their ids.
 
     Args:
-        known: Each request with the answers of both.
+        known: Each request with the answers of both policies.
         before: The name of the first policy.
         after: The name of the second policy.
-        note: What else a reader has to know, as a sentence.
+        note: A sentence that readers need to understand the examples.
     """
     unlike = [one for one in known if one[1].is_right != one[2].is_right or one[1].models != one[2].models]
     if not unlike:

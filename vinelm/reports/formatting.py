@@ -59,7 +59,7 @@ def prompt_row(prompts: StagePrompts) -> tuple[str, ...]:
 
 
 def prompt_words(layout: PromptLayout) -> list[str]:
-    """Say how much of the prompts a cache could reuse, and which move of a message would increase it."""
+    """Return in words how much of the prompts a cache could reuse, and which move of a message would increase this."""
     share, least = f"{100 * layout.reusable:.0f} %", f"{CACHE_MINIMUM:,}"
     found = [f"Reusable: {share} of the tokens, in prefixes of {least} or more that an earlier call has sent to one model."]
     if (move := layout.move) is not None:
@@ -79,7 +79,7 @@ def percent_interval(interval: Interval | None) -> str:
 
 
 def prompt_cache_words(rate: float | None) -> str | None:
-    """Say for which rate of calls a trie's dollars hold, :attr:`~vinelm.AnnotatedTrie.calls_per_hour`; None: for any."""
+    """Return in words for which :attr:`~vinelm.AnnotatedTrie.calls_per_hour` a trie's dollars hold; None: for any."""
     if rate is None:
         return None
     how = f"as warm as {rate:,.3g} calls per hour keep them" if rate else "cold (`vinelm estimate --calls-per-hour`)"

@@ -1,4 +1,4 @@
-"""A plan as a tree of its steps, with the share of the requests that reaches each."""
+"""A plan as a tree of its steps, with the share of the requests that reaches each step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Key = tuple[Any, ...]
 
 
 def plan_tree(decision: Any) -> PlanTree:
-    """Return a plan from the start, a decision or a fixed plan, as a tree."""
+    """Return a plan as a tree. The plan is the decision at the start, or a fixed plan."""
     roots = _grouped([_node(step, 1.0) for step in decision.steps])
     shares = sorted((node.share for node in _walk(roots)), reverse=True)
     least = max(shares[min(MOST_NODES, len(shares)) - 1], _LEAST) if shares else 0.0
@@ -25,7 +25,7 @@ def plan_tree(decision: Any) -> PlanTree:
 
 
 def _node(step: Mapping[str, Any], reach: float) -> PlanNode:
-    """Return a step with the following ones; the remaining requests have their answer."""
+    """Return a step with the steps after it; the remaining requests end with their answer."""
     share, model = reach * float(step["probability"]), step["model"]
     stage, _, seen = step["stage"].partition(" [")  # in a trie of outcomes, the name of a stage contains what was seen
     labels = (seen.removesuffix("]"),) if seen else ()
@@ -39,7 +39,7 @@ def _node(step: Mapping[str, Any], reach: float) -> PlanNode:
 
 
 def _grouped(nodes: Sequence[PlanNode]) -> tuple[PlanNode, ...]:
-    """Return the nodes by falling share, merging those followed by the same plan; a lone end is not a step."""
+    """Return the nodes by falling share, merging nodes with equal plans after them; omit the end if it stands alone."""
     groups: dict[_Key, list[PlanNode]] = {}
     for node in nodes:
         groups.setdefault(_key(node), []).append(node)
@@ -61,7 +61,7 @@ def _grouped(nodes: Sequence[PlanNode]) -> tuple[PlanNode, ...]:
 
 
 def _are_rivals(one: _Key, other: _Key) -> bool:
-    """True if the next stage does not distinguish the two ways."""
+    """Return whether the next stage does not distinguish two nodes."""
     return one[0] == other[0] or one[1] is None or other[1] is None
 
 

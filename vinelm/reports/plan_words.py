@@ -1,4 +1,4 @@
-"""A plan as one readable line, and as the lines of Python that run it."""
+"""Formats a plan as one readable line, and as the lines of Python that run it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MOST_STEPS = 6
 def plan_line(tree: PlanTree) -> str:
     """Return a plan in one line: each step with its model, and the share of all requests that takes each branch.
 
-    ``write a → retry b (38 %)``; alternatives are in brackets: ``[search a (60 %) | reply b (40 %)]``. A long plan leaves out
-    the steps of the fewest requests, and says so.
+    For example ``write a → retry b (38 %)``, or with alternatives ``[search a (60 %) | reply b (40 %)]``. A long plan omits
+    its rarest steps, and says so.
     """
     steps = sorted((node.share for node in _steps(tree.roots)), reverse=True)
     least = steps[MOST_STEPS - 1] if len(steps) > MOST_STEPS else 0.0
@@ -45,7 +45,7 @@ def _branches(nodes: Sequence[PlanNode], least: float, reach: float) -> str:
 
 
 def _step(node: PlanNode, least: float, reach: float) -> str:
-    """Return a step and what follows it; ``reach`` is the share of requests that reached the step before."""
+    """Return a step and the steps after it; ``reach`` is the share of requests that reached the step before it."""
     when = f"if {node.when}: " if node.when else ""
     after = _branches(node.children, least, node.share)
     name = "done" if node.model is None else f"{node.stage} {node.model}"
@@ -58,7 +58,7 @@ def _percent(share: float) -> str:
 
 
 def serving_lines(objective: Objective, trie: str, *, is_proven: bool = True) -> tuple[str, str]:
-    """Return the two lines that serve the plan in an application; an unproven plan is served only if they say so."""
+    """Return the two lines that serve the plan in an application; for an unproven plan they contain an explicit consent."""
     allowed = "" if is_proven else ", allow_unproven=True"
     cap = "" if objective.max_cost_usd is None else f", max_cost_usd={objective.max_cost_usd:.3g}"
     cap += "" if objective.mix else ", mix=False"
@@ -74,7 +74,7 @@ def plan_code(annotated: AnnotatedTrie, trie: str, objective: Objective | None =
     Args:
         annotated: The trie, with its verdict.
         trie: The name of its file, for lines that load it.
-        objective: The objective to plan for; None takes the plan of the verdict.
+        objective: The objective to plan for; None takes the verdict's plan.
 
     Raises:
         ConfigError: There is no plan to switch to, no fixed plan meets the bounds, or the best one ends before the application.

@@ -21,7 +21,7 @@ _TERMS = (
 
 
 def plan_rows(step: StepResult) -> list[tuple[str, ...]]:
-    """Return a row for each plan compared on the requests that chose the plan, largest saving first."""
+    """Return a row for each compared plan, measured on the requests that chose the plan; largest saving first."""
     return [
         (name, f"{-100 * saved:+.1f} %", f"{differing} of {seen}", percent(differing / seen))
         for name, saved, differing, seen in step.table[:_MOST_PLANS]

@@ -1,4 +1,4 @@
-"""A store's contents apart from its figures, in words: a judge's scores, and answers with their classes."""
+"""Describes what a store holds besides figures: a judge's scores, and answers with their classes."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def shown_lines(record: SignalRecord, rows: int, answers: int | None = None) -> 
     """Yield notable facts about a store's answers and their classes.
 
     Args:
-        record: the settings that they were made with.
-        rows: rows of the store.
-        answers: how many of them have an answer; None to say nothing about it.
+        record: the settings that the answers and classes were made with.
+        rows: number of rows of the store.
+        answers: how many rows have an answer; None to leave this out.
     """
     if record.answer and answers is not None:
         yield f"Answers ({', '.join(record.answer)}) of {answers:,} rows."

@@ -1,4 +1,4 @@
-"""Two workflows compared, in tables and words."""
+"""A comparison of two workflows, in tables and words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vinelm.verdicts.workflow_comparison import Taken, UnderPlan, WorkflowCompar
 
 
 def comparison_tables(found: WorkflowComparison) -> tuple[Table, ...]:
-    """Return a table of each plan, and one of the calls of each stage under the first."""
+    """Return a table of each plan, and a table of the calls of each stage under the first plan."""
     return (*(_under(found, one) for one in found.plans), _stages(found, found.plans[0]))
 
 
@@ -50,7 +50,7 @@ def _under(found: WorkflowComparison, one: UnderPlan) -> Table:
 
 
 def _interval(found: OffPolicyEstimate, by: float, unit: str, digits: int = 1) -> str:
-    """Return a difference in a unit, where ``by`` turns a gain into the difference of the figures themselves."""
+    """Return a difference in a unit; ``by`` converts a gain to the difference of the figures."""
     if found.is_same or not found.is_identified:
         return "none" if found.is_same else "-"
     low, high = sorted((found.low * by, found.high * by))

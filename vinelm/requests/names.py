@@ -14,16 +14,16 @@ RunLabel = str | Callable[[Mapping[str, Any]], Any]
 
 
 def label_of(label: RunLabel, configurable: Mapping[str, Any] | None) -> str:
-    """Return the run's own label; empty if it has none or the application's function fails."""
+    """Return the label of a run; empty if it has none or the application's function fails."""
     given = configurable or {}
     found: Any = given.get(label) if isinstance(label, str) else answered(lambda: label(given), None)
     return "" if found is None else str(found)
 
 
 def scoped(name: str, *scope: str) -> str:
-    """Return a name that is unique to this name within its scope: a tenant, or a kind of things.
+    """Return a name that cannot collide with names of other scopes. A scope is a tenant, or a category of things.
 
-    Outside of any scope it is the name itself, unless it looks like a scoped one. All names of one table must have scopes of
+    Without a scope the name is unchanged, unless it looks like a scoped name. All names of one table must have scopes of
     the same length.
 
     Examples:

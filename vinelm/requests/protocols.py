@@ -24,16 +24,16 @@ class CallPermit(Protocol):
     """One call that a :class:`CallGuard` has authorized. It is settled exactly once: later calls of a method do nothing."""
 
     def settle(self, usage: Usage) -> None:
-        """Replace the reservation by the real cost. The call has ended, successfully or not."""
+        """Replace the reservation by the real cost, after the call has succeeded or failed."""
 
     def close(self) -> None:
-        """Settle the call at its upper bound, since its cost is unknown, unless it is settled already."""
+        """Settle the call at its upper bound, because its cost is unknown; do nothing if it is settled."""
 
 
 class CallGuard(Protocol):
     """Authorizes every call of a model before it is made. Thread-safe.
 
-    A guard that may have to wait also has a coroutine ``aauthorize``, which is awaited for asynchronous calls; see
+    A guard that may block also has a coroutine ``aauthorize``, which is awaited for asynchronous calls; see
     :func:`vinelm.money.aauthorized`.
     """
 
@@ -53,7 +53,7 @@ class RatePermit(Protocol):
 
 
 class RateLimiter(Protocol):
-    """The rate limits of an engine. An attempt waits for admission and occupies its place while the block runs."""
+    """The rate limits of an engine. An attempt waits for admission, and counts as running while the block runs."""
 
     def admit(
         self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0
@@ -61,11 +61,11 @@ class RateLimiter(Protocol):
         """Wait for admission.
 
         Args:
-            tokens: the most that the attempt may use; it counts until the attempt settles.
+            tokens: the most that the attempt may use; this amount counts until the attempt is settled.
             sleep: waits for a number of seconds.
             priority: higher ones go first, but never before an attempt that has waited long enough. If its ``float()`` changes
-                meanwhile, the limiter's ``reorder()`` reads it again; while it is -inf, the attempt waits although there is
-                room. Its method ``granted()``, if any, is called when the attempt gets its place, before another one does.
+                meanwhile, the limiter's ``reorder()`` reads it again; while it is -inf, the attempt waits even if the limits
+                allow it. Its method ``granted()``, if any, is called when the attempt is admitted, before the next admission.
         """
 
     def aadmit(
@@ -80,40 +80,39 @@ CallsInText: TypeAlias = Callable[[str], Iterable[tuple[str, Mapping[str, Any]]]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CallContext:
-    """A backend's knowledge of the invocation that a chat model is made for. It must not be changed once it is passed on.
+    """What a backend knows about the invocation that a chat model is made for. Do not change it after passing it on.
 
     Args:
         stage: name of the stage.
-        prefix: models of the request's invocations so far; ends with this invocation's own.
+        prefix: models of the request's invocations so far, including this one.
         clock: time as the request sees it.
         on_usage: receives the :class:`~vinelm.rows.observation.Usage` of each call, exactly once.
         request: the labelled request; None in an ordinary served call. Only offline backends need it.
         guard: asked to authorize each call; the permit is settled with the call's usage. None: no limit.
-        rate_limiter: the rate limits that each attempt waits for; None for the backend's own.
-        on_exchange: receives the messages of each call, the answer so far, and the options with which the model was asked
-            (tools, formats, settings), by the names of its package; None unless content is captured.
+        rate_limiter: the rate limits that each attempt waits for; None: the backend's limits.
+        on_exchange: receives the messages of each call, the answer so far, and the options of the call (tools, formats,
+            settings), as the model's package names them; None unless content is captured.
         on_prompt: receives the messages and the bound tools of each call, before it is made; None unless the prompts' shapes
             are needed. Must not raise.
-        on_gate: called with True when an attempt begins to wait for rate limits, with False when it leaves them and is sent,
-            and then with the engine of the replica that serves it, if a replica group does; None without a listener. Backends
-            without rate limits do not call it.
+        on_gate: called with True when an attempt begins to wait for rate limits, with False when it is sent, and then with the
+            engine of the replica that serves it, if a replica group does; None without a listener. Backends without rate limits
+            do not call it.
         on_over: called when an attempt ends, before its slot goes to another call, with the cached part of its prompt, in [0,
             1], or None; None without a listener. Must not raise.
-        priority: the call's priority among those that wait for rate limits; finite, higher goes first. Its ``float()`` may
-            change while the call waits. Its attribute ``engine``, if it has one, names the preferred replica; None if it does
-            not matter.
+        priority: the call's priority among calls waiting for rate limits; finite, higher goes first. Its ``float()`` may change
+            while the call waits. Its attribute ``engine``, if any, names the preferred replica; None: no preference.
         on_tool_call: called with a tool call's name and arguments as soon as they are complete in a stream; None without a
             listener. Backends that do not stream do not call it.
         on_text: called when an attempt that streams begins; returns a function for each piece of its text, which does not
             raise, or None. None without a listener.
-        key: the request's name among those of all callers, the same for all of its calls; "" if unused.
-        conversation: the name of the request's conversation among those of all callers; "" if it has none.
-        own: the application's own chat model that makes the call; None without one. If it is the entry's model (``entry``), the
-            object itself is called, with its own key.
-        slot: returns the number of the engine's slot that the call should take, once it is its turn, or None. None without one.
+        key: the request's name, unique over all callers and the same for all of its calls; "" if unused.
+        conversation: the name of the request's conversation, unique over all callers; "" if it has none.
+        own: the application's own chat model that makes the call; None without one. If it is the entry's model (``entry``),
+            this object is called, with its own key.
+        slot: returns the engine's slot that the call should take when its turn comes, or None; None if slots are not chosen.
             Must not raise.
-        equal: answers repeatable calls once (:class:`vinelm.backends.remote.equal_calls.EqualCalls`); None: each call is made.
-            Backends whose answers do not follow from the prompt do not use it.
+        equal: shares answers between equal calls (:class:`vinelm.backends.remote.equal_calls.EqualCalls`); None: each call is
+            made. Backends whose answers do not depend on the prompt alone do not use it.
     """
 
     stage: str
@@ -139,7 +138,7 @@ class CallContext:
 
 @runtime_checkable
 class Backend(Protocol):
-    """One provider. Its chat models are ordinary LangChain chat models that report a :class:`Usage` per call."""
+    """A provider's backend. It makes ordinary LangChain chat models that report a :class:`Usage` per call."""
 
     is_simulated: bool
     """True if the answers are not those of real models; every report based on them must say so."""
@@ -163,14 +162,12 @@ class PricesCalls(Protocol):
 
 @runtime_checkable
 class Preloads(Protocol):
-    """A backend that can do its first call's setup in advance: in the process from which units are forked, so that units do
-    not repeat it.
-    """
+    """A backend that can prepare its first call in the process from which units are forked, to spare each unit this work."""
 
     def preload(self) -> None:
-        """Import what calls need and create clients with their TLS context, if possible; failures are left to the call.
+        """Import what calls need and create clients with their TLS context, if possible; failures show up in the call.
 
-        Calls no model. Must leave no thread, connection or event loop behind, since none survives a fork.
+        Calls no model. Must leave no thread, connection or event loop behind, since none of them survives a fork.
         """
 
 
@@ -179,7 +176,7 @@ class ChatModelSource(Protocol):
 
     @property
     def catalog(self) -> Catalog:
-        """The models that it can make."""
+        """The catalog of the models that it can make."""
 
     @property
     def is_virtual_time(self) -> bool:
@@ -193,13 +190,13 @@ class ChatModelSource(Protocol):
 
 
 class BesideService(Protocol):
-    """Something that learns while a service runs which models can replace today's: the autopilot."""
+    """The interface of the autopilot, which learns while a service runs which models can replace today's."""
 
     def around(self, models: Any) -> ChatModelSource:
-        """Start, and return a source of chat models that wraps the resolver and replaces it from now on.
+        """Start, and return a source of chat models that wraps the resolver and is used instead of it.
 
         Raises:
-            ConfigError: it is already serving, or cannot start.
+            ConfigError: it has started already, or cannot start.
         """
 
     def feedback(self, run: str, score: float) -> None:
@@ -209,16 +206,16 @@ class BesideService(Protocol):
         """Record a call that a gateway has passed on. Never raises."""
 
     def close(self) -> bool:
-        """Stop, and write pending records; False if some are lost. Idempotent."""
+        """Stop, and write pending records; return False if some are lost. Idempotent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One finished invocation of a stage, as its policy records it.
+    """One finished invocation of a stage, as recorded by its policy.
 
     Args:
         stage: name of the stage.
-        prefix: models of the request's invocations so far; ends with this invocation's own.
+        prefix: models of the request's invocations so far, including this one.
         latency_s: seconds of the whole stage by the policy's clock.
         usages: one record per model call inside the stage.
         failure: kind of the failure; None if it succeeded.
@@ -242,7 +239,7 @@ class Invocation:
 class OpenBatch(NamedTuple):
     """A stored batch of calls without answers: its number, our key, the model and the number of calls.
 
-    ``provider_id`` is None if it may not have been submitted yet; ``recorded_s`` is in Unix time.
+    ``provider_id`` is None if the batch may not have been submitted yet; ``recorded_s`` is in Unix time.
     """
 
     batch_id: int
@@ -258,15 +255,15 @@ Choice: TypeAlias = "str | Mapping[str, str]"
 
 
 class RequestPath(NamedTuple):
-    """One request and the models of its invocations. The profiler executes it cell by cell until the stop rule fires or the
-    path ends, and pays only for cells without a row.
+    """One request and the models of its invocations, to be executed by the profiler.
 
-    On a branching template a path is contingent: the request decides which stage comes, and the path has a model for it. It
-    ends at a stage without a model, or one that does not allow it.
+    Execution ends when the stop rule fires or the path ends; only invocations without a row are paid. On a branching template
+    the request decides which stage comes next, and the path has a model for that stage. It ends at a stage without a model,
+    or if the stage does not allow the model.
 
-    ``goes_on``: execute the path to its end even if the workflow's own check passes an answer before; no effect under the
+    ``goes_on``: execute the path to its end even if the workflow's own check passes an earlier answer; no effect under the
     oracle's rule. ``probability``: the probability of buying the path's last invocation, given what was known when it was
-    proposed; None if the sampler does not know it. The rows that are bought on the way carry the same value.
+    proposed; None if the sampler does not know it. All rows bought along the path carry the same value.
     """
 
     request_id: str
@@ -276,8 +273,10 @@ class RequestPath(NamedTuple):
 
 
 class Sampler(Protocol):
-    """Proposes request paths in rounds. A pure function of its settings and observations, so that a restarted run executes
-    the same paths, whatever the number of workers.
+    """Proposes request paths in rounds.
+
+    It is a pure function of its settings and observations, so a restarted run executes the same paths with any number of
+    workers.
     """
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterable[RequestPath]:
@@ -285,7 +284,7 @@ class Sampler(Protocol):
 
         Args:
             round_: the number of the round, from 0.
-            observations: the cells along the paths of all earlier rounds, each once, in order.
+            observations: the rows along the paths of all earlier rounds, each once, in order.
 
         Returns:
             The paths, possibly endless. An empty round ends the profile.
@@ -294,27 +293,27 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineDelay:
-    """Seconds beyond its zero-load time that an invocation on an engine takes now; ``is_stale`` if the report is old."""
+    """Extra seconds of an invocation on an engine under the current load; ``is_stale``: the report is old."""
 
     extra_s: float
     is_stale: bool = False
 
 
 class LoadMonitor(Protocol):
-    """The current load of the engines. Methods never block: they answer from what is known."""
+    """The current load of the engines. Methods never block; they use the latest known figures."""
 
     def delays(self) -> Mapping[str, EngineDelay]:
-        """Return the delay by engine; engines that are unknown or gone are left out."""
+        """Return the delay by engine; unknown and removed engines are left out."""
 
     def dispatched(self, engine: str) -> None:
         """Record that an invocation was sent to the engine."""
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """Record that it has ended, ``excess_s`` seconds beyond its zero-load time (None: failed or unknown)."""
+        """Record that an invocation ended, ``excess_s`` seconds beyond its zero-load time (None: failed or unknown)."""
 
 
 class Vine(Protocol):
-    """The argument of a workflow's ``build(vine)``: it wraps the stages and routes of the graph."""
+    """The argument of a workflow's ``build(vine)``, which wraps the stages and routes of the graph."""
 
     def stage(
         self,
@@ -325,7 +324,7 @@ class Vine(Protocol):
         default: str | None = None,
         eager: Callable[[Any], CallsInText] | None = None,
     ) -> Callable[..., Any]:
-        """Return a graph node that runs ``fn(state, model[, config, runtime, ...])`` on the policy's choice of model."""
+        """Return a graph node that runs ``fn(state, model[, config, runtime, ...])`` with the model that the policy chooses."""
 
     def route(
         self,
@@ -336,7 +335,7 @@ class Vine(Protocol):
         to: Sequence[str] | Mapping[Any, str] | None = None,
         times: int | Mapping[str, int] | None = None,
     ) -> Callable[..., Any]:
-        """Return a conditional edge to where ``fn`` says, or to ``end`` if ``fn``, the policy or a bound ends the request."""
+        """Return a conditional edge to ``fn``'s choice, or to ``end`` if ``fn``, the policy or a bound ends the request."""
 
     def tool(
         self,
@@ -351,7 +350,7 @@ class Vine(Protocol):
 
     @property
     def finish(self) -> Callable[..., Any]:
-        """A graph node that returns an earlier answer if the policy trusts it more than the last one."""
+        """A graph node that returns an earlier answer if the policy prefers it to the last answer."""
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> Any:
         """Return a chat model whose calls are invocations of ``stage``, or of the calling node."""

@@ -36,12 +36,12 @@ class Request:
     data: Mapping[str, Any]
 
     def digest(self) -> str:
-        """Return a hash of the id and the row, which changes with the question or a label."""
+        """Return a hash of the id and the row, which changes if the question or a label changes."""
         text = json.dumps([self.id, dict(self.data)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def has(self, keys: Iterable[str]) -> bool:
-        """Return whether its row has a value for each of these keys; None, NaN and blank text do not count."""
+        """Return whether its row has a value for each of these keys; None, NaN and blank text are not values."""
         return not any(_is_empty(self.data.get(key)) for key in keys)
 
 
@@ -174,7 +174,7 @@ def _is_nan(value: Any) -> bool:
 
 
 class AnswerWriter(Protocol):
-    """Writes correct and wrong answers for a simulated model. The workflow's scorer judges them like any other answer."""
+    """Writes correct and wrong answers for a simulated model. The workflow's scorer scores them like other answers."""
 
     kinds: Sequence[str]
     """The kinds of error that :meth:`wrong` can make."""
@@ -186,12 +186,12 @@ class AnswerWriter(Protocol):
         """Return a correct answer, in the form that a stage expects."""
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return a wrong answer of that kind, or of another kind if this one does not apply."""
+        """Return a wrong answer of this kind, or of another kind if this one does not apply."""
 
 
 @runtime_checkable
 class ShowsErrors(Protocol):
-    """An :class:`AnswerWriter` that names the errors that the workflow sees; by default those of executed queries."""
+    """An :class:`AnswerWriter` that names the errors that the workflow sees; by default, errors of executed queries."""
 
     visible_kinds: frozenset[str]
     """Kinds of error after which the next invocation knows that something was wrong."""
@@ -206,7 +206,7 @@ class StageWriter(AnswerWriter, Protocol):
 
 @runtime_checkable
 class StagedWriter(Protocol):
-    """An :class:`AnswerWriter` for a workflow whose stages write different things; on its own it writes the final answer."""
+    """An :class:`AnswerWriter` for workflows whose stages write different things; its own methods write the final answer."""
 
     def at(self, stage: str) -> StageWriter:
-        """Return the writer of that stage's answers."""
+        """Return the writer of a stage's answers."""

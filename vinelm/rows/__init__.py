@@ -1,4 +1,4 @@
-"""Observations: the results of each invocation of a request."""
+"""Observations: the recorded results of each invocation of a request."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -25,7 +25,7 @@ def untitled(rows: Iterable[Observation], template: Template) -> list[Observatio
 def titled(row: Observation, kind: str, base: Template) -> Observation:
     """Return the row with the stage names of its request type.
 
-    The row then says which stage came next, because next to the branches of other types its own is no longer the only one.
+    The row then records which stage came next, because a template with types has several possible next stages.
     """
     arm = row.arm
     if arm is None and row.failure is None and not row.ended(base.stop):

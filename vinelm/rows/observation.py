@@ -32,14 +32,14 @@ class Usage:
         provider_latency_s: Seconds that the provider reports.
         retries: Attempts before the last one.
         waited_s: Seconds from the call to the start of the last attempt: rate limits, failed attempts and backoff.
-        finish_reason: The provider's reason why the answer ended. Secrets that a server echoes here are replaced
+        finish_reason: The provider's reason why the answer ended. Secrets that a server repeats here are replaced
             (:func:`vinelm.catalog.redacted`).
         provider_request_id: The provider's id of the call; secrets are replaced.
         response_model: The model that the provider says has answered, often a dated version; secrets are replaced. Not stored.
         price_id: ``PROVIDER/MODEL`` of the list price that ``cost_usd`` was computed with; None if the price was given.
         failure: Why the call failed; None if it succeeded.
-        list_usd: Dollars at the ordinary price, if the call was bought at batch prices or answered by an equal call, whose
-            seconds it then has; else None.
+        list_usd: Dollars at the ordinary price, if the call was bought at batch prices or answered by an equal call (then
+            ``latency_s`` is that call's); else None.
     """
 
     model: str
@@ -81,12 +81,12 @@ class Usage:
 class Observation:
     """One stage invocation of one request, including the tools after it: one row of the store.
 
-    A failed invocation has a ``failure`` and what it cost until then; its ``success`` and ``stopped`` are None, and no longer
-    prefix of the request starts with it.
+    A failed invocation has a ``failure`` and its cost until then; its ``success`` and ``stopped`` are None, and the request
+    has no longer prefix that starts with it.
 
     Args:
         request_id: The request.
-        prefix: The models of all invocations so far, this one's last.
+        prefix: The models of all invocations up to and including this one.
         stage: The stage of this invocation.
         success: The answer after this invocation is correct by the ground truth, or its score in [0, 1]; None if not known.
         stopped: The workflow's own check ended the request here; None if not known. The template's stop rule determines
@@ -102,22 +102,22 @@ class Observation:
         tokens_estimated: The counts come from the length of the text, not from the provider.
         ttft_s: Seconds to the first token.
         calls: Model calls of the stage.
-        retries: Their failed attempts.
+        retries: Failed attempts of these calls.
         in_flight: Calls on the same engine when this one started.
         failure: Why the invocation failed; None if it succeeded.
         detail: One line about the failure; without a failure, a note if the request continues where the template ends.
-        signal: What the workflow's ``signal`` said after the invocation; None without one. For a failed invocation None, or
+        signal: What the workflow's ``signal`` returned after the invocation; None without one. For a failed invocation None, or
             ``"error"`` with ``signal="status"``.
         answer: The workflow's ``answer`` keys after the invocation, as canonical JSON text; None without one.
         answer_digest: Hash of the answer.
         answer_class: The class of equal answers within the request, from 0 in the order of its rows by depth and prefix; None
             without an answer.
-        is_continued: The request would have ended earlier, since the workflow's own check passed an answer before this one, but
-            the path that bought the row continued.
+        is_continued: The workflow's own check had passed an earlier answer, which would have ended the request, but the path
+            that bought the row continued.
         sampler: The sampler that bought the row; None if it was not bought by a profile.
         round: The sampler's round, from 0.
         probability: The probability of proposing the path that bought the row, given what was known then, in (0, 1]; the same
-            for all rows that were bought on the way. None if it is not known.
+            for all rows bought along the path. None if it is not known.
         list_usd: Dollars of the stage's calls at ordinary prices, if some went in a batch, which costs less; else None.
 
     Raises:
@@ -170,7 +170,7 @@ class Observation:
 
     @property
     def is_timed(self) -> bool:
-        """True if the stage's seconds are known; batch calls and some imported ones have none."""
+        """True if the stage's seconds are known; they are not for batch calls and some imported calls."""
         return not math.isnan(self.latency_s)
 
     @property
@@ -180,7 +180,7 @@ class Observation:
 
     @property
     def asked_usd(self) -> float:
-        """Dollars of the invocation and its tools as if bought alone: calls answered by equal ones count at what those cost."""
+        """Dollars of the invocation and its tools as if bought alone; a call answered by an equal call counts at its price."""
         is_equal = self.list_usd is not None and (self.is_timed or not self.cost_usd)
         return self.served_usd if is_equal else self.cost_usd + self.tool_cost_usd
 
@@ -195,25 +195,25 @@ class Observation:
         return len(self.prefix)
 
     def ended(self, rule: StopRule) -> bool:
-        """Return whether the request ends here under that stop rule. A failed invocation always ends it."""
+        """Return whether the request ends here under this stop rule. A failed invocation always ends it."""
         return self.failure is not None or bool(getattr(self, ENDED_BY[rule]))
 
     def next_stage(self, followers: Sequence[str]) -> str | None:
-        """Return the stage that came after a row; None if the row leaves several possible."""
+        """Return the stage that came after a row; None if several are possible."""
         if self.arm is None:
             return followers[0] if len(followers) == 1 else None
         return self.arm if self.arm in followers else None
 
 
 def at_ordinary_prices(rows: Iterable[Observation]) -> list[Observation]:
-    """Return the rows with the dollars that served requests pay, also for calls that were bought at batch prices."""
+    """Return the rows with dollars at the ordinary prices of served requests, also for calls bought at batch prices."""
     return [row if row.list_usd is None else replace(row, cost_usd=row.list_usd) for row in rows]
 
 
 def with_seconds(rows: Sequence[Observation]) -> list[Observation]:
-    """Return the rows with missing seconds filled in: the mean of the stage's and model's other rows.
+    """Return the rows with missing seconds filled in: the mean over other rows of the same stage and model.
 
-    If no other row has any, they are 0, and no bound depends on them.
+    Seconds are 0 if no other row has any; then no bound depends on them.
     """
     if all(row.is_timed for row in rows):
         return list(rows)

@@ -1,1 +1,1 @@
-"""Requests served for money: the threads that run them, their budget accounts, and the record of their results."""
+"""Serves requests that cost money: the threads that run them, their budget accounts, and the record of results."""

@@ -20,18 +20,18 @@ class Crew(Generic[Job]):
     """Threads that run jobs until none is left, one fails, or they are stopped.
 
     Attributes:
-        changed: Guards the fields below, and those of the job source; notified when the threads should stop.
-        is_stopping: No job is begun any more.
-        is_left: The running jobs are not waited for.
+        changed: Guards the fields below, and the fields of the job source; notified when the threads should stop.
+        is_stopping: No more jobs begin.
+        is_left: :meth:`work` does not wait for running jobs.
         error: The first error of a job.
-        failed_at_s: When that was, in monotonic seconds.
+        failed_at_s: When that error occurred, in monotonic seconds.
 
     Args:
         take: Returns the next job, or None if no more should begin; several threads call it.
         run: Runs a job. An exception ends the work of the other threads, too.
         size: Jobs at a time, >= 1.
         name: Name of the threads.
-        on_cut: Called when Ctrl-C or a failing job ends the work, before running jobs are waited for: they may wait for hours.
+        on_cut: Called when Ctrl-C or a failing job ends the work, before waiting for running jobs, which may take hours.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Crew(Generic[Job]):
         self._under_way: list[Future[None]] = []
 
     def work(self, on_tick: Callable[[], None] = lambda: None) -> None:
-        """Run jobs until none is left. Jobs in progress are waited for in any case, except after a second Ctrl-C.
+        """Run jobs until none is left. It always waits for jobs in progress, except after a second Ctrl-C.
 
         Args:
-            on_tick: Called now and then, by the calling thread.
+            on_tick: Called from time to time, by the calling thread.
 
         Raises:
             BaseException: The error of a job or of ``on_tick``, or KeyboardInterrupt.
@@ -73,7 +73,7 @@ class Crew(Generic[Job]):
             raise self.error
 
     def stop(self, *, leave: bool = False) -> None:
-        """Start no more jobs; with ``leave`` running ones are not waited for."""
+        """Start no more jobs; with ``leave``, do not wait for running jobs."""
         with self.changed:
             self.is_stopping = True
             self.is_left = self.is_left or leave

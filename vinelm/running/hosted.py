@@ -1,4 +1,4 @@
-"""Requests and calls served by nodes of a Ray cluster, and this process's reservations for them."""
+"""Serves requests and calls on nodes of a Ray cluster, with reservations made in this process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from vinelm.rows.observation import Usage
 
 
 def executed_on(worker: ClusterWorker, job: RequestJob, guard: CallGuard) -> Any:
-    """Return a node's result for a job, asking the guard for calls that may cost more than reserved.
+    """Return a node's result for a job; the guard authorizes calls that may cost more than reserved.
 
-    A call that is lost with its node counts at its reservation, and is made again on another node.
+    If a node dies, its call counts at the reserved amount and is made again on another node.
 
     Raises:
         WorkerDied: No node is left, or each node that was tried has died.
@@ -28,14 +28,14 @@ def executed_on(worker: ClusterWorker, job: RequestJob, guard: CallGuard) -> Any
 
 
 class _Reserved:
-    """What this process's guard has reserved for a request's calls on nodes."""
+    """The dollars that this process's guard has reserved for a request's calls on nodes."""
 
     def __init__(self, guard: CallGuard) -> None:
         self._guard, self._permits = guard, list[CallPermit]()
         self._usd = 0.0
 
     def raised_to(self, upper_usd: float) -> bool:
-        """Reserve this many dollars in total; False if the budget refuses."""
+        """Raise the reservation to this many dollars; return False if the budget refuses."""
         if upper_usd > self._usd:
             try:
                 self._permits.append(self._guard.authorize(upper_usd - self._usd))
@@ -45,7 +45,7 @@ class _Reserved:
         return True
 
     def settle(self, cost_usd: float) -> None:
-        """Replace the reservation by the cost of all calls, or count it in full if their outcome is unknown."""
+        """Replace the reservation by the cost of all calls; keep it in full if their outcome is unknown."""
         for permit in self._permits:
             permit.settle(Usage(model="", cost_usd=cost_usd, latency_s=0.0))
             cost_usd = 0.0

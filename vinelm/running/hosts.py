@@ -1,7 +1,7 @@
 """Serves requests on the nodes of a Ray cluster, each of which has the application with the same trie.
 
-The store, the ledger, the plans and the order stay in the process of the run. A node gets a request with its plan, asks before
-a call that may cost more than was reserved for it, and sends back the result.
+The store, the ledger, the plans and the order stay in the process of the run. A node gets a request with its plan, asks for
+permission before a call that may cost more than reserved, and sends back the result.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ from vinelm.workflows import load_workflow
 
 
 class Server(Protocol):
-    """Serves whole requests, on the thread that asks for it: the application in this process, or the nodes of a cluster."""
+    """Serves whole requests on the calling thread, by the application in this process or the nodes of a cluster."""
 
     def serve(self, request: Request, plan: Any, guard: CallGuard) -> Any:
-        """Return a request's result under a plan, asking the guard for every call.
+        """Return a request's result under a plan; the guard authorizes every call.
 
-        The types of plan and result depend on the verb; both can be pickled.
+        The types of plan and result depend on the command; both can be pickled.
         """
         ...
 
 
 class ServingApplication(Server, Protocol):
-    """The application that serves a verb's requests, in a process."""
+    """The application that serves the requests of a command in one process."""
 
     @property
     def workflow(self) -> Workflow:
-        """The workflow of its requests."""
+        """The workflow that the requests belong to."""
         ...
 
     @property
     def vines(self) -> tuple[VineLM, ...]:
-        """The ``VineLM`` objects that make its policies; all have the same models."""
+        """The ``VineLM`` objects that make the policies; all have the same models."""
         ...
 
 
@@ -65,10 +65,10 @@ class NodeWorkerMaker:
     """Creates a node's worker, in the run's folder; it holds no key.
 
     Args:
-        make: Makes the application from a workflow, a trie, models and backends, on the node as in this process.
+        make: Makes the application from a workflow, a trie, models and backends, in the same way as in this process.
         labelled: Whether requests need labels.
         workflow: The workflow's name, as :func:`~vinelm.load_workflow` reads it.
-        dataset: The path of the requests; None takes the workflow's own.
+        dataset: The path of the requests; None takes the requests of the workflow.
         columns: Columns of the data set.
         digest: Digest of the application's data set.
         parts: Digests of the workflow's parts.
@@ -94,9 +94,9 @@ class NodeWorkerMaker:
         """Return the worker.
 
         Raises:
-            WorkflowError: The workflow does not load there, or differs.
+            WorkflowError: The workflow does not load on the node, or differs.
             DatasetError: The data set differs.
-            ConfigError: A key is missing there.
+            ConfigError: A key is missing on the node.
         """
         take_variables(self.folder, json.dumps(self.catalog))
         workflow = load_workflow(self.workflow, dataset=self.dataset, columns=self.columns, labelled=self.labelled)
@@ -121,14 +121,14 @@ class NodeWorkerMaker:
 
 
 class NodeWorker:
-    """Serves requests on a node, each on the thread that asks for it."""
+    """Serves requests on a node, each on the calling thread."""
 
     def __init__(self, app: ServingApplication) -> None:
         self._app = app
         self._requests = {request.id: request for request in app.workflow.requests}
 
     def run(self, job: RequestJob, top_up: TopUp) -> RequestOutcome:
-        """Serve a request under its plan, asking ``top_up`` for calls that may cost more than reserved."""
+        """Serve a request under its plan; ``top_up`` must authorize calls that may cost more than reserved."""
         budget = UnitBudget(job.upper_usd, top_up)
         try:
             served = self._app.serve(self._requests[job.request_id], job.plan, budget)
@@ -142,7 +142,7 @@ class NodeWorker:
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of a cluster, serving instead of the application in this process."""
+    """The nodes of a cluster, which serve requests instead of the application in this process."""
 
     worker: ClusterWorker
 
@@ -150,7 +150,7 @@ class Nodes:
         """See :meth:`Server.serve`.
 
         Raises:
-            WorkerDied: No node is left, or each that was asked has died.
+            WorkerDied: No node is left, or each node that was tried has died.
         """
         return executed_on(self.worker, RequestJob(request.id, plan), guard)
 
@@ -172,9 +172,9 @@ def serving(
         app: The application in this process, which keeps the rate limits of all nodes.
         annotated: Its trie.
         cluster: The cluster; None for this process.
-        on_note: Called with one line when a node is lost, or a later one cannot be used; from any thread.
-        verb: The command that asks for it, for messages.
-        models: The catalog as it was given: a path tells where ``.env`` is.
+        on_note: Called with one line when a node is lost, or a new node cannot be used; from any thread.
+        verb: The name of the command, for messages.
+        models: The catalog as the user gave it: if it is a path, ``.env`` is next to it.
         source: The arguments of :class:`NodeWorkerMaker` from which a node makes the same application.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The ledger of whole requests: each call's upper bound is durable before the call, within one common budget."""
+"""The ledger of whole requests: it stores each call's upper bound before the call, within one common budget."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _FADING = 0.99  # decay of the largest bound per request, so that one long promp
 class RequestLedger:
     """Serves requests within a budget, and stores their results with their price. Thread-safe; one process at a time.
 
-    While other requests are in progress, a call without room in the budget waits until one of them has ended, since
-    reservations mostly exceed their cost.
+    If the budget has no room for a call while other requests are in progress, the call waits until one of them ends, since
+    reservations usually exceed the real cost.
 
     Args:
-        store: The store, held by the caller. Calls that an interrupted run left open are charged at their upper bound.
+        store: The store, locked by the caller. Calls that an interrupted run left open are charged at their upper bound.
         budget_usd: The most that all requests of the store may cost in dollars; None: no limit.
-        batches: The store's batches, if calls use them: a request that is served again fetches what it has bought, and its new
-            entry replaces the one left open by an interrupted run.
+        batches: The store's batches, if calls use them. A request that is served again fetches what it has bought, and its new
+            entry replaces the entry left open by an interrupted run.
     """
 
     def __init__(self, store: ObservationStore, budget_usd: float | None, batches: BatchRecords | None = None) -> None:
@@ -54,12 +54,12 @@ class RequestLedger:
 
     @property
     def committed_usd(self) -> float:
-        """Dollars spent and reserved, including interrupted runs; calls of unknown outcome count at their upper bound."""
+        """Dollars spent and reserved, including interrupted runs; calls with unknown outcome count at their upper bound."""
         return self._ledger.committed_usd
 
     @property
     def reserved_usd(self) -> float:
-        """Upper bounds in dollars of the calls of requests in progress, without advance reservations."""
+        """Upper bound in dollars on the calls of requests in progress, without advance reservations."""
         return self._needed_usd
 
     @property
@@ -77,9 +77,9 @@ class RequestLedger:
     def ahead(self, left: Callable[[], int]) -> Iterator[None]:
         """Inside the block, a request's answer and the next request's reservation share one transaction.
 
-        The next request is whichever begins: it makes its calls under the existing entry, and names it when it ends. The
+        Whichever request begins next makes its calls under the reserved entry, and names the entry when it ends. The
         reservation is the largest recent bound; a more expensive call raises it, as always. A process that dies leaves no more
-        entries open than requests were in progress.
+        open entries than it had requests in progress.
 
         Args:
             left: Returns how many requests have not begun.
@@ -103,11 +103,11 @@ class RequestLedger:
         keep: Callable[[int, Result], None],
         paying: Paying | None = None,
     ) -> Result | None:
-        """Return the result of ``answer`` once it is durable; None if the budget refused a call, although its payments count.
+        """Return the result of ``answer`` once it is stored; None if the budget refused a call: payments still count.
 
         Args:
-            name: The request, in the store's ledger.
-            answer: Serves the request; every call asks the guard, which makes the call's upper bound durable before the call.
+            name: The request's name in the store's ledger.
+            answer: Serves the request; every call asks the guard, which stores the call's upper bound before the call.
             keep: Writes the result, given the entry in the ledger, in the transaction that settles the price.
             paying: The account of a request that is served again from its start, after ``answer`` raised something other than
                 an ``Exception``: its reservation stays until the request has ended.
@@ -170,9 +170,7 @@ class RequestLedger:
         return None if is_refused else request
 
     def _require_held(self, paying: Paying) -> None:
-        """Raise before a call if the store is lost, since a call within the existing reservation writes nothing that would
-        notice.
-        """
+        """Raise before a call if the store is lost; a call within its reservation would not notice, since it writes nothing."""
         try:
             self._store.database.require_held()
         except StoreError as error:
@@ -180,7 +178,7 @@ class RequestLedger:
             raise
 
     def _reserved_ahead(self, paying: Paying) -> Reservation | None:
-        """Reserve for the next request, if there is one and the budget has ample room."""
+        """Return a reservation for the next request; None if there is no next request, or little room in the budget."""
         self._usual_usd = usual_usd = max(paying.needed_usd, _FADING * self._usual_usd)
         if paying.is_batched or not paying.needed_usd or self._left() <= len(self._spare):
             return None
@@ -203,7 +201,7 @@ class RequestLedger:
         return bool(spare)
 
     def raised(self, paying: Paying, upper_usd: float) -> bool:
-        """Reserve that many dollars for a request, durably; False if the budget has no room and will have none."""
+        """Reserve ``upper_usd`` dollars for a request, durably; return False if the budget has no room and will have none."""
         while True:
             ended = self._ended
             if self._commits.run(partial(self._raise, paying, upper_usd), is_one_statement=True):
@@ -228,7 +226,7 @@ class RequestLedger:
         return True
 
     def give_back(self, paying: Paying, owed_usd: float) -> None:
-        """Lower an idle request's reservation to what it owes, durably, to make room for other requests."""
+        """Lower an idle request's reservation to the dollars that it owes, durably, so that other requests fit."""
         if paying.reservation is not None and owed_usd < paying.reservation.upper_usd:
             self._commits.run(partial(self._ledger.lower, paying.reservation, owed_usd), is_one_statement=True)
             with self._changed:
@@ -236,7 +234,7 @@ class RequestLedger:
                 self._changed.notify_all()
 
     def taken(self) -> Reservation | None:
-        """Return an advance reservation and hand it over to the caller; None if there is none."""
+        """Return an advance reservation, which then belongs to the caller; None if there is none."""
         with self._changed:
             return self._spare.pop() if self._spare else None
 
@@ -247,7 +245,7 @@ class RequestLedger:
             paying.needed_usd = max(upper_usd, paying.needed_usd)
 
     def keep(self, paying: Paying) -> None:
-        """Make a request's payments count in any case, durably: its calls cannot be fetched by a later run."""
+        """Make a request's payments final, durably, because a later run cannot fetch its calls."""
         if paying.is_batched and paying.reservation is None:  # replaces the entry left open by an interrupted run
             self._commits.run(partial(self._raise, paying, 0.0), is_one_statement=True)
         paying.is_batched = False
@@ -255,7 +253,7 @@ class RequestLedger:
             self._commits.run(partial(self._batches.keep, paying.reservation.entry))
 
     def _waits(self, ended: int) -> bool:
-        """Wait until a request has ended; False if all others wait, too."""
+        """Wait until a request has ended; return False if all others are waiting, too."""
         with self._changed:
             self._waiting += 1
             try:
@@ -276,11 +274,11 @@ class Paying:
 
     Args:
         ledger: Its ledger.
-        name: The request, in the store's ledger.
-        is_batched: Whether all its calls so far go in batches.
+        name: The request's name in the store's ledger.
+        is_batched: Whether all its calls so far are made in batches.
         on_full: Called if the budget has no room for a call, before the call waits for others. An exception ends the request.
-        unused_usd: Returns the most that calls may cost which were bought for the request but not asked for.
-        has_bought: Returns whether calls were bought for it before, so that it runs whatever the ledger says, to fetch them.
+        unused_usd: Returns an upper bound on the cost of calls that were bought for the request but not used.
+        has_bought: Returns whether calls were bought for it before. If so it always runs, to fetch them.
         waiting: A context that is entered while it waits for room in the budget.
     """
 
@@ -303,7 +301,7 @@ class Paying:
         self.error: StoreError | None = None
 
     def top_up(self, upper_usd: float) -> bool:
-        """True if the reservation is raised. The store's failure is raised at the end, since the application might catch it."""
+        """Return whether the reservation was raised. A failure of the store is raised only at the end of the request."""
         if self.error is not None:  # the state in memory may not be in the store
             raise self.error
         if self.reservation is None and not self.is_batched:

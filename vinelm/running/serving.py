@@ -1,4 +1,4 @@
-"""Serving for evaluation: labelled requests answered by the LangGraph application under a policy, and scored."""
+"""Serving for evaluation: the LangGraph application answers labelled requests under a policy, and is scored."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def serve(
 ) -> ServedRequest:
     """Invoke the compiled application on one request and score its answer. Spends money with real models.
 
-    A failed call, or an exception in the application's own code, makes the request a failure; it is not raised. Nor is
-    ``sys.exit()`` there, see :func:`vinelm.errors.is_of_code`.
+    A failed call, an exception in the application's own code, or ``sys.exit()`` there makes the request a failure, and is not
+    raised; see :func:`vinelm.errors.is_of_code`.
 
     Args:
         workflow: The workflow, for the graph's input and the scorer.
         vine: The adapter that the application was built with.
         app: The application: a compiled graph, with async nodes, a checkpointer or interrupts too, an entrypoint or a function.
         request: The labelled request.
-        policy: A new policy, or session: it serves this request only.
+        policy: A new policy or session, which serves this request only.
         objective: The policy's objective; None if it has none.
 
     Raises:
@@ -79,7 +79,7 @@ def final_state(
 
 
 def measured(policy: Policy) -> dict[str, Any]:
-    """Return the dollars, the seconds and the models of the request that a policy has served."""
+    """Return dollars, seconds and models of the request that a policy has served."""
     return {
         "cost_usd": policy.spent_usd,
         "latency_s": max(policy.clock.now() - policy.started_at, 0.0),
@@ -88,15 +88,15 @@ def measured(policy: Policy) -> dict[str, Any]:
 
 
 def judge_of(workflow: Workflow, request: Request) -> Any:
-    """Return a function from graph state to whether its answer is right for this request, for the oracle stop."""
+    """Return a function that tells whether the answer in a graph state is right for this request, for the oracle stop."""
     return lambda state: bool(workflow.score(request, state))
 
 
 class Purses:
-    """The account of each request in progress: an adapter's ``account_of``, which knows a request by its policy.
+    """The account of each request in progress, found by its policy; set as an adapter's ``account_of``.
 
     Args:
-        adapter: The adapter that asks for the account of every run from now on.
+        adapter: The adapter, which uses this object for the account of every run from now on.
     """
 
     def __init__(self, adapter: GraphAdapter) -> None:
@@ -105,7 +105,7 @@ class Purses:
 
     @contextmanager
     def paying(self, policy: Policy, guard: CallGuard) -> Iterator[None]:
-        """Inside the block, calls under a policy ask this guard."""
+        """Let this guard authorize the calls under a policy inside the block."""
         self._of[id(policy)] = guard
         try:
             yield

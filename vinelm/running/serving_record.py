@@ -25,16 +25,16 @@ from vinelm.trie.outcomes import OUTCOME_ARRAYS
 
 @contextmanager
 def serving_record(path: Path | None, identity: StoreIdentity, limit_usd: float | None) -> Iterator[ServingRecord]:
-    """Hold the record of one verification or recording, continuing an interrupted one.
+    """Lock the record of a verification or recording inside the block, and continue it if it was interrupted.
 
     Args:
-        path: The store, created if missing; None keeps nothing: an interrupted verification starts over.
-        identity: The identity of what is served. Other stores are refused.
+        path: The store, created if missing; None stores nothing, so an interrupted verification starts over.
+        identity: The identity of what is served. Stores with another identity are refused.
         limit_usd: The most that it may cost in dollars, interrupted runs included; None: no limit.
 
     Raises:
         ConfigError: The file is the record of another verification.
-        StoreError: The file is something else, or another process holds it.
+        StoreError: The file is not such a record, or another process holds it.
     """
     with ExitStack() as stack:
         if path is None:
@@ -48,8 +48,8 @@ def opened_record(path: StoreAddress, identity: StoreIdentity) -> ObservationSto
     """Return the store of one verification, recording or batch, created if missing. The caller closes it.
 
     Raises:
-        ConfigError: the store is the record of something else; names what differs.
-        StoreError: the file is something else.
+        ConfigError: the store is the record of something else; the message names what differs.
+        StoreError: the file is not a store.
     """
     if not opening.exists(path):
         return ObservationStore.create(path, identity)
@@ -75,8 +75,8 @@ class ServingTask(NamedTuple):
     Args:
         policy: The policy's name.
         request_id: The request.
-        answer: Serves the request; every call asks the guard, which makes the call's upper bound durable before the call.
-        keep: Writes other facts about the request, in the transaction that stores it.
+        answer: Serves the request; every call asks the guard, which stores the call's upper bound before the call.
+        keep: Writes other facts about the request, in the transaction that stores the request.
     """
 
     policy: str
@@ -89,10 +89,10 @@ class ServingRecord:
     """Serves requests within a verification's budget and stores them. One process at a time.
 
     Attributes:
-        served: The requests that were served, by (policy, request id), those of interrupted runs first.
+        served: The served requests by (policy, request id), first from interrupted runs.
 
     Args:
-        store: The store, held by the caller. Calls that an interrupted run left open are charged at their upper bound.
+        store: The store, locked by the caller. Calls that an interrupted run left open are charged at their upper bound.
         limit_usd: The most that the verification may cost in dollars; None: no limit.
     """
 
@@ -104,7 +104,7 @@ class ServingRecord:
 
     @property
     def spent_usd(self) -> float:
-        """Dollars spent, including interrupted runs; calls of unknown outcome count at their upper bound."""
+        """Dollars spent, including interrupted runs; calls with unknown outcome count at their upper bound."""
         return self._ledger.committed_usd
 
     def recorded_calls(self) -> int:
@@ -120,16 +120,16 @@ class ServingRecord:
     def serve_all(self, tasks: Iterable[ServingTask], *, workers: int = 1, on_done: Callable[[int], None]) -> None:
         """Serve the missing requests, in order and several at a time, until the budget refuses a call or is used up.
 
-        Requests in progress are always waited for. A request with a refused call does not count.
+        It always waits for requests in progress. A request with a refused call does not count.
 
         Args:
             tasks: The tasks to serve; only one thread at a time advances an iterator.
             workers: Requests in progress at a time, >= 1.
-            on_done: Called with each number of kept requests, by the calling thread.
+            on_done: Called with the number of stored requests whenever it grows, by the calling thread.
 
         Raises:
             KeyboardInterrupt: After the requests in progress have ended; a second one does not wait.
-            VineLMError: The store or the configuration is at fault.
+            VineLMError: The store or the configuration is invalid.
         """
         left = iter([task for task in tasks if (task.policy, task.request_id) not in self.served])
         told = len(self.served)
@@ -152,7 +152,7 @@ class ServingRecord:
         crew.work(tell)
 
     def serve(self, task: ServingTask) -> ServedRequest | None:
-        """Return the served request once it is durable; None if the budget refused a call: then it does not count."""
+        """Return the served request once it is stored; None if the budget refused a call: then the request does not count."""
 
         def keep(entry: int, served: ServedRequest) -> None:
             self._kept.add(entry, task.policy, served)
@@ -165,6 +165,6 @@ class ServingRecord:
 
 
 def digest_of_plans(annotated: AnnotatedTrie) -> str:
-    """Return a hash of the inputs of plans."""
+    """Return a hash of the inputs that plans are computed from."""
     arrays = [*annotated.reading.plan_arrays, *(getattr(annotated.outcomes, name) for name in OUTCOME_ARRAYS)]
     return hashlib.sha256(b"".join(values.tobytes() for values in arrays)).hexdigest()

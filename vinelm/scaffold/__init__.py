@@ -1,4 +1,4 @@
-"""A new project for an application: its catalog and workflow file, as far as the graph determines them."""
+"""Writes a new project for an application: a catalog and a workflow file, as complete as the graph allows."""
 
 from vinelm.whole_imports import attach_stub
 

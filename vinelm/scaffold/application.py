@@ -62,7 +62,7 @@ def models_today(
     Args:
         stages: The stages.
         held: What the nodes of the graph hold, including LangChain's chat models.
-        calls: The places of the source where models are made.
+        calls: The places in the source that create models.
     """
     found: dict[str, dict[str, None]] = {stage: {} for stage in stages}
     unknown: set[str] = set()
@@ -76,7 +76,7 @@ def models_today(
 
 
 def model_of(chat: Any) -> str | None:
-    """Return a LangChain chat model as ``provider:model``; None if it does not say, or its maker is unknown."""
+    """Return a LangChain chat model as ``provider:model``; None if its model or provider is unknown."""
     settings = getattr(chat, "_default_config", None)  # the defaults of init_chat_model's configurable model
     if isinstance(settings, Mapping):
         name = settings.get("model")
@@ -95,7 +95,7 @@ model's."""
 
 
 def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[tuple[str, str], HeldStages]]:
-    """Yield each stage, also prefixed with surrounding nodes, with a node that runs it, including inner graphs."""
+    """Yield each stage (also prefixed with surrounding nodes) and a node that runs it, including inner graphs."""
     for node, found in held.items():
         for stage in found.names | found.on_edges | ({node} if found.makes_some else set()):
             yield (stage, around + stage), found
@@ -104,7 +104,7 @@ def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[t
 
 
 def _made_in(code: CodeType, calls: Sequence[ModelCall]) -> Iterator[str | None]:
-    """Yield the models that a function creates; None for one that its source does not name."""
+    """Yield the models that a function creates; None for each model that its source does not name."""
     lines = [line for _, _, line in code.co_lines() if line is not None]
     for call in calls:
         if call.path == Path(code.co_filename) and lines and code.co_firstlineno <= call.line <= max(lines):
@@ -120,30 +120,30 @@ _Read = tuple[Template | None, str | None]
 
 @dataclass(frozen=True, kw_only=True)
 class AppGraph:
-    """An application, and what its source and objects show.
+    """Facts about an application, from its source and objects.
 
     Attributes:
         target: Where the graph, or the function, is.
         stages: Its stages, in the order in which the nodes were added.
-        nodes: All nodes of the graph; none of a function.
-        template: Its stages, branches and loops; None if the graph does not say enough.
+        nodes: All nodes of the graph; empty for a function.
+        template: Its stages, branches and loops; None if the graph does not determine them.
         reason: Why there is no template; None if there is one.
-        calls: The places where models are made that VineLM does not choose; empty if ``vine.around(...)`` is around all.
-        today: The models that each stage may run today, as ``provider:model``; empty if neither source nor objects say it.
+        calls: The places that create models without ``vine.around(...)``, so that VineLM does not choose them.
+        today: The models that each stage may run today, as ``provider:model``; empty if neither source nor objects name them.
         input_keys: Keys of the state that an input may have.
         output_keys: Keys that the final state may have.
         waiting: Nodes that wait for a person, and the code of an answer; see :func:`~vinelm.scaffold.interrupts.waiting_nodes`.
-        mentioned: Models that texts in its source name; empty if its calls and objects name all models.
-        read: Returns the template with that many turns of each unbounded loop, and why there is none.
+        mentioned: Models named by strings in its source; empty if its calls and objects name all models.
+        read: Returns the template with a given number of turns of each unbounded loop, or why there is no template.
         context: The class of its nodes' context (``context_schema``); None without one.
-        wants_store: Whether nodes use LangGraph's store, and the graph is compiled without one, as its server gives it.
+        wants_store: Whether nodes use LangGraph's store although the graph is compiled without one (its server adds it).
         repeating: Nodes that may call a model several times in one execution.
-        turns: How many times, if the author has said it.
+        turns: The most turns of each loop without a bound, if the author has given it.
         structured: The fields of a LangChain agent's structured response (``response_format``); empty without one.
         calls_graphs: Nodes whose code calls another graph, inside of which no checkpoint can be resumed.
-        fields: The non-plain values of an input's keys, as far as types and code tell.
+        fields: The fields of input keys that are not plain values, as far as types and code show them.
         forces_tools: Whether its code makes a model call a tool, so that an answer may be the arguments of a call.
-        writes_json: Whether its code writes JSON, so that an answer may be a field of one.
+        writes_json: Whether its code writes JSON, so that an answer may be a field of a JSON object.
     """
 
     target: Target
@@ -170,22 +170,22 @@ class AppGraph:
 
     @property
     def open_loops(self) -> bool:
-        """True if a loop of the template has no bound, and none was given."""
+        """True if a loop of the template has no bound, and the author gave none."""
         return self.template is not None and self.turns is None and self.read(FEW_TURNS) != self.read(FEW_TURNS + 1)
 
     def with_loops(self, times: int) -> AppGraph:
-        """Return the application with at most this many turns for each loop without a bound."""
+        """Return the application with a bound of this many turns for each loop without a bound."""
         template, reason = self.read(times)
         return replace(self, template=template, reason=reason, turns=times)
 
     def running_today(self, model: str) -> AppGraph:
-        """Return the application with this model (``provider:model``) as today's for each stage without a known one."""
+        """Return the application with this model (``provider:model``) as the current model of stages without a known model."""
         known = {stage: models if len(models) == 1 else (model,) for stage, models in self.today.items()}
         return replace(self, today={**dict.fromkeys(self.stages, (model,)), **known})
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that it uses today, as ``provider:model``, as far as its source and objects say."""
+        """The models that it uses today, as ``provider:model``, as far as its source and objects name them."""
         named = [call.model for call in self.calls if call.model is not None]
         return tuple(dict.fromkeys([*named, *(model for models in self.today.values() for model in models), *self.mentioned]))
 
@@ -193,7 +193,7 @@ class AppGraph:
 def read_application(spec: str | None, folder: Path) -> AppGraph:
     """Import the application that ``spec`` names and read its graph. No node runs and no model is called.
 
-    Of the application's functions only one is called: the one that makes the graph, if ``spec`` names it.
+    The only function of the application that is called is the one that makes the graph, if ``spec`` names it.
 
     Args:
         spec: See :func:`~vinelm.scaffold.target.find_target`.
@@ -246,13 +246,13 @@ def read_application(spec: str | None, folder: Path) -> AppGraph:
 
 
 def _mentioned(target: Target, calls: Sequence[ModelCall]) -> tuple[str, ...]:
-    """Return the models that the source names anywhere, for calls that create a model without naming it."""
+    """Return all models named in the source, if some call creates a model without naming it; else an empty tuple."""
     is_said = all(call.model is not None or call.endpoint is not None for call in calls)
     return () if is_said else mentioned_models(target.module, target.root)
 
 
 def _with_the_only_one(today: Mapping[str, tuple[str, ...]], mentioned: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-    """Return today's models; stages without a known one run the only model that the application names, if there is one.
+    """Return today's models; if the application names only one model, stages without a known model get this one.
 
     `vinelm check` compares it with the name that the stage's own model reports when it is called.
     """
@@ -265,7 +265,7 @@ def _unwrapped(places: Sequence[ModelCall]) -> tuple[ModelCall, ...]:
 
 
 def _of_code(target: Target) -> AppGraph:
-    """Return a function without a graph: each model that it makes is a stage, in any order."""
+    """Return the facts about a function without a graph: each model that it makes is a stage, in any order."""
     calls = tuple(model_calls(target.module, target.root))
     if not calls:
         raise WorkflowError(
@@ -320,7 +320,7 @@ def _template(
 
 
 def _calling_graphs(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...]:
-    """Return the nodes whose function calls a compiled graph itself."""
+    """Return the nodes whose function calls a compiled graph."""
     found = []
     for node, spec in graph.builder.nodes.items():
         functions = (held_attribute(spec.runnable, name) for name in ("func", "afunc"))
@@ -375,7 +375,7 @@ def _structured(graph: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[str, ...
 
 
 def _codes(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Iterator[CodeType]:
-    """Yield the code of the functions of its nodes."""
+    """Yield the code objects of the functions of a graph's nodes."""
     for spec in graph.builder.nodes.values():
         functions = (held_attribute(spec.runnable, name) for name in ("func", "afunc"))
         yield from (one.__code__ for one in functions if hasattr(one, "__code__"))

@@ -1,7 +1,7 @@
-"""Writes a project's files, including changes to the application's own, all or none, even if the process is killed.
+"""Writes all files of a project and changes to the application's files, or none, even if the process is killed.
 
-A journal next to the project is written first. Once it exists, the whole counts as written, and the next process completes it.
-Before that nothing has changed.
+A journal next to the project is written first. Once it exists, all files count as written, and the next process completes
+the work. Before that nothing has changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def write_all(folder: Path, files: Mapping[Path, str]) -> None:
         files: Path to new text. A file that exists is replaced, and keeps its permissions.
 
     Raises:
-        ConfigError: A file is read-only, or cannot be written: nothing has changed then.
+        ConfigError: A file is read-only, or cannot be written; then nothing has changed.
     """
     for path in files:
         if path.is_file() and not path.stat().st_mode & stat.S_IWUSR:
@@ -49,12 +49,12 @@ def write_all(folder: Path, files: Mapping[Path, str]) -> None:
 
 
 def contents(paths: Iterable[Path]) -> dict[Path, bytes | None]:
-    """Return what is in each file; None for a missing file."""
+    """Return the content of each file; None for a missing file."""
     return {path: path.read_bytes() if path.is_file() else None for path in paths}
 
 
 def finish(folder: Path) -> list[Path]:
-    """Finish what a killed process began to write in a folder; return the files, empty if nothing is left to do.
+    """Finish writing what a killed process began in a folder; return the files, empty if nothing was left.
 
     Raises:
         ConfigError: A file has been changed since, or cannot be written. Or the journal names a file outside of the project,
@@ -95,7 +95,7 @@ def _require_of_project(path: Path, folder: Path, journal: Path) -> None:
 
 
 def restore(before: Mapping[Path, bytes | None]) -> None:
-    """Give files the content that they had; None: there was none."""
+    """Restore the previous content of files; None: delete the file, which did not exist."""
     for path, content in before.items():
         with suppress(OSError):
             if content is None:

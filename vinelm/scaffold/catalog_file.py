@@ -51,7 +51,7 @@ price = { input = 3.0, output = 15.0, source = "simulated", as_of = 2026-11-20 }
 
 
 def chosen_models(choice: Iterable[str]) -> tuple[str, ...]:
-    """Return the models that a choice names, each as ``provider:model``, once.
+    """Return the models that a choice names, as ``provider:model``, without duplicates.
 
     Args:
         choice: ``provider:model``, the name of a provider for some of its models, or ``simulated``.
@@ -95,10 +95,10 @@ def catalog_text(models: Iterable[str], bases: Mapping[str, tuple[str, str]] = M
 
     Args:
         models: The models.
-        bases: By provider prefix: the URL of the server that its calls go to, and where that is set.
+        bases: By provider prefix: the URL of the server that its calls go to, and the place where it is set.
 
     Raises:
-        ConfigError: A model has no known price, or there is none.
+        ConfigError: A model has no known price, or there is no model.
     """
     specs = tuple(models)
     if specs == (SIMULATED,):
@@ -110,7 +110,7 @@ def catalog_text(models: Iterable[str], bases: Mapping[str, tuple[str, str]] = M
 
 
 def entry_names(models: Iterable[str]) -> dict[str, str]:
-    """Return ``provider:model`` to the name of its entry in :func:`catalog_text`; nothing for simulated models."""
+    """Return the entry's name in :func:`catalog_text` by ``provider:model``; empty for simulated models."""
     specs = tuple(models)
     if SIMULATED in specs or not specs:
         return {}

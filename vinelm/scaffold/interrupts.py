@@ -1,4 +1,4 @@
-"""Finds where an application waits for a person, and an answer that would let it continue, in its source."""
+"""Finds, in the source, where an application waits for a person, and an answer that lets it continue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def waiting_nodes(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, st
     """Return the nodes that wait for a person (LangGraph's ``interrupt``), including those of subgraphs.
 
     Returns:
-        Node to the code of an answer, an expression of the interrupt's ``value``; None if the source suggests none.
+        By node: the code of an answer, an expression in the interrupt's ``value``; None if the source suggests no answer.
     """
     found: dict[str, str | None] = {}
     for node, spec in graph.builder.nodes.items():
@@ -81,7 +81,7 @@ def _answer(tree: ast.AST) -> str | None:
 
 
 def _wanted(uses: list[ast.AST], above: Mapping[ast.AST, ast.AST]) -> dict[str | None, list[Any]]:
-    """By key of the answer (None: the answer itself), the values that it is compared with."""
+    """Return the values that the answer (None), or a key of the answer, is compared with."""
     found: dict[str | None, list[Any]] = {}
     for use in uses:
         at, key = above.get(use), None
@@ -110,7 +110,7 @@ def _chosen(values: list[Any]) -> str:
 
 
 def _code(value: Any) -> str:
-    """Return the literal of a value, texts in the quotes of the files that `init` writes."""
+    """Return the Python literal of a value, with double quotes as in the files that `init` writes."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 

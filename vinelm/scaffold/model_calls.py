@@ -1,4 +1,4 @@
-"""Finds where an application makes its chat models, and wraps them in ``vine.around(...)``.
+"""Finds where an application creates its chat models, and wraps them in ``vine.around(...)``.
 
 The source is read, not run. A name is looked up in the imported module, so that ``from x import ChatOpenAI as Model`` is found.
 """
@@ -28,8 +28,8 @@ def edited(path: Path, calls: Iterable[ModelCall], models_file: str, *, is_named
     Args:
         path: The file.
         calls: The calls in this file.
-        models_file: The catalog, as the file will name it.
-        is_named: Name the stages, which code without a graph needs, since there is no node to name them after.
+        models_file: The path of the catalog, as written into the file.
+        is_named: Name the stages explicitly; needed for code without a graph, which has no node names.
     """
     before = text = text_of(path)
     wanted = sorted(calls, key=lambda one: one.start, reverse=True)
@@ -43,7 +43,7 @@ def edited(path: Path, calls: Iterable[ModelCall], models_file: str, *, is_named
 
 
 def _making_vine(path: Path, text: str, tree: ast.Module, first: int, made: str) -> str:
-    """Return the text with VineLM imported in sorted order, and created before the line ``first``."""
+    """Return the text with a sorted import of VineLM, and a ``VineLM`` created before the line ``first``."""
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) and node.lineno < first]
     heads = imports or (tree.body[:1] if ast.get_docstring(tree) is not None else [])
     after = max((node.end_lineno or 0 for node in heads), default=0)
@@ -81,12 +81,12 @@ _MARK = "\ufeff"
 
 
 def _parsed(text: str) -> str:
-    """Return the text in the form that Python parses."""
+    """Return the text as Python parses it."""
     return text.removeprefix(_MARK)
 
 
 def _vine_of(tree: ast.Module) -> tuple[str, bool]:
-    """Return the name of the application's VineLM, and whether the module already creates it; the name is free otherwise."""
+    """Return the name of the module's VineLM, and whether the module already creates it; if not, an unused name."""
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
             maker, place = node.value.func, node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -132,11 +132,11 @@ class ModelCall:
     Attributes:
         line: Its line, from 1.
         source: The text of the call.
-        start: Where it begins in the file, as a number of characters.
-        model: The model as ``provider:model``; None if the source does not say, or names another server.
+        start: Where it begins in the file, in characters.
+        model: The model as ``provider:model``; None if the source does not name it, or names another server.
         endpoint: The source of the argument that names a server, as in ``base_url="http://gpu-1:8000/v1"``; None without one.
-        name: What the model is called where it is made: a variable, else the function.
-        is_wrapped: Whether ``vine.around(...)`` is around it already.
+        name: The variable that the model is assigned to, else the function that creates it.
+        is_wrapped: Whether it is wrapped in ``vine.around(...)`` already.
     """
 
     path: Path
@@ -149,13 +149,13 @@ class ModelCall:
     is_wrapped: bool = False
 
     def replacement(self, *, is_named: bool = False, vine: str = "vine") -> str:
-        """Return the code with the wrapper; it names its stage with ``is_named``, and the VineLM ``vine``."""
+        """Return the call wrapped by ``vine``, the VineLM's name; with ``is_named`` the wrapper names the stage."""
         stage = f', "{self.name}"' if is_named else ""
         return f"{vine}.around({self.source}{stage})"
 
 
 def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
-    """Return the calls in the application's modules: ``module``, and what it imported from below ``root``."""
+    """Return the calls in the application's modules: ``module``, and all modules imported from below ``root``."""
     found: list[ModelCall] = []
     for one in {id(m): m for m in (module, *_own_modules(root))}.values():
         found += _in_file(Path(one.__file__ or ""), vars(one))
@@ -163,7 +163,7 @@ def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
 
 
 def mentioned_models(module: ModuleType, root: Path) -> tuple[str, ...]:
-    """Return the models named in the application's texts, as ``provider:model``, such as defaults of settings."""
+    """Return the models named by strings in the application, such as defaults of settings, as ``provider:model``."""
     found: dict[str, None] = {}
     for one in {id(m): m for m in (module, *_own_modules(root))}.values():
         text = _readable(Path(one.__file__ or ""))
@@ -182,7 +182,7 @@ def sources(module: ModuleType, root: Path) -> Iterator[str]:
 
 
 def _readable(path: Path) -> str | None:
-    """Return the source; None for files that are not Python or not UTF-8: they are left alone."""
+    """Return a file's source; None for files that are not Python or not UTF-8."""
     try:
         return text_of(path) if path.suffix == ".py" else None
     except (OSError, UnicodeDecodeError):
@@ -203,7 +203,7 @@ def text_of(path: Path) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines as Python counts them: a form feed does not end a line."""
+    """Return the lines of a text as Python counts them: a form feed does not end a line."""
     return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
 
 
@@ -258,7 +258,7 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
 
 
 def _is_wrapped(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether ``vine.around(...)`` is around it, directly or further out in the same expression."""
+    """Return whether an expression is inside ``vine.around(...)``, directly or further out."""
     at = above.get(made)
     while isinstance(at, ast.expr | ast.keyword):
         if isinstance(at, ast.Call) and isinstance(at.func, ast.Attribute) and at.func.attr == "around":
@@ -268,9 +268,9 @@ def _is_wrapped(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _gives_chat(call: ast.Call, above: Mapping[ast.AST, ast.AST], names: Mapping[str, Any]) -> bool:
-    """Return whether a name of the module is a chat model returned by a foreign function.
+    """Return whether a name of the module is a chat model returned by a function outside the application.
 
-    A function of the application makes its model inside, where it is found.
+    A model that an application's function returns is found inside that function.
     """
     statement, maker = above.get(call), value_of(call.func, names)
     if not isinstance(statement, ast.Assign | ast.AnnAssign) or not isinstance(above.get(statement), ast.Module):
@@ -308,7 +308,7 @@ def _name_of(node: ast.AST, above: Mapping[ast.AST, ast.AST]) -> str:
 
 
 def _is_theirs(maker: Any) -> bool:
-    """True if it creates a chat model, and is not part of VineLM."""
+    """Return whether a class or function creates a chat model and is not part of VineLM."""
     return makes_chat(maker) and not _is_ours(maker)
 
 
@@ -317,7 +317,7 @@ def _is_ours(maker: Any) -> bool:
 
 
 def value_of(expression: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return the value of a module's name, or of an attribute; None if unknown. Runs none of the author's code."""
+    """Return the value of a module's name, or of an attribute; None if unknown. Runs no code of the application."""
     if isinstance(expression, ast.Name):
         return names.get(expression.id)
     if not isinstance(expression, ast.Attribute):
@@ -333,9 +333,9 @@ def _constant(expression: ast.expr, names: dict[str, Any]) -> Any:
 
 
 def _named_models(node: ast.AST, names: dict[str, Any]) -> list[ast.expr]:
-    """Return the texts that name a model where a chat model could be: for an agent, a middleware or a sub-agent.
+    """Return the strings that name a model in place of a chat model: for an agent, a middleware or a sub-agent.
 
-    The signature must say that an argument may be a chat model: otherwise a text may name an embedding, or be a setting.
+    The signature must accept a chat model for the argument; otherwise a string may name an embedding, or be a setting.
     """
     if isinstance(node, ast.Call):
         maker = value_of(node.func, names)
@@ -365,13 +365,13 @@ def _chat_arguments(call: ast.Call, maker: Any) -> Iterator[ast.expr]:
 
 
 def _is_text(expression: ast.expr, names: dict[str, Any]) -> bool:
-    """Return whether an expression is a text, as far as known; values of the environment are only known at run time."""
+    """Return whether an expression is known to be a string; environment variables are only known at run time."""
     of_environment = ast.unparse(expression).startswith(("os.environ", "os.getenv", "getenv("))
     return of_environment or isinstance(expression, ast.JoinedStr) or isinstance(_constant(expression, names), str)
 
 
 def _endpoint_of(call: ast.Call, source: _Source, names: dict[str, Any]) -> str | None:
-    """Return the argument that redirects calls away from the provider, whose prices and keys then do not hold.
+    """Return the argument that redirects calls to another server, for which the provider's prices and keys do not hold.
 
     An address that is not in the source may be the provider's own, for example if an environment variable is empty.
     """
@@ -380,7 +380,7 @@ def _endpoint_of(call: ast.Call, source: _Source, names: dict[str, Any]) -> str 
 
 
 def _model_of(made: ast.expr, names: dict[str, Any]) -> str | None:
-    """Return the model named by a call, or by a text in place of a model."""
+    """Return the model named by a call, or by a string in place of a model."""
     if not isinstance(made, ast.Call):
         text = _constant(made, names)
         return named_model(text, None) if isinstance(text, str) else None
@@ -393,7 +393,7 @@ def _model_of(made: ast.expr, names: dict[str, Any]) -> str | None:
 
 
 def _prefix_of(kind: type) -> str | None:
-    """Return the provider's prefix, as in ``provider:model``, of a chat model class; None if its name does not say."""
+    """Return the provider's prefix, as in ``provider:model``, of a chat model class; None if its name does not show it."""
     name = kind.__name__
     return _PREFIXES.get(name) or (name.removeprefix("Chat").lower() if name.startswith("Chat") else None)
 

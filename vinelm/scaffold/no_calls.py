@@ -20,7 +20,7 @@ from vinelm.io.import_limit import import_limited
 def no_model_calls(what: str) -> Iterator[None]:
     """Refuse every call of a LangChain model inside the block, before anything is sent.
 
-    It uses LangChain's own callbacks, so it does not see calls through other clients, or in a thread without the caller's
+    It uses LangChain's callbacks, so it cannot refuse calls through other clients, or in a thread without the caller's
     context.
 
     Args:
@@ -44,7 +44,7 @@ def no_model_calls(what: str) -> Iterator[None]:
 
 
 class _ModelCalledError(BaseException):
-    """Passes the handlers of the application, and of LangChain, which would only log it."""
+    """A model was called; not an ``Exception``, so that neither the application nor LangChain catches it."""
 
 
 class _Refusing(BaseCallbackHandler):
@@ -59,7 +59,7 @@ class _Refusing(BaseCallbackHandler):
 
 
 def _here() -> str:
-    """Return `` (at app.py:7)``, the application's line that is being run."""
+    """Return the application's line that is being run, as `` (at app.py:7)``."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         if is_user_code(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename):

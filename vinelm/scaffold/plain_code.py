@@ -26,7 +26,7 @@ class GraphCode:
     """What the code of a function does with graphs.
 
     Attributes:
-        builds: It, or a function of the application that it refers to, makes a graph or returns one.
+        builds: Whether it, or a function of the application that it refers to, makes or returns a graph.
         runs: Whether its own code invokes a graph, a chain or a model.
     """
 
@@ -35,7 +35,7 @@ class GraphCode:
 
 
 def graph_code(function: Callable[..., Any]) -> GraphCode:
-    """Return what a function does with graphs, by its annotation and the names in its code."""
+    """Return what a function does with graphs, judged by its annotation and the names in its code."""
     plain = inspect.unwrap(getattr(function, "func", function))  # also of a partial
     plain = getattr(plain, "__func__", plain) if inspect.isroutine(plain) else type(plain).__call__
     if not isinstance(plain, FunctionType):
@@ -89,8 +89,8 @@ class CodeKeys:
 
     Attributes:
         inputs: Keys of its input: its parameters, or the keys that it reads from its only dict.
-        outputs: Keys of its result, as far as its source says.
-        takes_dict: Whether it takes one dict.
+        outputs: Keys of its result, as far as its source shows them.
+        takes_dict: Whether its only argument is a dict.
     """
 
     inputs: tuple[str, ...]
@@ -150,12 +150,12 @@ def _read_of(tree: ast.AST, name: str) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Fields:
-    """The fields of a state's key.
+    """The fields of a value in the state.
 
     Attributes:
         names: The fields that its type has, or that code reads from it.
-        needed: The fields that code requires and writes nowhere.
-        is_list: Whether it is a list of such things.
+        needed: The fields that code requires and never writes.
+        is_list: Whether the value is a list of objects with these fields.
     """
 
     names: tuple[str, ...]
@@ -164,7 +164,7 @@ class Fields:
 
 
 def fields_read(functions: Iterable[Callable[..., Any]], key: str) -> Fields:
-    """Return the fields that functions read of a state's key: ``state["data"]["ticker"]``, also through a variable."""
+    """Return the fields that functions read from a value: ``state["data"]["ticker"]``, also through a variable."""
     read, needed, written = dict[str, None](), dict[str, None](), set[str]()
     for tree in map(source_of, functions):
         names = {

@@ -30,13 +30,13 @@ class Project:
     """The files that are written for an application.
 
     Attributes:
-        folder: Where the new files go, and where the next commands run.
+        folder: The folder for new files, in which the next commands run.
         files: New files and their text.
         edits: Files of the application that change, and their new text.
-        kept: Files that exist and stay as they are.
+        kept: Existing files that stay unchanged.
         is_simulated: Whether the models are simulated.
         today: The catalog's name of each stage's current model, as far as known.
-        asked: The stages whose model is unknown, each with what is known.
+        asked: The stages whose model is unknown, each with a hint to what is known.
     """
 
     folder: Path
@@ -49,13 +49,13 @@ class Project:
 
     @property
     def todos(self) -> list[tuple[int, str]]:
-        """Line of the workflow file, from 1, and what to do there."""
+        """Lines of the workflow file, from 1, and what is left to do in each."""
         lines = self.files[self.folder / WORKFLOW_FILE].splitlines()
         return [(number, line.partition(f"{TODO}: ")[2]) for number, line in enumerate(lines, start=1) if f"{TODO}: " in line]
 
     @property
     def next_commands(self) -> list[str]:
-        """The next commands, to be run in :attr:`folder`."""
+        """The commands to run next, in :attr:`folder`."""
         line = f"workflow:workflow --models {MODELS_FILE}"
         budget = " --max-error 0.15" + ("" if self.is_simulated else " --budget-usd 5")
         return [f"vinelm check {line}", f"vinelm profile {line}{budget} --dry-run", f"vinelm profile {line}{budget}"]
@@ -64,7 +64,7 @@ class Project:
         """Write all files and edits, or none: see :mod:`~vinelm.scaffold.applied`.
 
         Args:
-            force: Replace new files that exist.
+            force: Replace existing files.
 
         Raises:
             ConfigError: A file exists (code ``file-exists``), is read-only, or cannot be written. Nothing was written then.
@@ -91,12 +91,12 @@ def suggested_models(application: AppGraph) -> tuple[str, ...]:
 
 
 def models_for(application: AppGraph, folder: Path, named: str | None) -> tuple[str, ...]:
-    """Return the models to choose from: those named, none if the folder has a catalog, or the suggested ones.
+    """Return the models to choose from: the named models, none if the folder has a catalog, or the suggested models.
 
     Args:
         application: The application.
-        folder: The project's.
-        named: ``provider:model`` or names of providers, with commas between them; None: not named.
+        folder: The project's folder.
+        named: ``provider:model`` or names of providers, with commas between them; None: not given.
 
     Raises:
         ConfigError: A name is unknown, the application does not say which models it uses, or they are on a server without a
@@ -132,10 +132,10 @@ def make_project(
 
     Args:
         application: The application.
-        folder: Where the new files go.
-        models: The models, each as ``provider:model``, or ``simulated``; empty to keep the catalog that is in the folder.
-        dataset: The requests; None if they are still to be made.
-        labels: The columns of the right answer; empty to look for one.
+        folder: The folder for new files.
+        models: The models, each as ``provider:model``, or ``simulated``; empty to keep the catalog in the folder.
+        dataset: The requests; None if they do not exist yet.
+        labels: The columns of the right answer; empty to search for them.
         is_applied: Change the application: put ``vine.around(...)`` around its models.
 
     Raises:
@@ -186,13 +186,13 @@ MOST_SEQUENCES = 20_000
 
 
 def _within_reach(application: AppGraph, n_models: int) -> AppGraph:
-    """Return the application, with loops merging their histories if this many models would make too many."""
+    """Return the application, with loops that merge histories if this many models would give too many histories."""
     template = application.template
     return application if template is None else replace(application, template=within_reach(template, n_models))
 
 
 def within_reach(template: Template, n_models: int) -> Template:
-    """Return a template whose loops merge their histories where so many models make too many of them."""
+    """Return a template whose loops merge histories if this many models would give too many histories."""
     models = tuple(str(number) for number in range(n_models))
     bound = replace(template, steps=mapped(template.steps, lambda stage: replace(stage, models=models, default=None)))
     if bound.n_sequences <= MOST_SEQUENCES:
@@ -201,7 +201,7 @@ def within_reach(template: Template, n_models: int) -> Template:
 
 
 def kept_names(file: Path, models: Iterable[str]) -> dict[str, str] | None:
-    """Return each ``provider:model`` with the name of its only entry in a catalog; None if all models are simulated."""
+    """Return the entry's name by ``provider:model``, for models with one entry in a catalog; None if all are simulated."""
     try:
         entries = read_catalog_file(file).models
     except ConfigError:  # `vinelm check` reports what is wrong with it
@@ -213,7 +213,7 @@ def kept_names(file: Path, models: Iterable[str]) -> dict[str, str] | None:
 
 
 def _today(application: AppGraph, names: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Stage to the catalog's name of its current model, and the stages without a known one, with what is known."""
+    """Return the current model's catalog name by stage, and the stages without a known model, with what is known."""
     found: dict[str, str] = {}
     asked: list[str] = []
     for stage in application.stages:

@@ -1,4 +1,4 @@
-"""A graph and a file of inputs as a workflow whose requests can be run but are not judged."""
+"""A graph and a file of inputs as a workflow whose requests can run, but are not scored."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class _Count:
         return count
 
     def _inside(self, node: ast.AST) -> int:
-        """Return the calls in an expression, or in a statement without a block."""
+        """Return the number of model calls in an expression, or in a statement without a block."""
         if isinstance(node, ast.stmt) and hasattr(node, "body"):
             return 0
         factor = _MANY if isinstance(node, _SCOPES) else 1
@@ -104,7 +104,7 @@ class _Count:
         return 0 if name in self._prompts or (name in self._names and not holds_chat(self._names[name])) else 1
 
     def _made_prompts(self, node: ast.AST) -> Iterator[str]:
-        """Local names that are prompt templates, which have ``invoke``, too: ``prompt = PromptTemplate.from_template(..)``."""
+        """Yield local names of prompt templates, which also have ``invoke``: ``prompt = PromptTemplate.from_template(..)``."""
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             made = node.value.func
             kind = self._names.get(getattr(made.value if isinstance(made, ast.Attribute) else made, "id", ""))
@@ -113,7 +113,7 @@ class _Count:
 
 
 def _turns(body: Sequence[ast.stmt]) -> int:
-    """Return how often a loop runs without failures: once if its first turn ends with a return, since it only retries."""
+    """Return how often a loop runs if nothing fails: once if its body ends with return or break, since it then only retries."""
     last = body[-1]
     if isinstance(last, ast.Try):
         return _turns(last.orelse or last.body)

@@ -1,4 +1,4 @@
-"""Matches the columns of a dataset with a graph's state: its input keys, and the keys of its answer."""
+"""Matches the columns of a dataset with the input keys and answer keys of a graph's state."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _MADE = ("final_", "generated_")
 
 @dataclass(frozen=True, kw_only=True)
 class RequestKeys:
-    """The keys of a project.
+    """How the columns of a dataset map to keys of the state.
 
     Attributes:
         inputs: (key of the state, column) of each input.
         labels: The columns with the right answer; empty without one.
-        answer: The key of the state that holds the answer; None if no name says so.
-        shared: Keys of the state that are also labels, if there are several and all are; else empty.
-        is_sure: Whether the names of columns and keys agree; else they were guessed.
+        answer: The key of the state that holds the answer; None if no key has a typical name.
+        shared: The labels, if there are several and all of them are keys of the state; else empty.
+        is_sure: Whether the names of columns and keys agree; else the pairs were guessed.
         is_json: Whether the first label is a JSON object or list, so that right answers are equal to it as JSON.
         unlabelled: Whether some or all requests have no label: the current setup is their reference.
         field: The field of the structured response that is the answer; None if the answer is not such a response.
-        fields: The field of its key that a column becomes, for keys that hold a dict or an object.
+        fields: By column: the field of a key, for keys that hold a dict or an object.
         lists: The keys that hold a list of dicts or objects.
         missing: Fields of these keys that the code reads and that no column has: ``model of task``.
         is_read: Whether the place of the answer is known; else it is the most likely of several.
@@ -76,12 +76,12 @@ def request_keys(
         input_keys: Keys of the state that an input may have.
         output_keys: Keys that the final state may have.
         dataset: The requests; None if they do not exist yet.
-        labels: The columns with the right answer; empty to look for one.
-        structured: The fields of the structured response that an agent of LangChain was asked for; empty without one.
+        labels: The columns with the right answer; empty to search for them.
+        structured: The fields of the structured response that a LangChain agent must return; empty without one.
         fields: The contents of input keys that are not plain values.
 
     Raises:
-        ConfigError: The dataset has no such column; the message names those that it has.
+        ConfigError: The dataset lacks a label column; the message names the existing columns.
     """
     columns = () if dataset is None else tuple(dict.fromkeys(key for one in dataset.requests for key in one.data))
     unknown = [label for label in labels if columns and label not in columns]
@@ -132,7 +132,7 @@ def _hidden(dataset: RequestSet | None) -> tuple[str, ...]:
 
 
 def label_of(dataset: RequestSet) -> str | None:
-    """Return the column that holds the right answer, by its name; None if no name says so."""
+    """Return the column whose name says that it holds the right answer; None if there is none."""
     columns = {key for one in dataset.requests for key in one.data}
     return next((name for name in (*dataset.labels, *_LABELS) if name in columns), None)
 
@@ -162,7 +162,7 @@ class _Inside:
 
 
 def _inside(fields: Mapping[str, Fields], columns: Sequence[str]) -> _Inside | None:
-    """Return the columns named like a field, or else with a name that ends with it."""
+    """Return the columns named like a field, or else columns whose name ends with a field's name."""
     for is_same in (True, False):
         found: dict[str, tuple[str, str]] = {}
         for key, held in fields.items():

@@ -1,4 +1,4 @@
-"""The graph of a project: where it is, how it is imported, and how it is built."""
+"""The graph of a project: how it is found, imported and built."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Target:
     """A graph of an application.
 
     Attributes:
-        module: The module that has it, imported.
-        attribute: Its name there.
+        module: The imported module that contains it.
+        attribute: Its name in the module.
         root: The folder from which the module is imported.
         value: The object itself: the graph, or the function.
-        kind: How the graph comes from it.
-        rest: The code after the name that leads to ``value``: ``.graph`` if an object holds it; else empty.
+        kind: How to get the graph from ``value``.
+        rest: The code after the name that leads to ``value``: ``.graph`` if an object holds the graph; else empty.
     """
 
     module: ModuleType
@@ -70,7 +70,7 @@ class Target:
         """Return the compiled graph. Runs the function that builds it, but no node; chat model calls are refused.
 
         Args:
-            vine: A VineLM, for a function that wants one or a chat model.
+            vine: A VineLM, for a function that takes a VineLM or a chat model.
 
         Raises:
             WorkflowError: The function raises, calls a model, or does not return a graph.
@@ -147,7 +147,7 @@ def project_folder(root: Path, folder: Path) -> Path:
 
 
 def _instance(kind: type, where: str) -> Any:
-    """Return an object of a class whose objects hold a graph."""
+    """Return an instance of a class whose instances hold a graph."""
     if required := required_of(kind):
         raise ConfigError(
             f"{where} is a class that wants {', '.join(required)}: make an object of it at module level, and name its graph, "
@@ -250,7 +250,7 @@ def _imported(name: str, root: Path) -> ModuleType:
 
 
 def _graphs(module: ModuleType) -> list[str]:
-    """Return the names of a module's graphs; if it has none, those of its objects, as in ``agent.graph``."""
+    """Return the names of a module's graphs; if it has none, of graphs held by its objects, as in ``agent.graph``."""
     found: dict[str, object] = {}
     values = [item for item in vars(module).items() if not item[0].startswith("__")]
     own = [(name, one) for name, one in values if type(one).__module__ == module.__name__]
@@ -261,7 +261,7 @@ def _graphs(module: ModuleType) -> list[str]:
 
 
 def _use_instead(module: ModuleType) -> str:
-    """Return what to name instead of something that is not a graph: the existing graphs."""
+    """Return advice for an object that is not a graph: the names of the existing graphs."""
     known = " or ".join(f"{module.__name__}:{name}" for name in _graphs(module))
     return f"name {known or 'the StateGraph, compiled or not'}, or a function that returns it"
 

@@ -29,7 +29,7 @@ _EQUAL = "    # Equal texts. Write your own rule where answers may differ in for
 
 
 def with_defaults(text: str, today: Mapping[str, str]) -> str:
-    """Return a workflow file whose stages without a ``default=`` get these current models, by the catalog's names."""
+    """Return the workflow file with these models, as the catalog names them, as ``default=`` of stages that have none."""
     for stage, model in today.items():
         bare = rf"Stage\({re.escape(json.dumps(stage))}(?=[,)])(?![^)]*default=)"
         text = re.sub(bare, lambda one, model=model: f"{one[0]}, default={json.dumps(model)}", text)  # type: ignore[misc]
@@ -43,9 +43,9 @@ class WorkflowFile:
     Attributes:
         name: The workflow's name, in stores and reports.
         keys: How requests map to its state.
-        dataset: The dataset, relative to the file; None writes the name of one that is still to be made.
+        dataset: The dataset, relative to the file; None writes a name for a file that does not exist yet.
         imports_from: The folder of the application, relative to the file; None if it is the same.
-        is_simulated: Whether simulated models are to write answers.
+        is_simulated: Whether simulated models write the answers.
         is_edited: Whether the application's models are already wrapped in ``vine.around(...)``.
         defaults: The catalog's name of each stage's current model.
         asked: Stages whose model is unknown, each with what is known: ``write (gpt-4o or gpt-4o-mini)``.
@@ -141,7 +141,7 @@ class WorkflowFile:
         yield f"    return {made}{note}"
 
     def _function(self) -> Iterator[str]:
-        """Yield a function of the inputs that calls the application's own, and returns a dict."""
+        """Yield a function of the inputs that calls the application's function and returns a dict."""
         value = self.application.target.value
         called = f"{self._graph}({'inputs' if code_keys(value).takes_dict else '**inputs'})"
         is_async = inspect.iscoroutinefunction(function_of(value))
@@ -274,7 +274,7 @@ class WorkflowFile:
 
     @cached_property
     def _filling(self) -> str | None:
-        """The one dict of the application's module that has all missing fields, as its own entry completes an input with it."""
+        """The name of the module's only dict that has all missing fields, to complete inputs with; None without such a dict."""
         target, names = self.application.target, {name.partition(" of ")[0] for name in self.keys.missing}
         if not names or self.keys.lists or len({key for key, _ in self.keys.inputs}) > 1:
             return None
@@ -343,7 +343,7 @@ class WorkflowFile:
 
     @staticmethod
     def _context(schema: type) -> Iterator[str]:
-        """Yield the line with the nodes' context: its defaults, if all fields have one."""
+        """Yield the line with the nodes' context, with default values, if all its fields have one."""
         required = required_of(schema)
         given = ", ".join(f"{name}=..." for name in required)
         if required:
@@ -351,7 +351,7 @@ class WorkflowFile:
         yield f"    {'# ' if required else ''}context=lambda request: {_context_name(schema)}({given}),"
 
     def _answers(self) -> Iterator[str]:
-        """Yield the line that answers in place of the person that the graph waits for."""
+        """Yield the line that answers for the person whom the graph waits for."""
         waiting = self.application.waiting
         if not waiting:
             return
@@ -378,7 +378,7 @@ class WorkflowFile:
         yield f"    score=as_today({answer}{more}),"
 
     def _shown(self) -> Iterator[str]:
-        """Yield the lines about signals, which are optional but worth much."""
+        """Yield the lines about signals, which are optional but very useful."""
         answer, shared = self.keys.answer, self.keys.shared
         yield "    # What an answer shows without its label, which plans then use (docs/signals.md):"
         yield '    # signal="status",  # whether the call failed, and what a vine.route said; or your own function of the state'
@@ -399,7 +399,7 @@ def _context_name(schema: type) -> str:
 
 
 def _input_pairs(keys: RequestKeys, filling: str | None) -> Iterator[str]:
-    """Yield the items of an input: a key with its column, or a key with its fields, and those of a dict that fills it up."""
+    """Yield the items of an input: keys with their columns, or keys with fields, added to the dict ``filling``."""
     if not keys.fields:
         yield from (_input_pair(key, column) for key, column in keys.inputs)
         return

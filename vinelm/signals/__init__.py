@@ -1,4 +1,4 @@
-"""Signals of a request while it runs: a workflow's declaration, and the outcomes that a trie knows."""
+"""Signals of a request while it runs: how a workflow declares them, and classes of equal answers."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -23,7 +23,7 @@ class AnswerClasses:
     Attributes:
         of: the class by cell, from 0 within each request; None for a row without an answer.
         compared: number of pairs of different answers that were compared, for at most 32 answers of a request.
-        intransitive: how many of these pairs agree but are in different classes, or the other way round.
+        intransitive: how many of these pairs agree but are in different classes, or disagree but are in one class.
         unknown: requests whose classes cannot be computed, because only the digest of an answer is stored. They are not in
             ``of``.
     """
@@ -35,18 +35,18 @@ class AnswerClasses:
 
 
 def answer_classes(rows: Iterable[Observation], signals: Signals) -> AnswerClasses:
-    """Return the classes of the answers of these rows, whatever their order.
+    """Return the classes of the answers of these rows, in any order.
 
     The rows of a request are taken by depth, then by prefix (names in alphabetical order). The class of an answer is the first
-    earlier class whose first answer is equal to it, else a new one. ``agree`` is called once for each ordered pair of different
-    answers, in both directions.
+    earlier class whose first answer is equal to it, else a new class. ``agree`` is called once for each ordered pair of
+    different answers, in both directions.
 
     Args:
         rows: the rows; their ``answer_class`` is not read.
         signals: what the workflow declares; without ``answer`` no row has a class.
 
     Raises:
-        WorkflowError: ``agree`` raised, or is not symmetric; names the two rows.
+        WorkflowError: ``agree`` raised, or is not symmetric; the message names the two rows.
     """
     if not signals.answer:
         return AnswerClasses({(row.request_id, row.prefix): None for row in rows})
@@ -89,7 +89,7 @@ class _Comparison:
         """True if two rows have the same answer.
 
         Raises:
-            WorkflowError: it depends on the order.
+            WorkflowError: the result depends on the order of the two answers.
         """
         key = (str(one.answer_digest), str(other.answer_digest))
         known = self._equal.get(key)
@@ -134,7 +134,7 @@ def _classes(rows: Sequence[Observation], comparison: _Comparison) -> list[int |
 
 
 def _intransitive(rows: Sequence[Observation], classes: Sequence[int | None], comparison: _Comparison) -> tuple[int, int]:
-    """Return the pairs of different answers compared, and those that contradict the classes."""
+    """Return how many pairs of different answers were compared, and how many contradict the classes."""
     different: dict[str | None, tuple[Observation, int]] = {}
     for row, number in zip(rows, classes, strict=True):
         if number is not None and len(different) < MOST_ANSWERS_COMPARED:

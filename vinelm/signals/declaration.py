@@ -1,4 +1,4 @@
-"""Signals of a request without ground truth: a label after each invocation, and the answers that agree."""
+"""Signals of a request that need no ground truth: a label after each invocation, and which answers agree."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Outcome(NamedTuple):
 
 
 class Label(NamedTuple):
-    """The visible part of an answer besides its class.
+    """What is known about an answer at run time, besides its class.
 
     Args:
-        passed: The workflow's own check has passed it.
+        passed: The workflow's own check has passed the answer.
         signal: The signal; None without one.
         arm: The stage to which the application continues; None if it has no choice, or the request ends.
     """
@@ -68,7 +68,7 @@ class Signals:
         edges: Edges of the bins, increasing. A number x is in bin ``k`` if ``k`` edges are <= x.
         agree: ``agree(a, b)`` returns whether two answers are equal; symmetric. An answer is the value of the single key of
             ``answer``, or a dict of several, always as JSON returns it (lists instead of tuples). A value that does not agree
-            with itself is not an answer, which is how ``agree`` marks an error. None: answers are equal if their JSON is.
+            with itself is not an answer; ``agree`` can mark errors in this way. None: answers are equal if their JSON is.
         answer: Keys of the state that make an answer. If all their values are None, there is no answer yet.
 
     Raises:
@@ -98,7 +98,7 @@ class Signals:
 
     @classmethod
     def of(cls, signal: Signal | None, edges: Sequence[float], agree: Agree | None, answer: Sequence[str]) -> Self:
-        """Return the declared signals."""
+        """Return the signals declared with these arguments of a workflow."""
         keys: Any = answer if isinstance(answer, str) else tuple(answer)  # a text is refused, not read as its letters
         return cls(signal, tuple(edges), agree, keys)
 
@@ -114,7 +114,7 @@ class Signals:
             state: The state's own keys and their values.
             passed: The verdict of the workflow's own check; None if it has none.
             verdict: Key under which a judge has just written its label, which is then the signal (``Stage.verdict``).
-            model: The model that ran; a skipped stage shows nothing.
+            model: The model that ran; a skipped stage has no signal.
 
         Raises:
             WorkflowError: The signal function raised, or did not return a label.
@@ -157,7 +157,7 @@ class Signals:
 
         Args:
             state: The state's own keys and their values.
-            is_partial: A state that lacks some of the keys holds no answer yet either.
+            is_partial: Whether a state that lacks only some of the keys holds no answer yet, either.
 
         Raises:
             WorkflowError: The state lacks some of the keys and is not partial, or JSON cannot hold a value.
@@ -195,7 +195,7 @@ class Signals:
     def class_of(self, answer: Any, firsts: Sequence[Any]) -> int | None:
         """Return the class of an answer given the first answer of each earlier class; ``len(firsts)`` if it is a new class.
 
-        None if it is not an answer: None, or a value that does not agree with itself.
+        The result is None if it is not an answer: None, or a value that does not agree with itself.
         """
         if answer is None or (self.agree is not None and not self.equal(answer, answer)):
             return None
@@ -212,17 +212,17 @@ class Labels:
     """The labels that a signal has had so far: at most :data:`MOST_SIGNALS`.
 
     Args:
-        known: Those of earlier invocations.
+        known: The labels of earlier invocations.
     """
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self.known = set(known)
 
     def add(self, label: str | None, request_id: str) -> None:
-        """Add the label of an invocation of that request; None means no label.
+        """Add the label of a request's invocation; None means no label.
 
         Raises:
-            WorkflowError: There are too many labels. Names the value and the request.
+            WorkflowError: There are too many labels; the message names the label and the request.
         """
         if label is None or label in self.known:
             return
@@ -240,10 +240,10 @@ _SHOWN = 60
 
 
 def canonical(answer: Any) -> str:
-    """Return an answer as canonical JSON text. Sets become sorted lists; dates, numbers of other kinds and the like, text.
+    """Return an answer as canonical JSON text. Sets become sorted lists; dates, other number types and the like become text.
 
     Raises:
-        WorkflowError: It holds an object that is not a plain value. Names the type.
+        WorkflowError: It holds an object that is not a plain value; the message names the type.
     """
     try:
         text = _text(answer, ensure_ascii=False)
@@ -269,12 +269,12 @@ def _text(answer: Any, *, ensure_ascii: bool) -> str:
 
 
 def _storable(text: str) -> str:
-    """Return a text that every store accepts: unpaired surrogates and NUL, which models sometimes write, become escapes."""
+    """Return a text that every store accepts, with unpaired surrogates and NUL, which models sometimes write, escaped."""
     return text.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _is_unicode(text: str) -> bool:
-    """True if it can be stored: models sometimes write unpaired surrogates."""
+    """Return whether a text is valid Unicode; models sometimes write unpaired surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -307,11 +307,11 @@ class ShownAnswer:
     Attributes:
         success: The answer is right by the ground truth; False for a failed call.
         passed: The workflow's own check passes it; False for a failed call.
-        signal: Its label by :meth:`~vinelm.signals.Signals.label`.
-        answer: The answer by :meth:`~vinelm.signals.Signals.answer_of`; None without one.
+        signal: The label that :meth:`~vinelm.signals.Signals.label` returns.
+        answer: The answer that :meth:`~vinelm.signals.Signals.answer_of` returns; None without an answer.
         cost_usd: Dollars of the invocation, >= 0.
         latency_s: Seconds of the invocation, >= 0.
-        has_failed: The call failed, and the request with it.
+        has_failed: The call failed, so the request failed, too.
     """
 
     success: bool

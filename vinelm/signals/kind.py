@@ -1,4 +1,4 @@
-"""The kind of a request: a label of its inputs that is known before its first call."""
+"""The type of a request: a label of its inputs that is known before its first call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONGEST = 64
 
 
 def kind_of(kind: Kind, inputs: Mapping[str, Any], row: Mapping[str, Any] | None = None) -> str:
-    """Return the kind of a request, not empty.
+    """Return the type of a request as a text that is not empty.
 
     Args:
         kind: ``kind(inputs)`` returns a text, a bool or a whole number; or the name of the field that holds one.

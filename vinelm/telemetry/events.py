@@ -25,8 +25,8 @@ class DecisionEvent:
     Attributes:
         kind: "model" (``model`` runs after ``prefix``) or "end" (of a loop; ``model`` is None).
         goes_on: whether the request continues.
-        seconds: wall time of the answer.
-        explanation: the policy's :meth:`~vinelm.policies.Policy.last_step`; empty for policies that keep none.
+        seconds: wall-clock seconds that the policy took to answer.
+        explanation: the policy's :meth:`~vinelm.policies.Policy.last_step`; empty for policies without explanations.
     """
 
     kind: Literal["model", "end"]
@@ -45,14 +45,14 @@ class Observer(Protocol):
         """Called when a policy has just answered."""
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Any:
-        """Called when an invocation of ``stage`` begins; ``prefix`` ends with its model. :meth:`ended` gets the result."""
+        """Called when an invocation of ``stage`` begins; ``prefix`` ends with its model. Returns a token for :meth:`ended`."""
 
     def ended(self, token: Any, invocation: Invocation | None) -> None:
-        """Called when the invocation has ended; with None if it was interrupted and will run again."""
+        """Called when the invocation has ended; ``invocation`` is None if it was interrupted and will run again."""
 
 
 class Listener(Observer, Protocol):
-    """An observer that also receives prompts and answers while ``captures_content`` is true. Others never do."""
+    """An observer that also receives prompts and answers while ``captures_content`` is true. Other observers never do."""
 
     captures_content: bool
 
@@ -82,13 +82,13 @@ class DriftEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryEvent:
-    """What live evidence shows about a canary's plan.
+    """What served requests show about a canary's plan.
 
     Attributes:
         advice: "keep" if the plan is worse and all requests run as today again, otherwise "switch".
-        quantity: what showed it: "accuracy", "failures", "late", "dollars" or "seconds"; "more accurate" or "as accurate and
-            cheaper".
-        reason: the same with both observed figures, as text.
+        quantity: the figure that decided: "accuracy", "failures", "late", "dollars" or "seconds"; "more accurate" or "as
+            accurate and cheaper".
+        reason: the decision with both observed figures, as text.
     """
 
     advice: Literal["switch", "keep"]
@@ -100,7 +100,7 @@ class ObservedRequest:
     """One run of a graph, for observers with a method ``request_began``, with each observer's token for it.
 
     Args:
-        observers: those that are notified. Their ``request_ended`` gets the token once the run is over and released.
+        observers: the observers to notify. Their ``request_ended`` gets the token once the run is over and released.
     """
 
     __slots__ = ("_tokens",)
@@ -122,7 +122,7 @@ class ObservedRequest:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make :func:`current_request` return this request in the block, which notifies observers."""
+        """Make :func:`current_request` return this request's token inside the block, which notifies observers."""
         before = _REQUEST.set(self)
         try:
             yield
@@ -134,16 +134,16 @@ _REQUEST: ContextVar[ObservedRequest | None] = ContextVar("vinelm observed reque
 
 
 def current_request(observer: Observer) -> Any:
-    """Return the observer's token for the request that it is being notified of; None if unknown."""
+    """Return the observer's token for the request of the current notification; None if unknown."""
     request = _REQUEST.get()
     return None if request is None else request.token_of(observer)
 
 
 class ObserverGroup:
-    """Notifies several observers. A failing observer only misses that event.
+    """Notifies several observers. If an observer fails, only it misses the event.
 
     Attributes:
-        observers: those that are notified. Callers check it first, so that an unobserved event costs nothing.
+        observers: the observers to notify. Callers first check whether there are any, so unobserved events cost nothing.
     """
 
     __slots__ = ("observers",)
@@ -161,7 +161,7 @@ class ObserverGroup:
             _safely(observer, "decided", decided)
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> list[tuple[Observer, Any]]:
-        """Notify all observers that an invocation begins; the result is passed to :meth:`ended`."""
+        """Notify all observers that an invocation begins; pass the returned value to :meth:`ended`."""
         return [(one, _safely(one, "began", stage, prefix, model)) for one in self.observers]
 
     @property
@@ -186,9 +186,9 @@ class ObserverGroup:
             _safely(observer, "canary_decided", shown)
 
     def tool_ended(self, event: ToolEvent, ago_s: float) -> None:
-        """Notify the observers that have a method ``tool_ended`` of a tool's call, which ended ``ago_s`` seconds ago.
+        """Notify the observers that have a method ``tool_ended`` that a tool's call ended ``ago_s`` seconds ago.
 
-        A prefetched call is reported when the application asks for it, or when it is certain to stay unused.
+        A prefetched call is reported when the application uses it, or when it is certain to stay unused.
         """
         for observer in self.observers:
             _safely(observer, "tool_ended", event, ago_s)
@@ -204,7 +204,7 @@ def _listens(observer: Observer) -> bool:
 
 
 def _safely(observer: Observer, method: str, *what: Any) -> Any:
-    """Call the observer's method, ignoring missing methods and exceptions, except those that end the program."""
+    """Call the observer's method; ignore a missing method, and exceptions that do not end the program."""
     try:
         return getattr(observer, method)(*what)
     except (KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError):

@@ -1,4 +1,4 @@
-"""Prompts and answers as attributes of the semantic conventions for generative AI. Only captured on request.
+"""Prompts and answers as attributes by the semantic conventions for generative AI. Only captured on request.
 
 https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/gen-ai-input-messages.json and
 ``gen-ai-output-messages.json``

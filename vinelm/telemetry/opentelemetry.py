@@ -63,7 +63,7 @@ _EXPLAINED = (
 
 
 class RequestSpan:
-    """The span of one request, with what its invocations have used so far. Thread-safe."""
+    """The span of one request, with the usage of its invocations so far. Thread-safe."""
 
     def __init__(self, span: Span, outer: SpanContext, began_ns: int) -> None:
         self.span, self.outer = span, outer
@@ -72,7 +72,7 @@ class RequestSpan:
         self._cost_usd, self._invocations = 0.0, 0
 
     def is_inside(self, current: SpanContext) -> bool:
-        """Return whether the current span is the one at the request's start, and not that of another instrumentation inside."""
+        """Return whether the current span is the one at the request's start: no other instrumentation has opened a span."""
         return current.span_id == self.outer.span_id
 
     def add(self, invocation: Invocation | None) -> None:
@@ -84,7 +84,7 @@ class RequestSpan:
                 self._invocations += 1
 
     def end(self) -> None:
-        """End the span at its last invocation, since LangGraph does not report the last node's end."""
+        """End the span at the time of its last invocation's end, since LangGraph does not report the last node's end."""
         with self._lock:
             self.span.set_attributes({"vinelm.cost_usd": self._cost_usd, "vinelm.invocations": self._invocations})
             self.span.end(self._ended_ns)
@@ -102,14 +102,14 @@ class CallSpan:
 class OpenTelemetry:
     """An observer that makes a span for each request, decision, invocation and declared tool's call, and the client metrics.
 
-    A request is ``invoke_workflow``, a decision ``vinelm.decide STAGE`` (or ``vinelm.end``), an invocation ``chat MODEL_ID``, a
-    client span. The request's span is the parent of the others and a child of the span that is current when it begins; if
-    another instrumentation makes spans of the nodes, those stay the parents. The metrics are ``gen_ai.client.token.usage``,
-    ``gen_ai.client.operation.duration`` and ``gen_ai.client.operation.time_to_first_chunk``, one value for each call. Uses the
-    API only: without an SDK it costs next to nothing.
+    Span names: ``invoke_workflow`` for a request, ``vinelm.decide STAGE`` (or ``vinelm.end``) for a decision, and the client
+    span ``chat MODEL_ID`` for an invocation. The request's span is the parent of the others and a child of the span that is
+    current when it begins; if another instrumentation makes spans of the nodes, the node spans are the parents. The metrics are
+    ``gen_ai.client.token.usage``, ``gen_ai.client.operation.duration`` and ``gen_ai.client.operation.time_to_first_chunk``,
+    with one value per call. It uses the API only: without an SDK it costs next to nothing.
 
-    No span holds a key, and none a prompt or an answer unless content is captured: then an invocation's span has those of its
-    last call. Metrics never do.
+    No span holds a key. Prompts and answers are only recorded if content is captured: then an invocation's span has the prompt
+    and answer of its last call. Metrics never have them.
 
     Args:
         provider: the tracer provider; by default the global one.
@@ -157,14 +157,14 @@ class OpenTelemetry:
         token.end()
 
     def _request(self) -> tuple[RequestSpan | None, Context | None]:
-        """Return the reported request, and the context with its span as the parent; None if another span is the parent."""
+        """Return the current request, and the context with its span as the parent; None if another span is the parent."""
         request: RequestSpan | None = current_request(self)
         if request is None or not request.is_inside(trace.get_current_span().get_span_context()):
             return request, None
         return request, trace.set_span_in_context(request.span)
 
     def decided(self, decided: DecisionEvent) -> None:
-        """Record a span of the decision, which ends now."""
+        """Record a span for the decision, which ends now."""
         end_ns = time.time_ns()
         name = "vinelm.end" if decided.kind == "end" else f"vinelm.decide {decided.stage}"
         _, context = self._request()
@@ -177,7 +177,7 @@ class OpenTelemetry:
         span.end(end_ns)
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> CallSpan:
-        """Open the invocation's span."""
+        """Open a span for the invocation."""
         common = _attributes(
             {
                 "gen_ai.operation.name": "chat",
@@ -237,7 +237,7 @@ class OpenTelemetry:
     def tool_ended(self, event: ToolEvent, ago_s: float) -> None:
         """Record a span ``execute_tool NAME`` for a declared tool's call, marked if it was prefetched.
 
-        It has the digest of the arguments, never the arguments or the result.
+        The span has a digest of the arguments, never the arguments or the result.
         """
         end_ns = time.time_ns() - int(ago_s * 1e9)
         found: dict[str, str | bool | float] = {
@@ -300,7 +300,7 @@ def _conversation() -> str | None:
 
 
 def _server(model: Model) -> dict[str, Any]:
-    """Host and port of the called server, without path and credentials; empty if unknown."""
+    """Return host and port of the called server, without path and credentials; empty if unknown."""
     try:
         address = urlsplit(model.api_base or "")
         host, port = address.hostname, address.port
@@ -317,5 +317,5 @@ def _sum(counts: Any) -> int | None:
 
 
 def _attributes(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return only known values: the conventions have no null."""
+    """Return the attributes without unknown values, since the conventions have no null."""
     return {name: value for name, value in found.items() if value is not None}

@@ -17,10 +17,10 @@ LATENCY_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0
 
 
 class Prometheus:
-    """An observer that counts. Labels are names of the catalog and the template, never request data.
+    """An observer that updates Prometheus metrics. Labels are names of the catalog and the template, never request data.
 
     Args:
-        registry: by default the process's own. A registry accepts only one such observer.
+        registry: by default the global registry. A registry accepts only one such observer.
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
@@ -76,11 +76,11 @@ class Prometheus:
         self._decision_s.labels(decided.kind).observe(decided.seconds)
 
     def drifted(self, moved: DriftEvent) -> None:
-        """Count an annotation that no longer holds."""
+        """Count a drift event: an annotation of the trie is no longer true."""
         self._drift.labels(moved.stage, moved.model, moved.quantity.partition(" ")[0], moved.direction).inc()
 
     def canary_decided(self, shown: CanaryEvent) -> None:
-        """Count a canary that was rolled back, or has shown that its plan is not worse."""
+        """Count a canary that was rolled back, or whose plan has turned out not to be worse."""
         self._canary.labels(shown.advice, shown.quantity).inc()
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Any:

@@ -1,4 +1,4 @@
-"""Finds the bound of a template that a request has exceeded, if its next stage is not in the template there."""
+"""Finds the loop bound that a request has exceeded, if the template does not allow its next stage."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from vinelm.template.template import Template
 
 
 def exceeded_loop(template: Template, stages: Sequence[str], stage: str) -> Loop | None:
-    """Return the loop in which ``stage`` would be a turn too many, after these stages.
+    """Return the loop whose bound ``stage`` exceeds after these stages.
 
-    None if more turns would not lead there either, since the template then lacks a branch.
+    None if more turns would not allow the stage either, because the template lacks a branch.
     """
     for loop in walk(template.steps):
         if not isinstance(loop, Loop):

@@ -1,7 +1,7 @@
 """The automaton of a template: which stages may come next after each sequence of stages.
 
-Positions are sets of places in the steps (the subset construction): two branches that begin with the same stage are one
-position until their stages differ. Loops count their turns, so that the automaton has no cycle.
+Positions are sets of places in the steps (the subset construction): two branches that begin with the same stage share a
+position until their stages differ. Loops count their turns, so the automaton has no cycle.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Position:
     Attributes:
         arms: the stages that may come next, in the order of the template, each with the number of the position after it.
         may_end: whether the template lets the workflow end here.
-        is_joint: whether the next stage runs in the superstep of the one before, so that nothing was learned in between.
+        is_joint: whether the next stage runs in the same superstep as the stage before it, whose result is not known yet.
     """
 
     arms: Mapping[str, int]
@@ -56,10 +56,10 @@ class Flow:
 
     Args:
         steps: the template's steps.
-        prunes: leave out stages that no answerable stage can follow, since they would change no answer.
+        prunes: leave out stages after which no answerable stage can follow, since they would change no answer.
 
     Raises:
-        TemplateError: the template has too many positions, or allows a request of more than :data:`MOST_INVOCATIONS`.
+        TemplateError: the template has too many positions, or allows requests of more than :data:`MOST_INVOCATIONS`.
     """
 
     def __init__(self, steps: Sequence[Step], *, prunes: bool = True) -> None:
@@ -97,7 +97,7 @@ class Flow:
 
     @cached_property
     def visits(self) -> frozenset[tuple[str, int]]:
-        """Every stage with the number of a position after it."""
+        """Pairs of a stage and the number of a position after it."""
         return frozenset(item for position in self.positions for item in position.arms.items())
 
     @cached_property
@@ -107,12 +107,12 @@ class Flow:
 
     @cached_property
     def joined(self) -> frozenset[str]:
-        """The stages followed by another one in the same superstep."""
+        """The stages that another stage follows in the same superstep."""
         return frozenset(stage for stage, after in self.visits if self.positions[after].is_joint)
 
     @cached_property
     def stages_at(self) -> tuple[Mapping[str, tuple[str, ...]], ...]:
-        """Item k maps each stage that may be invocation k (from 0) to those that may follow it there, in template order."""
+        """Item k maps each stage that may be invocation k (from 0) to the stages that may follow it, in template order."""
         found: list[dict[str, set[str]]] = [{} for _ in range(self.depth)]
         for position, depth in zip(self.positions, self.depths, strict=True):
             for stage, after in position.arms.items():
@@ -133,7 +133,7 @@ class Flow:
         return frozenset(name for name, number in self.visits if not self.positions[number].arms)
 
     def ahead_of(self, number: int, stage: str) -> tuple[str, ...] | None:
-        """Return the stages of the superstep at a position whose choices precede that of ``stage``.
+        """Return the stages of the superstep at a position whose models are chosen before the model of ``stage``.
 
         None if ``stage`` does not run in that superstep.
         """
@@ -147,7 +147,7 @@ class Flow:
 
     @cached_property
     def follows(self) -> frozenset[tuple[str, str]]:
-        """Every pair of stages in which the second may be the next choice after the first."""
+        """All pairs of stages of which the second may come directly after the first."""
         return frozenset((before, after) for before, number in self.visits for after in self.positions[number].arms)
 
     def _follow(self, places: frozenset[_Place]) -> tuple[dict[str, frozenset[_Place]], bool]:
@@ -162,7 +162,7 @@ class Flow:
         return {name: frozenset(found[name]) for name in sorted(found, key=self._order.__getitem__)}, may_end
 
     def _leads_to_an_answer(self, stage: Stage, after: _Place) -> bool:
-        """True if this stage or a later one is answerable."""
+        """Return whether this stage or a later stage is answerable."""
         if stage.answerable or not self._prunes:
             return True
         if after not in self._leads:
@@ -173,7 +173,7 @@ class Flow:
 
 
 def _expanded(place: _Place) -> Iterator[tuple[Stage | None, _Place]]:
-    """Return the stages that may come first from a position, each with the next position; (None, ()) if it may end."""
+    """Yield the stages that may come next from a place, each with the place after it; (None, ()) if requests may end."""
     if not place:
         yield None, ()
         return

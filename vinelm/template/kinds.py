@@ -21,11 +21,11 @@ LEAST_ANSWERS = 4.0
 
 
 def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = None) -> tuple[str, ...]:
-    """Return the names of the types to learn, sorted, and :data:`OTHER`; empty if fewer than two can be distinguished.
+    """Return the sorted names of the types to learn, and :data:`OTHER`; empty if fewer than two can be distinguished.
 
     Args:
-        labels: The kind of each profiled request.
-        answers: First answers per model, by kind; None: enough of each.
+        labels: The type of each profiled request.
+        answers: First answers per model, by type; None: assume enough of each type.
     """
     counts = Counter(labels)
     enough = {kind for kind, count in counts.items() if count >= LEAST_REQUESTS and kind != OTHER}
@@ -39,9 +39,9 @@ def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = No
 
 
 def of_kinds(template: Template, kinds: tuple[str, ...]) -> Template:
-    """Return the template whose first choice is the request's type; unchanged without types, or if it has some already.
+    """Return the template with a first branch by request type; unchanged without types, or if it has types already.
 
-    Its stages are those of ``template`` once for each kind, named by :func:`stage_title`.
+    It has each stage of ``template`` once for each type, named by :func:`stage_title`.
     """
     if template.kinds or not kinds:
         return template

@@ -25,10 +25,10 @@ class Stage:
         name: The name of its node in the graph.
         models: Names of the models allowed here; None allows every model of the catalog.
         answerable: There is an answer once this stage and the tools after it have run. A request may end here if the graph
-            also has an exit here: a ``vine.route``, or an edge to END with no other stage behind it.
+            also has an exit here: a ``vine.route``, or an edge to END that no other stage follows.
         default: The model that runs without a plan; None takes the first allowed one.
         optional: The stage may be skipped: :data:`SKIP` becomes the last of its models.
-        verdict: For a stage that judges the answer instead of writing one: the key of the state under which it leaves its
+        verdict: For a stage that judges the answer instead of writing one: the key of the state under which it stores its
             label, such as ``"yes"``.
 
     Raises:
@@ -57,7 +57,7 @@ class Stage:
 
     @property
     def keeps_answer(self) -> bool:
-        """True if an earlier answer may remain the current one after the stage, because it may be skipped or only judges."""
+        """True if the answer before the stage may remain after it, because the stage may be skipped or only judges."""
         return self.optional or self.verdict is not None
 
     @property
@@ -78,10 +78,10 @@ class Loop:
         stages: The steps of one turn.
         times: The most turns.
         memory: Merge histories that agree in their last ``memory`` (>= 1) choices, so that a long loop does not multiply
-            them; an approximation (docs/estimators.md#merged-histories). None keeps all histories apart.
+            histories; an approximation (docs/estimators.md#merged-histories). None keeps all histories separate.
         order: ``"ignored"`` merges histories with the same choices in another order; exact if no turn sees the answers of
             earlier ones.
-        early_exit: The step after the loop may follow any turn, not only the last one. Has no effect on a loop that ends the
+        early_exit: The step after the loop may follow any turn, not only the last turn. Has no effect on a loop that ends the
             template.
     """
 
@@ -103,12 +103,12 @@ class Loop:
 
     @property
     def merging(self) -> str:
-        """The setting that merges histories; empty if there is none."""
+        """The setting by which the loop merges histories, as text; empty if it merges none."""
         return f"memory={self.memory}" if self.memory else "order='ignored'" if self.order == "ignored" else ""
 
     @property
     def merges(self) -> bool:
-        """True if histories that took different ways through the loop may share a node."""
+        """True if histories with different choices in the loop may share a node."""
         return self.memory is not None or self.order == "ignored"
 
 
@@ -117,8 +117,8 @@ class Branch:
     """Steps of which the graph takes one branch, chosen by the application while the request runs.
 
     Args:
-        arms: The steps of each way, by a name for reports. It rejoins after the branch: ``()`` at once. A way that ends with
-            :data:`END`, or is ``END``, ends the workflow.
+        arms: The steps of each arm, by a name for reports. The step after the branch follows each arm; ``()`` is an arm
+            without steps. An arm that ends with :data:`END`, or is ``END``, ends the workflow.
 
     Raises:
         TemplateError: There are fewer than two arms, or steps follow an END.
@@ -151,10 +151,10 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """Different stages of one superstep: their models are one joint decision, made before any of them answers.
+    """Different stages of one superstep: their models are chosen together, before any of the stages answers.
 
     Args:
-        stages: At least two stages with different names. Their order is that of the choices in a path.
+        stages: At least two stages with different names, in the order of their models in a path.
     """
 
     stages: tuple[Stage, ...]
@@ -169,7 +169,7 @@ Step: TypeAlias = "Stage | Loop | Branch | Parallel | Literal['__end__']"
 
 
 def walk(steps: Sequence[Step]) -> Iterator[Step]:
-    """Return every step, including nested ones, in the order of the text."""
+    """Yield every step, including nested steps, in the order in which they are written."""
     for step in steps:
         yield step
         for inner in _inner(step):
@@ -177,12 +177,12 @@ def walk(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def stages_of(steps: Sequence[Step]) -> Iterator[Stage]:
-    """Return the stages of the steps as written; a stage in several branches is listed once for each."""
+    """Return the stages of the steps in written order; a stage in several branches occurs once for each."""
     return (step for step in walk(steps) if isinstance(step, Stage))
 
 
 def mapped(steps: Sequence[Step], change: Callable[[Stage], Stage]) -> tuple[Step, ...]:
-    """Return the steps with every stage changed."""
+    """Return the steps with a function applied to every stage."""
     changed: list[Step] = []
     for step in steps:
         if isinstance(step, Stage):
@@ -212,7 +212,7 @@ def longer(steps: Sequence[Step], factor: int) -> tuple[Step, ...]:
 
 
 def remembering(steps: Sequence[Step], memory: int, *, instead_of: int | None = None) -> tuple[Step, ...]:
-    """Return the steps in which loops with the memory ``instead_of`` merge histories by their last ``memory`` choices.
+    """Return the steps with ``memory`` set in loops whose memory is ``instead_of``, so that they merge histories.
 
     ``instead_of`` None: loops that do not state how they merge.
     """
@@ -258,7 +258,7 @@ def _word(step: Step) -> str:
 
 
 def to_plain(step: Step) -> Any:
-    """Return the step as plain JSON types. Only settings that an older reader would misread are new keys."""
+    """Return the step as plain JSON types. New keys appear only if older versions would otherwise misread the step."""
     if isinstance(step, Stage):
         models = None if step.models is None else list(step.models)
         of_stage = {"name": step.name, "models": models, "answerable": step.answerable, "default": step.default}
@@ -281,7 +281,7 @@ def to_plain(step: Step) -> Any:
 
 
 def from_plain(plain: Any) -> Step:
-    """Return the step that :func:`to_plain` has written."""
+    """Return the step from the result of :func:`to_plain`."""
     if plain == END:
         return END
     if "arms" in plain:

@@ -1,4 +1,4 @@
-"""The rules by which a request leaves a workflow, each with what depends on it."""
+"""The rules by which a request ends, and the behaviour that depends on them."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class WorkflowStop:
         """Do nothing; the oracle raises ``error``."""
 
     def judge(self, judge: _Any | None) -> _Any | None:
-        """Return what decides whether a served request has ended, in place of the workflow's own check; None: nothing does."""
+        """Return the judge that replaces the workflow's own check in ending served requests; None: nothing replaces it."""
         return None
 
     def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
-        """Return ``found``, what the graph did after its check; nothing if the profile led it through the check."""
+        """Return ``found``, the graph's own steps after its check; empty if the profile forces the graph past the check."""
         return found
 
     def goes_through(self, follower: Stage | None) -> bool:
-        """Return whether requests are led past the end of the graph to ``follower``, the template's next stage."""
+        """Return whether requests are forced past the end of the graph to ``follower``, the template's next stage."""
         return False
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
-        """Return whether it is unknown if a right answer ends a request, and if a wrong one does.
+        """Return whether it is unknown that a right answer ends a request, and whether it is unknown for a wrong answer.
 
         Args:
             has_failures: Whether some invocation failed, which ends a request too.
@@ -55,7 +55,7 @@ class WorkflowStop:
 
 
 class OracleStop(WorkflowStop):
-    """A right answer ends a request, as only labels can tell."""
+    """A right answer ends a request; this needs labels."""
 
     mode = "through"
     why_not_served = (
@@ -68,7 +68,7 @@ class OracleStop(WorkflowStop):
         raise error
 
     def judge(self, judge: _Any | None) -> _Any:
-        """Return the judge; :class:`ConfigError` if there is none."""
+        """Return the judge; raise :class:`ConfigError` if there is none."""
         if judge is None:
             raise ConfigError(
                 "the template stops by oracle, which knows the right answers: pass judge=, or serve with stop='workflow'"
@@ -76,15 +76,15 @@ class OracleStop(WorkflowStop):
         return judge
 
     def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
-        """Return nothing."""
+        """Return an empty sequence."""
         return ()
 
     def goes_through(self, follower: Stage | None) -> bool:
-        """Return whether one follows."""
+        """Return whether a stage follows."""
         return follower is not None
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
-        """Return False for a right answer; a wrong one ends a request only if the invocation failed."""
+        """Return False for a right answer, which ends the request; for a wrong answer, whether invocations failed."""
         return False, has_failures
 
     def warnings(self, steps: Sequence[Step]) -> tuple[str, ...]:

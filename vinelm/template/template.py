@@ -48,9 +48,9 @@ class Template:
             answerable.
         stop: What ends a request: ``"workflow"``, the app's own check, or ``"oracle"``, the first correct answer (needs
             labels, so for replay only).
-        exits: The stages after which a plan can end a request, as the graph's edges say; None: wherever there is an answer.
-            Empty if only the app ends requests.
-        kinds: The types of requests that ``steps`` tells apart first (:func:`vinelm.template.kinds.of_kinds`).
+        exits: The stages after which a plan can end a request, according to the graph's edges; None: wherever there is an
+            answer. Empty if only the app ends requests.
+        kinds: The request types by which ``steps`` first branches (:func:`vinelm.template.kinds.of_kinds`).
 
     Raises:
         TemplateError: A stage is declared twice outside of branches, or with different settings; none is
@@ -105,37 +105,37 @@ class Template:
 
     @cached_property
     def base_stages(self) -> Mapping[str, str]:
-        """The application's own stage of each stage, by name."""
+        """The application's stage by the name of each stage of the template (they differ if there are request types)."""
         pairs = zip(self.stages, self.kinds_of_stages, strict=True)
         return {stage.name: stage.name.removesuffix(stage_title("", kind)) for stage, kind in pairs}
 
     def counts_as(self, kind: str | None) -> str:
-        """Return the kind that a request of a declared kind counts as: ``""`` if kinds are not distinguished."""
+        """Return the template's type for a request's declared type; ``""`` if types are not distinguished."""
         return learnt_kind(kind, self.kinds)
 
     @property
     def kind_names(self) -> tuple[str, ...]:
-        """The kinds that requests count as: only ``""`` if kinds are not distinguished."""
+        """The request types of the template; only ``""`` if types are not distinguished."""
         return self.kinds or ("",)
 
     @property
     def rule(self) -> WorkflowStop:
-        """What depends on the stop rule."""
+        """The behaviour that depends on the stop rule."""
         return STOP_RULES[self.stop]
 
     @cached_property
     def kinds_of_stages(self) -> tuple[str, ...]:
-        """The kind of the requests that run each stage; ``""`` if kinds are not distinguished."""
+        """The request type that runs each stage; ``""`` if types are not distinguished."""
         return tuple(kind for kind in self.kind_names for _ in range(len(self.stages) // len(self.kind_names)))
 
     @cached_property
     def base_numbers(self) -> tuple[int, ...]:
-        """The application's own stage of each stage, as an index into the stages of :attr:`base`."""
+        """For each stage, the index of the application's own stage among the stages of :attr:`base`."""
         return tuple(range(len(self.base.stages))) * len(self.kind_names)
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """Each stage once, in the order of first visits."""
+        """All stages without duplicates, in the order of first visits."""
         return tuple({stage.name: stage for stage in stages_of(self.steps)}.values())
 
     @cached_property
@@ -155,8 +155,8 @@ class Template:
     def places(self) -> Flow | None:
         """The automaton that finds a request's position from its stages.
 
-        None on a chain, where the number of stages determines it: one stage follows each prefix, and no two run in one
-        superstep.
+        None on a chain, where the number of stages determines the position: one stage follows each prefix, and no two stages
+        run in one superstep.
         """
         return self.form.places
 
@@ -175,8 +175,8 @@ class Template:
     def invocations(self) -> tuple[Stage, ...]:
         """The stages of a linear template with loops unrolled: item k is the stage of invocation k, counted from 0.
 
-        A loop at the end of the template ends its last turn at its last answerable stage: later stages would only lead into one
-        turn more than ``times``. :class:`TemplateError` if the template is not linear.
+        A loop at the end of the template ends its last turn at its last answerable stage, since later stages would only lead to
+        another turn. :class:`TemplateError` if the template is not linear.
         """
         if not self.certain_stages:
             raise TemplateError("the template branches: its requests do not run the same stages")
@@ -234,7 +234,7 @@ class Template:
         return self.flow.depth
 
     def stage(self, name: str) -> Stage:
-        """Return the stage of that name; :class:`TemplateError` if there is none."""
+        """Return the stage with this name; raise :class:`TemplateError` if there is none."""
         found = self._by_name.get(name)
         if found is None:
             raise TemplateError(
@@ -248,9 +248,9 @@ class Template:
         return {stage.name: stage for stage in self.stages}
 
     def stage_after(self, length: int) -> Stage | None:
-        """Return the stage that follows every prefix of that length; None after the last invocation.
+        """Return the stage that follows every prefix of this length; None after the last invocation.
 
-        None as well on a template that branches: the application chooses, and the rows of requests record what it chose
+        Also None on a template that branches: the application chooses, and the rows of requests record its choice
         (:meth:`following`, :meth:`noted`).
         """
         return self.certain_stages[length] if length < len(self.certain_stages) else None
@@ -271,19 +271,19 @@ class Template:
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
         """Return the ``stopped`` of a row: the verdict of the workflow's own check, if it has one.
 
-        If the application chooses the next stage, a check may lead to another stage, so that only the end counts.
+        If the application chooses the next stage, a check may lead to another stage, so only the request's end counts.
         """
         return self.form.has_stopped(has_ended, verdict)
 
     def stages_along(self, length: int, known: Sequence[_Known]) -> tuple[_Known, ...]:
-        """Return the stages of this many invocations: the template's if it leaves no choice, else the known ones."""
+        """Return the stages of this many invocations: from the template if it leaves no choice, else the given stages."""
         return tuple(stage.name for stage in self.certain_stages[:length]) or tuple(known)
 
     @property
     def knows_past_ends(self) -> bool:
-        """True if requests can continue past their end, which is not so if the application chooses the next stage.
+        """True if requests can be continued past their end; False if the application chooses the next stage.
 
-        After an end no edge of the graph runs, so nothing would say which stage comes next.
+        After the end no edge of the graph runs, so the next stage would be unknown.
         """
         return self.base.form.knows_past_ends
 
@@ -293,7 +293,7 @@ class Template:
         return self.stop == "workflow" and self.knows_past_ends
 
     def arms_after(self, stages: Sequence[str]) -> tuple[Stage, ...]:
-        """Return the stages that may follow these, in template order; empty after the last invocation.
+        """Return the stages that may follow these stages, in template order; empty after the last invocation.
 
         Raises:
             TemplateError: the template does not allow these stages in this order.
@@ -309,17 +309,17 @@ class Template:
         return tuple(self._by_name[name] for name in at.arms)
 
     def choices_after(self, stages: Sequence[str]) -> frozenset[str] | None:
-        """Return the stages that may follow these; None if the template does not allow this order."""
+        """Return the stages that may follow these stages; None if the template does not allow their order."""
         try:
             return frozenset(stage.name for stage in self.arms_after(stages))
         except TemplateError:
             return None
 
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
-        """Return whether its bounds allow another invocation.
+        """Return whether the template's loop bounds allow another invocation.
 
-        True also for branches that the template lacks, and after stages in an order that it does not allow: these are not a
-        matter of its bounds.
+        Also True for branches that the template lacks, and after stages in an order that it does not allow, since this has
+        nothing to do with bounds.
 
         Args:
             length: number of invocations so far.
@@ -329,12 +329,12 @@ class Template:
         return self.form.leaves_room(length, stages, arms)
 
     def stages_at(self, length: int, stages: Sequence[str] = ()) -> tuple[Stage, ...]:
-        """Return the possible stages of invocation ``length``, counted from 1; empty after the last one.
+        """Return the possible stages of invocation ``length``, counted from 1; empty after the last invocation.
 
         Args:
             length: the number of the invocation.
-            stages: the stages of the invocations so far, including its own if known. Not needed if one stage follows each
-                prefix.
+            stages: the stages of the invocations so far, including this invocation's if known. Not needed if one stage follows
+                each prefix.
 
         Raises:
             TemplateError: the template does not allow these stages in this order.
@@ -349,7 +349,7 @@ class Template:
 
     @property
     def n_sequences(self) -> int:
-        """The number of model sequences that the template allows, including shorter ones; it has to be bound."""
+        """The number of model sequences that the template allows, of all lengths; the template must be bound."""
         positions = self.flow.positions
         below = [0] * len(positions)
         for number in range(len(positions) - 1, -1, -1):  # a branch leads to a higher number
@@ -359,7 +359,7 @@ class Template:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Every model that some stage allows, in order of first mention; :class:`TemplateError` if it is not bound."""
+        """All models that some stage allows, in order of first mention; :class:`TemplateError` if the template is not bound."""
         names: dict[str, None] = {}
         for stage in self.stages:
             if stage.models is None:
@@ -390,7 +390,7 @@ class Template:
         return self._mapped(bound)
 
     def with_exits(self, exits: Container[str]) -> Template:
-        """Return this template with only those answerable stages that are in ``exits``.
+        """Return this template with only the answerable stages in ``exits`` left answerable.
 
         Raises:
             TemplateError: No answerable stage is left.
@@ -402,13 +402,13 @@ class Template:
         return self._mapped(ended)
 
     def stages_before(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages directly before one of ``names``: in the chain, on a branch, or in a loop's next turn."""
+        """Return the stages directly before a stage in ``names``: in the chain, on a branch, or in a loop's next turn."""
         return frozenset(before for before, name in self.form.pairs if name in names)
 
     def held_before(self, exits: Collection[str]) -> frozenset[str]:
-        """Return the stages whose answers are left unchanged by the optional stages and judges among ``exits``.
+        """Return the stages whose answers remain after an optional stage or a judge in ``exits``.
 
-        Requests may not end after them, but their answers remain if the later stage is skipped.
+        Requests may not end after the returned stages, but their answers remain if the later stage is skipped.
         """
         found: set[str] = set()
         waiting = {stage.name for stage in self.stages if stage.name in exits and stage.keeps_answer}
@@ -421,24 +421,24 @@ class Template:
     def exits_by(self, names: Collection[str]) -> frozenset[str]:
         """Return the stages after which a request can end, given the stages that conditional edges lead back to.
 
-        Such an edge stands after the stage before it. The last stage is an exit, too, unless it is in a loop with such an edge
-        elsewhere.
+        Such an edge comes after the stage before ``names``. The last stage is an exit, too, unless it is in a loop with such an
+        edge elsewhere.
         """
         return self.stages_before(names) | self.form.last_exits(names)
 
     @cached_property
     def own_ends(self) -> frozenset[str]:
-        """The stages after which the application's own edges may end a request: the last; with branches, every one."""
+        """The stages after which the application's own edges may end a request: the last stage; with branches, all stages."""
         return frozenset(stage.name for stage in self.form.own_ends)
 
     @property
     def today(self) -> dict[str, str] | None:
-        """Each stage's model without VineLM: its declared default. None if one is unknown."""
+        """Each stage's model without VineLM: its declared default. None if some stage has none."""
         found = {stage.name: stage.default for stage in self.base.stages if stage.default is not None}
         return found if len(found) == len(self.base.stages) else None
 
     def with_defaults(self, defaults: Mapping[str, str | None]) -> Template:
-        """Return this template with other defaults for the named stages that allow them; None changes nothing."""
+        """Return this template with these defaults for stages that allow them; None keeps a stage's default."""
 
         def declared(stage: Stage) -> Stage:
             model = defaults.get(stage.name)
@@ -449,7 +449,7 @@ class Template:
         return self._mapped(declared)
 
     def with_optional(self, optional: Mapping[str, str | None]) -> Template:
-        """Return this template where these stages are optional, each with the key of its verdict if it is a judge."""
+        """Return this template with these stages optional, each with the key of its verdict if it is a judge."""
         return self._mapped(lambda s: replace(s, optional=True, verdict=optional[s.name]) if s.name in optional else s)
 
     def with_stop(self, stop: StopRule) -> Template:
@@ -500,11 +500,11 @@ class Branching:
 
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:
-        """Every two stages of which the second may follow the first directly."""
+        """All pairs of stages of which the second may follow the first directly."""
         return self._template.flow.follows
 
     def last_exits(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages after which nothing may come, given that edges lead back to the stages of those names."""
+        """Return the stages after which a request may be over; ``names``: stages that edges lead back to."""
         return self._template.flow.last_stages
 
     def noted(self, stage: str | None) -> str | None:
@@ -526,13 +526,13 @@ class Branching:
 
 
 class Chain(Branching):
-    """The behaviour of a template in which the number of invocations determines a request's position."""
+    """The behaviour of a template in which a request's position follows from its number of invocations."""
 
     knows_past_ends = True
 
     @property
     def places(self) -> Flow | None:
-        """See :attr:`Template.places`: needed where two stages run in one superstep."""
+        """See :attr:`Template.places`: needed if two stages run in one superstep."""
         return self._template.flow if self._template.joint_invocations else None
 
     @property
@@ -542,24 +542,24 @@ class Chain(Branching):
 
     @property
     def own_ends(self) -> tuple[Stage, ...]:
-        """The stages after which the application's own edges may end a request: the last one."""
+        """The stages after which the application's own edges may end a request: the last stage."""
         return self._template.stages[-1:]
 
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:
-        """See :attr:`Branching.pairs`: also those of a loop's next turn, where there is one turn only."""
+        """See :attr:`Branching.pairs`: includes the step to a loop's next turn, even for loops with one turn."""
         order = pairwise(stage.name for stage in self._template.stages)
         loops = (list(stages_of(step.stages)) for step in walk(self._template.steps) if isinstance(step, Loop))
         return frozenset((*order, *((stages[-1].name, stages[0].name) for stages in loops)))
 
     def last_exits(self, names: Collection[str]) -> frozenset[str]:
-        """Return the last stage, unless it is in a loop that has an edge elsewhere."""
+        """Return the last stage, unless it is in a loop with a stage in ``names``."""
         last = self._template.steps[-1]
         is_left_by_edge = isinstance(last, Loop) and any(stage.name in names for stage in stages_of([last]))
         return frozenset(() if is_left_by_edge else (self._template.stages[-1].name,))
 
     def noted(self, stage: str | None) -> None:
-        """See :meth:`Template.noted`: without branches there is nothing to note."""
+        """See :meth:`Template.noted`: without branches the result is None."""
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
         """See :meth:`Template.has_stopped`."""
@@ -571,7 +571,7 @@ class Chain(Branching):
 
 
 def learnt_kind(kind: str | None, kinds: tuple[str, ...]) -> str:
-    """Return a request's kind if it is one of ``kinds``, else :data:`OTHER`; ``""`` if there are no kinds."""
+    """Return a request's type if ``kinds`` contains it, else :data:`OTHER`; ``""`` if there are no types."""
     return kind if kind is not None and kind in kinds else OTHER * bool(kinds)
 
 
@@ -581,7 +581,7 @@ def stage_title(stage: str, kind: str) -> str:
 
 
 def longest(steps: Sequence[Step]) -> int:
-    """Return the most invocations of the steps, without unrolling anything."""
+    """Return the largest number of invocations of the steps, without unrolling loops."""
     total = 0
     for step in steps:
         if isinstance(step, Loop):

@@ -1,1 +1,1 @@
-"""An application's tools in VineLM: their owner's declarations, and records of single calls."""
+"""An application's tools: the declarations of what they may do, and records of single calls."""

@@ -58,13 +58,13 @@ class ToolEvent:
 
     Args:
         request_id: the request in which it was called.
-        seq: its place among the calls of the request, from 0.
+        seq: its number among the calls of the request, from 0.
         tool: its name.
         key: :func:`canonical_key` of the call.
         is_ok: whether it returned; False if it raised.
         kind: why it was started.
         started_s: seconds since the request began.
-        ended_s: the same for its end, >= ``started_s``.
+        ended_s: seconds from the request's beginning to the call's end, >= ``started_s``.
         cost_usd: its declared dollars.
         is_used: whether the application asked for its result.
         arguments: JSON values by name; None unless values are recorded.
@@ -90,9 +90,9 @@ class SessionPart(NamedTuple):
 
     Args:
         session: the name of the session; the runs of one conversation share it.
-        run: tells the runs of a session apart.
+        run: an id that is unique among the runs of a session.
         event: the message or the call. Its seconds count from the beginning of the run.
-        is_read: whether the called tool is declared read-only; None: it is undeclared, or nothing was called.
+        is_read: whether the called tool is declared read-only; None: it is undeclared, or this is a user message.
     """
 
     session: str
@@ -106,7 +106,7 @@ class ToolSession(NamedTuple):
 
     Args:
         name: the name of the request or conversation.
-        group: sessions of one group repeat each other, such as trials of one task.
+        group: sessions with the same group repeat each other, such as trials of one task.
         events: the user's messages and the calls, in order.
     """
 
@@ -120,5 +120,5 @@ History = Sequence["str | ToolEvent"]
 
 
 def begins_with(longer: Sequence[Any], known: Sequence[Any]) -> bool:
-    """Return whether ``longer`` begins with the very objects of ``known``, so that results computed from these still hold."""
+    """Return whether ``longer`` begins with the same objects as ``known``, so that results from ``known`` still hold."""
     return len(longer) >= len(known) and all(map(operator.is_, longer, known))

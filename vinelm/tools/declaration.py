@@ -1,4 +1,4 @@
-"""An owner's declaration of a tool. Undeclared tools are never prefetched."""
+"""The application's declaration of a tool. Undeclared tools are never prefetched."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class ToolDeclaration:
     Args:
         name: the tool's name, by which models call it.
         read_only: whether it changes nothing, so that an unused call does no harm.
-        writes: what a call makes stale: results read in this "session", or in "all". None for a read-only tool.
+        writes: which earlier results a call makes stale: of this "session", or of "all". None for a read-only tool.
         cost_usd: dollars of one call, >= 0.
         ttl_s: seconds for which a result stays true, > 0; None: as long as the run.
-        unchecked: whether a call may be prefetched although the application may still refuse or change it, by an interrupt, a
+        unchecked: whether a call may be prefetched even if the application may still refuse or change it, by an interrupt, a
             middleware or a node in between.
 
     Raises:

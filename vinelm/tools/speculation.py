@@ -1,4 +1,4 @@
-"""The settings for prefetching in a request, and the source of predictions."""
+"""The settings for tool prefetching in a request, and the interface for predicting calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Speculation:
     """Lets a request start read-only tools before the model asks for them.
 
     Args:
-        waste_usd: Dollars that unused prefetches of a request may cost in expectation, >= 0.
+        waste_usd: Expected dollars that unused prefetches of a request may cost, >= 0.
         at_once: Prefetches of a request in flight at a time, at least 1.
         least_probability: Start a call only if it is at least this likely to be used, in (0, 1]: even free calls cause load.
         join_s: Seconds that the app's call waits for the same call in flight before it is made anyway, > 0: the prefetch may
@@ -53,10 +53,10 @@ class ToolCandidate(NamedTuple):
 
 
 class Candidates(Protocol):
-    """Guesses the next calls of a request. Pure and fast, since it is called before each model call.
+    """Predicts the next calls of a request. Pure and fast, since it is called before each model call.
 
-    If it has a method ``for_run()``, each run gets a separate predictor, which may cache what it has read: it always gets the
-    earlier events, as the same objects, with the new ones.
+    If it has a method ``for_run()``, each run gets a separate predictor, which may cache what it has read: it always gets
+    the same objects for earlier events, followed by the new events.
     """
 
     def candidates(self, history: History) -> Sequence[ToolCandidate | tuple[str, Mapping[str, Any], float]]:

@@ -59,28 +59,28 @@ class AnnotatedTrie:
     - ``cost_usd`` (c), ``cost_var`` (dollars squared); ``latency_s`` (t), ``latency_var`` (seconds squared): mean and variance
       of one invocation, including the tools after it, at zero load. At the root: of what runs before the first invocation.
 
-    Per node of a trie that branches, about the arm that leads to it, conditional on the request reaching its *parent*; equal
-    for the siblings that run the same stage, and None on a linear trie, whatever is given:
+    Per node of a trie that branches, about the arm (branch) that leads to it, conditional on the request reaching its *parent*.
+    They are equal for siblings that run the same stage, and always None on a linear trie:
 
     - ``arm``: P(the node's stage comes next), in [0, 1]. The arms of a parent and its ``stop`` sum to 1. 1 at the root.
     - ``arm_success``: P(the node's stage comes next and the parent's answer is correct), in [0, 1]. 0 at the root.
-    - ``arm_se``: standard error of ``arm``; None where the estimator gives none. 0 at the root.
+    - ``arm_se``: standard error of ``arm``; None if the estimator gives none. 0 at the root.
 
     On a :class:`~vinelm.trie.MergedTrie` the annotations of a node are means over the merged histories that reach it when
     models are chosen as in the profile. The arms belong to the edges, whose sources differ: these arrays have shape (edges,).
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``success``, ``cost_usd`` and ``latency_s``, and the
-    path metrics raise :class:`VineLMError`. ``difficulty`` has the rates by the difficulty of the request, from which a plan's
-    results for its own requests follow; None if the estimator gives none.
+    path metrics raise :class:`VineLMError`. ``difficulty`` has the rates by request difficulty, which give a plan's results for
+    the requests that reach each node under it; None if the estimator gives none.
 
-    ``tried`` tells for each edge whether plans may run it, shape (edges,): if only plans that requests have run were compared
-    with the current setup, no other is planned. None: every edge.
+    ``tried`` says for each edge whether plans may run it, shape (edges,). If only plans that requests have run were compared
+    with the current setup, plans are limited to their edges. None: every edge.
 
-    ``signals`` is the trie of what requests show; None if nothing is declared, or it was not estimated. ``verdict`` says
+    ``signals`` is the trie of signals; None if no signals are declared, or it was not estimated. ``verdict`` says
     whether to serve the trie's plans instead of the current setup; None if the estimate was not checked.
 
     ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``accuracy``, ``path_cost_usd`` and
     ``path_latency_s``, ``count`` is the number of observations of each node, ``cost_size_var`` and ``latency_size_var`` are the
-    parts of the variances that come from the request's size; None where the estimator gives none. ``meta`` holds the
+    parts of the variances that come from the request's size; None if the estimator gives none. ``meta`` holds the
     provenance as plain JSON.
 
     Raises:
@@ -143,7 +143,7 @@ class AnnotatedTrie:
 
     @cached_property
     def outcomes(self) -> Outcomes:
-        """The outcomes at each node on which plans depend; none for plans over paths."""
+        """The outcomes at each node that plans depend on; none for plans over paths."""
         return Outcomes.none(len(self.trie.stages), len(self.trie))
 
     @cached_property
@@ -159,7 +159,7 @@ class AnnotatedTrie:
         """Return, for each edge, P(its stage comes next) and P(its stage comes next and the answer so far is right).
 
         Both are conditional on a request being at the edge's source, in the order of the trie's edges. If only one stage can
-        follow a node, it follows unless the request stops.
+        follow a node, this stage follows unless the request stops.
         """
         if self.arm is None or self.arm_success is None:
             source = self.trie.source
@@ -169,7 +169,7 @@ class AnnotatedTrie:
 
     @property
     def arms(self) -> tuple[FloatArray, FloatArray]:
-        """The annotations of branches of any trie, in new arrays."""
+        """The annotations of branches, in new arrays; computed for tries of any form."""
         found = np.ones(self.trie.n_arm_items), np.zeros(self.trie.n_arm_items)
         for values, of_edges in zip(found, self.arms_by_edge, strict=True):
             values[self.trie.arm_items] = of_edges
@@ -184,7 +184,7 @@ class AnnotatedTrie:
 
     @property
     def rated(self) -> FloatArray:
-        """The quantity whose error is :attr:`accuracy_se`: the accuracy of the path to a node, or if merged its success."""
+        """The quantity whose error is :attr:`accuracy_se`: a path's accuracy, or a merged node's success."""
         return self.reading.rated
 
     def weight_of(self, nodes: npt.NDArray[Any]) -> FloatArray:
@@ -199,7 +199,7 @@ class AnnotatedTrie:
 
     @cached_property
     def reading(self) -> TrieReading:
-        """Summaries of the trie for reports: by paths, or by histories where a plan ends at several nodes."""
+        """Summaries of the trie for reports: by paths, or by histories if a plan ends at several nodes."""
         if self.trie.is_merged:
             return MergedReading(self)
         return self.by_ends(one=PathReading, several=HistoryReading)
@@ -211,16 +211,16 @@ class AnnotatedTrie:
 
     @property
     def calls_per_hour(self) -> float | None:
-        """Requests per hour for which the dollars hold, since the rate decides how warm prompt caches are; 0: cold.
+        """Requests per hour for which the dollars hold, since the rate decides how often prompt caches hit; 0: no cache hits.
 
-        None if no row had a cache hit thanks to another request, so that the dollars hold at any rate.
+        None if no row had a cache hit due to another request, so that the dollars hold at any rate.
         """
         found = self.meta.get("prompt_cache", {}).get("calls_per_hour")
         return None if found is None else float(found)
 
     @property
     def untold(self) -> tuple[str, ...]:
-        """Why the declared kinds of request are not distinguished, if they do not pay; at most one line."""
+        """Why plans do not distinguish the declared request types, if that does not help; at most one line."""
         return tuple(
             "Kinds of request are declared and not told apart: plans by kind promise"
             f" {-100 * gain:.1f} points less than plans without them, at equal dollars."
@@ -229,7 +229,7 @@ class AnnotatedTrie:
 
     @cached_property
     def stage_names(self) -> tuple[str, ...]:
-        """The workflow's stage of each stage of the trie. With signals, a stage of the trie also names an outcome."""
+        """The workflow's stage for each stage of the trie. With signals, a stage of the trie also names an outcome."""
         return tuple(self.template.stages[stage].name for stage in self.outcomes.stages)
 
     @cached_property
@@ -240,16 +240,16 @@ class AnnotatedTrie:
 
     @cached_property
     def arm_stages(self) -> Mapping[str, tuple[str, str]]:
-        """Name of each stage of the trie to the workflow's stage and the request type."""
+        """The workflow's stage and the request type, by the name of each stage of the trie."""
         return dict(zip(self.trie.stages, zip(self.stage_names, self.stage_kinds, strict=True), strict=True))
 
     @property
     def tries(self) -> tuple[AnnotatedTrie, ...]:
-        """The tries that plans can be made over: this one, and the trie with signals if there is one."""
+        """The tries that plans can be made over: this trie, and its trie of signals if there is one."""
         return (self, *((self.signals,) if self.signals else ()))
 
     def judged(self, found: Verdict | None) -> AnnotatedTrie:
-        """Return the trie with the verdict on its plans; its trie of signals gets the verdict too."""
+        """Return the trie with this verdict on its plans; its trie of signals gets the verdict, too."""
         return replace(self, verdict=found, signals=self.signals and replace(self.signals, verdict=found))
 
     def within(self, tried: BoolArray) -> AnnotatedTrie:
@@ -257,22 +257,22 @@ class AnnotatedTrie:
         return replace(self, tried=tried, signals=self.signals and self.signals.within_paths(tried, self.trie))
 
     def writes_answer(self, node: int) -> bool:
-        """Return whether the invocation at a node writes an answer, or judges the existing one, wherever plans may end."""
+        """Return whether a node's invocation writes an answer, or judges the existing one, even if plans may not end there."""
         stage = self.template.stage(self.stage_names[self.trie.stage[node]])
         return stage.answerable or stage.verdict is not None
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
-        """Return what a fixed plan has one model for (the application's stages), by group of edges, and their number.
+        """Return, by group of edges, the unit for which a fixed plan has one model (the application's stage), and their number.
 
         Args:
             stage: The stage of the trie that a group runs, shape (groups,).
-            depth: How many invocations lie before it, shape (groups,).
+            depth: How many invocations come before it, shape (groups,).
         """
         own = self.template.base_numbers  # a fixed plan has one model for a stage, whatever the kind
         return np.array(own)[np.array(self.outcomes.stages)[stage]], max(own) + 1
 
     def with_shares(self, change: FloatArray) -> Self:
-        """Return the trie whose figures by fit count each node ``change`` times as often, shape (n + 1,)."""
+        """Return the trie in whose figures by fit each node counts ``change`` times as often, shape (n + 1,)."""
         return self
 
     @property
@@ -293,22 +293,22 @@ class AnnotatedTrie:
 
     @cached_property
     def path_latency_s(self) -> FloatArray:
-        """T(u) = sum of t_j from the root to u: expected seconds of a request that runs all of it, not discounted (§3.3)."""
+        """T(u) = sum of t_j from the root to u: expected seconds of running the whole path, not discounted (§3.3)."""
         return _read_only(self.trie.accumulate(self.latency_s))
 
     @cached_property
     def knows_latency(self) -> bool:
-        """True if some latency is not zero. Recorded answers without latencies give a trie whose latencies are all zero."""
+        """True if some latency is not zero. All are zero if the recorded answers have no latencies."""
         return bool(self.latency_s.any())
 
     @cached_property
     def full_cost_usd(self) -> FloatArray:
-        """K(u) = sum of c_j from the root to u: expected dollars of a request that runs all of it, for per-request budgets."""
+        """K(u) = sum of c_j from the root to u: expected dollars of running the whole path; for per-request budgets."""
         return _read_only(self.trie.accumulate(self.cost_usd))
 
     @cached_property
     def most_usd(self) -> FloatArray:
-        """Upper end of the dollars of one invocation, from the spread of requests and the error of their mean."""
+        """Upper end of an invocation's dollars, from the spread between requests and the error of their mean."""
         unknown = np.zeros(len(self.trie))
         if self.cost_se is not None:
             of = self.reading.rated_usd
@@ -348,7 +348,7 @@ class AnnotatedTrie:
         return self._path_quantile(self.cost_usd, self.cost_var, self.cost_size_var, level)
 
     def _path_quantile(self, mean: FloatArray, var: FloatArray, size_var: FloatArray | None, level: float) -> FloatArray:
-        """Return a log-normal with the moments of the sum: sizes add as standard deviations, other components as variances."""
+        """Return quantiles of log-normals with the sums' moments: size parts add as deviations, other parts as variances."""
         common = np.zeros_like(var) if size_var is None else np.minimum(size_var, var)
         total = self.trie.accumulate(var - common) + self.trie.accumulate(np.sqrt(common)) ** 2
         return lognormal_quantile(self.trie.accumulate(mean), total, level)
@@ -381,7 +381,7 @@ class AnnotatedTrie:
         return data_frame(self.columns(), index=range(1, len(self.trie)), index_name="node")
 
     def columns(self) -> dict[str, Any]:
-        """Return what :meth:`to_pandas` shows, name to the values of all nodes but the root, in the order of the nodes."""
+        """Return the columns of :meth:`to_pandas` by name: the values of all nodes but the root, in node order."""
         columns: dict[str, Any] = self.trie.labels() | {"answerable": self.trie.answerable[1:]}
         for name in self.reading.columns:
             values = getattr(self, name)
@@ -396,9 +396,9 @@ class AnnotatedTrie:
 
 @dataclass(frozen=True, eq=False)
 class SignalTrie(AnnotatedTrie):
-    """A trie of what requests show: the name of each next stage includes what was seen.
+    """A trie of signals: the name of each next stage includes the outcome that was seen before it.
 
-    ``outcomes`` says what may be seen after each node, with the chances of stages and answers.
+    ``outcomes`` has the possible outcomes after each node, with the probabilities of stages and answers.
     """
 
     policy: ClassVar[Literal["paths", "signals"]] = "signals"
@@ -413,19 +413,19 @@ class SignalTrie(AnnotatedTrie):
         return True
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
-        """See :meth:`AnnotatedTrie.slots`: on a chain, one for each invocation."""
+        """See :meth:`AnnotatedTrie.slots`: on a chain, each invocation is a separate unit."""
         found = depth.astype(np.int64) if self.template.base.is_linear else super().slots(stage, depth)[0]
         return found, 1 + int(found.max(initial=0))
 
     def with_shares(self, change: FloatArray) -> Self:
-        """See :meth:`AnnotatedTrie.with_shares`: the expectation by each fit includes how many requests have a history."""
+        """See :meth:`AnnotatedTrie.with_shares`: the figures by fit include how many requests have each history."""
         found = self.outcomes
         spread, cost = found.spread * change[found.node, None], found.cost_spread * change[:, None]
         outcomes = replace(found, spread=spread.astype(np.float32), cost_spread=cost.astype(np.float32))
         return replace(self, outcomes=outcomes)
 
     def within_paths(self, tried: BoolArray, paths: Trie) -> Self:
-        """Return the trie limited to histories of these edges of a trie of paths, shape (edges,)."""
+        """Return the trie limited to histories along these edges of a trie of paths, shape (edges,)."""
         return replace(self, tried=tried[path_edges(self.trie, self.outcomes.stages, paths)])
 
     def returning_last(self) -> Self:
@@ -438,11 +438,11 @@ class SignalTrie(AnnotatedTrie):
         return replace(found, stop_success=np.asarray(np.bincount(outcomes.node, ends, len(self.trie)), np.float64))
 
     def with_right(self, outcomes: Outcomes, right: FloatArray) -> Self:
-        """Return the trie with other probabilities that the answers held are right; ``outcomes`` holds the same ones.
+        """Return the trie with other probabilities that the current answers are right; ``outcomes`` has the same ones.
 
         Args:
-            outcomes: Replace the trie's own, in the same order. The chances at ends are part of them.
-            right: P(the outcome comes, and the answer that counts is right | the node is reached), shape (outcomes,).
+            outcomes: Replace the trie's outcomes, in the same order. They include the probabilities at ends.
+            right: P(the outcome occurs, and the answer that counts is right | the node is reached), shape (outcomes,).
         """
         trie, size = self.trie, len(self.trie)
         goes_on = outcomes.arm >= 0
@@ -467,7 +467,7 @@ _SHOWN_PATHS = 10
 
 @dataclass(frozen=True, eq=False)
 class TrieReading(ABC):
-    """Readings of a trie that differ by where plans end: at one node each, or at several."""
+    """Summaries of a trie, which differ between tries whose plans end at one node and at several nodes."""
 
     annotated: AnnotatedTrie
 
@@ -490,18 +490,18 @@ class TrieReading(ABC):
 
     @property
     def reach(self) -> FloatArray:
-        """P(a request comes to a node, given the models up to it) as far as it is known; otherwise 1."""
+        """P(a request reaches a node | the models up to it), as far as it is known; otherwise 1."""
         return self.annotated.reach
 
     @property
     def everything_usd(self) -> float | None:
-        """Expected dollars of a request on every path; None for merged histories, since a long loop is never run entirely."""
+        """Expected dollars of running a request on every path; None for merged histories, since long loops never run fully."""
         return float((self.annotated.reach * self.annotated.cost_usd)[1:].sum())
 
     @property
     @abstractmethod
     def answer_accuracy(self) -> FloatArray:
-        """Accuracy of the answer at each node for a plan that ends there; with several ends, given that it is reached."""
+        """Accuracy of a plan that ends at each node; if plans have several ends, given that the node is reached."""
 
     @property
     @abstractmethod
@@ -519,11 +519,11 @@ class TrieReading(ABC):
 
     @abstractmethod
     def table(self) -> str:
-        """Return the trie as a table in HTML."""
+        """Return the trie as an HTML table."""
 
 
 class PathReading(TrieReading):
-    """Reading of a trie in which one stage follows each prefix and a plan ends at a single node."""
+    """Summaries of a trie in which one stage follows each prefix and a plan ends at a single node."""
 
     noun = "paths"
     holds_common_errors = True
@@ -573,7 +573,7 @@ class PathReading(TrieReading):
 
 
 class HistoryReading(TrieReading):
-    """Reading of a trie in which plans have several ends, so that only a planner knows their accuracy."""
+    """Summaries of a trie in which plans have several ends, so that only a planner can compute their accuracy."""
 
     noun = "histories"
     holds_common_errors = False  # a plan's end errors are combined as if they were independent
@@ -591,11 +591,11 @@ class HistoryReading(TrieReading):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """No path metrics: no plan ends at a single node, so they would mislead."""
+        """The arrays without path metrics, which would mislead because no plan ends at a single node."""
         return ("reach", *NODE_ARRAYS, *ARM_ARRAYS, "arm_se", "count")
 
     def display_path(self, node: int) -> tuple[str, ...]:
-        """Return the node's stages and models, since models alone do not identify it."""
+        """Return the stages and models of the node's path, since models alone do not identify it."""
         return tuple(f"{stage} {model}" for stage, model in self.annotated.trie.edges(node))
 
     def table(self) -> str:
@@ -610,7 +610,7 @@ class HistoryReading(TrieReading):
 
 
 class MergedReading(HistoryReading):
-    """Reading of a trie in which histories share nodes: a node has several paths, and chances of stages belong to edges."""
+    """Summaries of a trie in which histories share nodes: nodes have several paths, and edges have branch probabilities."""
 
     metrics = ()
     columns = (*NODE_ARRAYS, "count")
@@ -633,7 +633,7 @@ class MergedReading(HistoryReading):
 
 
 def lognormal_quantile(mean: FloatArray, var: FloatArray, level: float) -> FloatArray:
-    """Return the ``level`` quantile of log-normals with these means and variances, elementwise; 0 where the mean is 0."""
+    """Return the ``level`` quantile of log-normals with these means and variances, elementwise; 0 if the mean is 0."""
     relative = np.divide(np.sqrt(var), mean, out=np.zeros_like(mean), where=mean > 0)
     log_var = np.log1p(relative**2)
     return np.asarray(mean * np.exp(NormalDist().inv_cdf(level) * np.sqrt(log_var) - 0.5 * log_var))
@@ -647,8 +647,8 @@ def _read_only(values: Array) -> Array:
 def whole_paths(annotated: AnyTrie) -> AnyTrie:
     """Return the annotations with only leaves answerable, so that plans run to the last invocation.
 
-    A planner over the result can use its frontier index; passing the leaves as ``candidates`` would scan the subtree for each
-    plan.
+    This is faster than passing the leaves as ``candidates``, which scans the subtree for each plan, since a planner over the
+    result can use its frontier index.
     """
     return _answerable_only(annotated, annotated.trie.is_leaf)
 

@@ -14,7 +14,7 @@ Integers = npt.NDArray[Any]
 
 
 def frozen(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return the values as a read-only array; a caller's own writeable array is copied."""
+    """Return the values as a read-only array; a writeable array of the caller is copied."""
     array = np.asarray(values, dtype=dtype)
     if array.flags.writeable:
         array = array.copy() if array is values else array
@@ -23,7 +23,7 @@ def frozen(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def preorder_misfit(parent: npt.NDArray[Any], end: npt.NDArray[Any], depth: npt.NDArray[Any]) -> str | None:
-    """Return why these are not the parents and ends that the depths in pre-order determine; None if they are."""
+    """Return why parents and ends do not match the depths in pre-order; None if they match."""
     depth = depth.astype(np.int64)
     if np.any(depth[1:] > depth[:-1] + 1):
         return "trie.depth is not that of a pre-order"

@@ -1,4 +1,4 @@
-"""The effect of a cache of calls on a trie: an invocation whose calls it answers costs nothing and takes no time."""
+"""The effect of a call cache on a trie: invocations answered by the cache cost nothing and take no time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ KEY = "cache_hits"
 
 
 def with_hits(annotated: AnyTrie, rates: Mapping[tuple[str, str], float]) -> AnyTrie:
-    """Return the trie with the dollars and seconds of invocations of which a cache answers some.
+    """Return the trie with dollars and seconds reduced by the share of invocations that a cache answers.
 
     Args:
-        annotated: The trie as estimated, with every call made. Seconds of tools are not known separately, and count as the
-            model's.
-        rates: The share of the invocations that the cache answers, in [0, 1), by the stage's own name and model.
+        annotated: The trie as estimated, with every call made. Seconds of tools are not known separately, and count as model
+            seconds.
+        rates: The share of the invocations that the cache answers, in [0, 1), by the workflow's stage and the model.
     """
     if not rates:
         return annotated
@@ -45,7 +45,7 @@ def with_hits(annotated: AnyTrie, rates: Mapping[tuple[str, str], float]) -> Any
 
 
 def seconds_if_asked(annotated: AnnotatedTrie, node: int) -> float:
-    """Return the seconds of a node's invocation if its calls are made, whatever share of the others a cache answers."""
+    """Return the seconds of a node's invocation if its calls are really made, without the effect of a cache."""
     seconds, trie = float(annotated.latency_s[node]), annotated.trie
     told: Mapping[str, Mapping[str, float]] = annotated.meta.get(KEY, {})
     if not told or trie.model[node] < 0:

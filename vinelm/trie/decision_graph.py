@@ -1,8 +1,8 @@
 """The decision graph of a trie: levels of nodes, and for each node and branch the models that may run next.
 
-A node is a history. After it the application takes one of several branches (the stage that comes next), or ends the request by
-its own check; then the plan runs one of the branch's models, or ends the request. All numbers are conditional on the request
-having reached the node, so that a graph whose histories are merged has the same form as a tree.
+A node is a history. After it, the application takes one of several branches (the stage that comes next), or its own check ends
+the request; then the plan runs one of the branch's models, or ends the request. All numbers are conditional on the request
+having reached the node, so a graph with merged histories has the same form as a tree.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROUNDING = 1e-9
 
 
 class Span(NamedTuple):
-    """Neighbouring nodes of one level, their outgoing groups of edges, and those edges, as half-open ranges."""
+    """Neighbouring nodes of one level, their outgoing groups of edges, and the edges, as half-open ranges."""
 
     nodes: tuple[int, int]
     groups: tuple[int, int]
@@ -36,9 +36,7 @@ class Span(NamedTuple):
 
 
 class PositionRates(NamedTuple):
-    """The probabilities at each position, and P(each group's stage comes next), P(the same and the answer so far is
-    correct).
-    """
+    """Probabilities at positions; by group P(its stage comes next) and P(its stage comes next and the answer is correct)."""
 
     success: FloatArray
     stop: FloatArray
@@ -59,12 +57,12 @@ class DecisionGraph:
       end. ``source``, ``stage``: of each group. ``target``, ``model``: of each edge.
     - ``arm``: P(the group's stage comes next | its source is reached). ``right``: P(it comes next and the answer so far is
       correct | its source is reached).
-    - ``ended_right``: P(the workflow ends at the position with a correct answer | it is reached). ``lost``: P(it goes on to
-      where the trie has no stage, without an answer).
+    - ``ended_right``: P(the workflow ends at the position with a correct answer | it is reached). ``lost``: P(the workflow
+      continues without an answer to a stage that the trie lacks).
     - ``may_end``: whether a plan may end at the position.
     - ``cost_usd``, ``latency_s``: of each edge's invocation at zero load, given that its source and stage are reached.
-    - ``slot``: the unit for which a fixed plan has one model, for each group: its stage, or its invocation on a chain with
-      outcomes. ``n_slots``: how many there are.
+    - ``slot``: for each group, the number of the unit for which a fixed plan has one model: its stage, or its invocation on a
+      chain with outcomes. ``n_slots``: the number of such units.
     - ``checked``: whether a fixed plan ends at the group, because the workflow's own check has passed the answer.
     """
 
@@ -99,7 +97,7 @@ class DecisionGraph:
 
         Args:
             annotated: The trie with its estimates.
-            ends: Nodes that plans may end at, shape (n + 1,); None for every answerable one.
+            ends: Nodes that plans may end at, shape (n + 1,); None for every answerable node.
         """
         trie = annotated.trie
         nodes, to_node = np.concatenate(trie.levels), trie.target
@@ -141,7 +139,7 @@ class DecisionGraph:
     def chance_right(self) -> FloatArray:
         """P(the answer so far is correct | the group's source and stage are reached), by group.
 
-        A branch that is never taken has the accuracy of the others.
+        A branch that is never taken gets the accuracy of the other branches.
         """
         going, right = self._per_source(self.arm), self._per_source(self.right)
         usual = np.divide(right, going, out=np.zeros(len(going)), where=going > 0.0)
@@ -149,10 +147,11 @@ class DecisionGraph:
 
     @cached_property
     def right_by_fit(self) -> tuple[FloatArray, FloatArray] | None:
-        """P(the request ends at the position with a correct answer | the models up to it), and P(the group's branch comes next
-        and the answer so far is correct | the same), by fit to resampled requests; shapes (positions, fits) and (groups, fits).
+        """Probabilities of correct answers given the models so far, by fit to resampled requests.
 
-        Their spread is the error of a plan over outcomes. None if branches are not outcomes, or there is only one fit.
+        First P(the request ends at the position with a correct answer), shape (positions, fits); then P(the group's branch
+        comes next and the answer so far is correct), shape (groups, fits). Their spread is the error of a plan over outcomes.
+        None if branches are not outcomes, or there is only one fit.
         """
         outcomes = self.annotated.outcomes
         if outcomes.spread.shape[1] < 2:
@@ -171,7 +170,7 @@ class DecisionGraph:
 
     @cached_property
     def cost_by_fit(self) -> FloatArray | None:
-        """The expected dollars of each position's call by each fit to resampled requests; shape (positions, fits).
+        """The expected dollars of each position's call by fit to resampled requests; shape (positions, fits).
 
         These are dollars times P(the call is made | the models up to it). None without signals, or with a single fit.
         """
@@ -184,7 +183,7 @@ class DecisionGraph:
 
     @cached_property
     def mixture(self) -> tuple[tuple[float, Self], ...]:
-        """The share of each difficulty, with the graph for its rates; the graph alone if difficulties are unknown.
+        """The share of each difficulty, and the graph with its rates; only this graph if difficulties are unknown.
 
         Plans do not see a request's difficulty, so figures over all requests are means over the difficulties.
         """
@@ -204,7 +203,7 @@ class DecisionGraph:
         return replace(self, **chances)
 
     def for_mass(self, mass: FloatArray) -> Self:
-        """Return the graph with the rates of a plan's own requests; unreached positions keep theirs.
+        """Return the graph with rates for the requests that a plan leads to each position; others keep their rates.
 
         Args:
             mass: P(the plan reaches each position and the request has each difficulty), shape (positions, difficulties).
@@ -238,7 +237,7 @@ class DecisionGraph:
 
     @cached_property
     def loses(self) -> bool:
-        """True if a request may reach a stage missing from the trie before it has an answer."""
+        """True if a request may reach a stage that the trie lacks before it has an answer."""
         return bool(self.lost.any())
 
     @cached_property
@@ -247,13 +246,13 @@ class DecisionGraph:
         return np.asarray(self.may_end[self.source])
 
     def groups_at(self, position: int, stages: Collection[str] | None = None) -> list[int]:
-        """Return the groups of a position, optionally only those of the given stages."""
+        """Return the groups of a position, optionally only for the given stages."""
         groups = range(int(self.first_group[position]), int(self.first_group[position + 1]))
         names = self.annotated.trie.stages
         return [group for group in groups if stages is None or names[self.stage[group]] in stages]
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return the weight of each node's error in that of a plan: the chance that the plan reaches the node."""
+        """Return the weight of each node's error in a plan's error: the probability that the plan reaches the node."""
         return reach
 
     def joined(self, plan: Integers, at: Integers) -> tuple[Integers, Integers] | None:
@@ -280,7 +279,7 @@ class DecisionGraph:
 
     @cached_property
     def _shapes(self) -> list[tuple[int, int]]:
-        """For each level, the number of groups of each node and of edges of each group, 0 where they differ."""
+        """For each level, the number of groups of each node and the number of edges of each group; 0 if they differ."""
         found = []
         for low, high in pairwise(self.levels):
             arms = np.diff(self.first_group[low : high + 1])
@@ -289,7 +288,7 @@ class DecisionGraph:
         return found
 
     def weights(self, groups: Sequence[int]) -> FloatArray:
-        """Return P(each of these branches of one source comes next | one of them does); equal if all have probability 0."""
+        """Return P(the branch comes next | one of these does), for each branch of one source; equal shares if all are 0."""
         arm = self.arm[list(groups)]
         total = float(arm.sum())
         return np.full(len(arm), 1.0 / len(arm)) if total == 0.0 else np.asarray(arm / total)
@@ -302,11 +301,11 @@ class DecisionGraph:
         return np.asarray(self.right[list(groups)] / total)
 
     def edges_of(self, group: int) -> range:
-        """Return the edges of a group."""
+        """Return the numbers of the edges of a group."""
         return range(int(self.first_edge[group]), int(self.first_edge[group + 1]))
 
     def spans(self, position: int, groups: Sequence[int] | None = None) -> Iterator[Span]:
-        """Yield what is below a position, level by level: first the position itself, restricted to these groups."""
+        """Yield the spans below a position, level by level: first the position itself, restricted to these groups."""
         low, high = position, position + 1
         while low < high:
             if groups:
@@ -320,7 +319,7 @@ class DecisionGraph:
             low, high = self._led_to(low, edges)
 
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
-        """Return the half-open range of positions that includes the targets of edges of a position's level: the next level."""
+        """Return the next level's positions, as a half-open range that includes all targets of edges."""
         level = self.level_of(position) + 1
         return self.levels[level], self.levels[level + 1]
 
@@ -339,26 +338,26 @@ class TreeGraph(DecisionGraph):
     is_tree = True
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return the weight of each node's error in that of a plan: 1 at its ends, whose errors cover whole paths."""
+        """Return the weight of each node's error in a plan's error: 1 at its ends, whose errors cover whole paths."""
         return np.where(is_end, 1.0, 0.0)
 
     def joined(self, plan: Integers, at: Integers) -> None:
         """Return None: histories never share a position."""
 
     def of_targets(self, span: Span, below: Span) -> None:
-        """Return None: the nodes of the next span have the order of the edges."""
+        """Return None: the nodes of the next span are in the order of the edges."""
 
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
         return edges[0] + 1, edges[1] + 1
 
 
 def _common(counts: Integers) -> int:
-    """Return the common count; 0 if counts differ."""
+    """Return the value that all counts have; 0 if they differ."""
     return int(counts[0]) if len(counts) and (counts == counts[0]).all() else 0
 
 
 def _chances(rates: PositionRates, source: Integers, may_end: BoolArray) -> dict[str, FloatArray]:
-    """Return the chances at each position before a model is chosen."""
+    """Return the probabilities at each position before a model is chosen."""
     success, stop, stop_success, arm, right = rates
     rest = 1.0 - stop - np.bincount(source, arm, len(stop))
     rest_right = success - stop_success - np.bincount(source, right, len(stop))

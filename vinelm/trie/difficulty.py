@@ -17,15 +17,16 @@ class DifficultyRates:
     """The rates of every node for requests of each difficulty (docs/estimators.md).
 
     The annotations of a merged node are means over the requests that reach it in the profile. Under a plan, other requests
-    reach it: after a strong model, the continuing requests are harder. With these rates a plan is evaluated for its own
-    requests.
+    reach it: after a strong model, the continuing requests are harder. These rates allow to evaluate a plan for the requests
+    that it leads to each node.
 
     Args:
         weight: share of the requests that have each difficulty, shape (points,).
         success, stop, stop_success: the rates of :class:`~vinelm.trie.annotated_trie.AnnotatedTrie` for each difficulty, shape
             (n + 1, points).
-        arm, arm_success: P(each arm comes next), and P(the same, and the answer before it is correct), given that its source is
-            reached; shape (arms, points) in the order of :attr:`MergedTrie.edge_arm`. None if one stage follows each node.
+        arm, arm_success: P(the arm comes next), and P(the arm comes next and the answer before it is correct), given that its
+            source is reached; shape (arms, points) in the order of :attr:`MergedTrie.edge_arm`. None if one stage follows each
+            node.
 
     Raises:
         VineLMError: the shapes do not fit.
@@ -50,7 +51,7 @@ class DifficultyRates:
                 raise VineLMError(f"difficulty.{name} has shape {values.shape}: it needs one column for each of {points}")
 
     def arms(self, source: npt.NDArray[np.integer[Any]]) -> tuple[FloatArray, FloatArray]:
-        """Return ``arm`` and ``arm_success``; if one stage follows each node, it follows unless the request stops.
+        """Return ``arm`` and ``arm_success``; if one stage follows each node, that stage follows unless the request stops.
 
         Args:
             source: the node that each arm leaves, shape (arms,).

@@ -1,9 +1,9 @@
 """The nodes and edges of a template whose loops merge histories, level by level, and the edges by source and by target.
 
-A history is cut into segments: the choices made inside a loop that merges are one segment, every other choice stays as it
-is. A node keeps the last ``memory`` choices of a segment, or how often each choice was made (``order="ignored"``) and which
-came last, since the last one gave the answer. A finished segment stays as it was when the loop was left. If nested loops merge,
-the outermost decides.
+A history is cut into segments: the choices made inside a loop that merges are one segment, every other choice is kept
+unchanged. A node keeps the last ``memory`` choices of a segment. With ``order="ignored"`` it keeps how often each choice was
+made and which choice came last, since the last choice gave the answer. A finished segment does not change after the loop. If
+nested loops merge, the outermost loop decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vinelm.trie.arrays import BoolArray, IntArray, frozen
 
 
 class SharedNodes:
-    """The part of :class:`~vinelm.trie.trie.MergedTrie` that only needs its edges."""
+    """The methods of :class:`~vinelm.trie.trie.MergedTrie` that only need its edges."""
 
     depth: npt.NDArray[np.int16]
     stage: npt.NDArray[np.int16]
@@ -104,11 +104,11 @@ class SharedNodes:
         raise no_single_path("subtree")
 
     def accumulate(self, values: npt.NDArray[Any]) -> NoReturn:
-        """Raise :class:`VineLMError`: a node of a merged trie has several paths, so no sum along one."""
+        """Raise :class:`VineLMError`: a node of a merged trie has several paths, so there is no sum along its path."""
         raise no_single_path("a sum along the path")
 
     def multiply(self, of_edges: npt.NDArray[Any]) -> NoReturn:
-        """Raise :class:`VineLMError`: a node of a merged trie has several paths, so no product along one."""
+        """Raise :class:`VineLMError`: a node of a merged trie has several paths, so there is no product along its path."""
         raise no_single_path("reach")
 
     def __getattr__(self, name: str) -> Any:
@@ -119,7 +119,7 @@ class SharedNodes:
 
 
 def no_single_path(what: str) -> VineLMError:
-    """Return the error for questions that have no answer if histories share nodes."""
+    """Return the error for methods that make no sense if histories share nodes."""
     return VineLMError(f"{what} has no meaning on a merged trie, where several histories lead to a node: plan over it instead")
 
 
@@ -131,7 +131,7 @@ _PACKED = 2**62
 
 
 class _TooManyError(Exception):
-    """More nodes than allowed."""
+    """The trie would have more nodes than allowed."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class _Segments:
         return cls(owner, tuple(memory), column, max(widths))
 
     def extended(self, window: Ints, loop: int, choice: Ints) -> Ints:
-        """Return the segments, each with one more choice."""
+        """Return the segments, each extended by one choice."""
         memory = self.memory[loop]
         window = window.copy()
         if memory is None:
@@ -184,7 +184,7 @@ def merged_arrays(template: Template, most: int = MOST_MERGED) -> dict[str, npt.
     """Return the arrays of :class:`~vinelm.trie.trie.MergedTrie` for a bound template.
 
     Raises:
-        TemplateError: there are more than ``most`` nodes; the line says what would make them fewer. Or a stage stands both
+        TemplateError: there are more than ``most`` nodes; the message says which settings give fewer nodes. Or a stage is both
             inside and outside of a loop that merges.
     """
     try:
@@ -248,7 +248,7 @@ def _built(template: Template, most: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def _followers(template: Template, segments: _Segments, level: _Level, n_models: int) -> tuple[Ints, _Level] | None:
-    """Return the (source, state) of every edge out of a level, branch by branch; None below the last level."""
+    """Return (source, state) of every edge out of a level, branch by branch; None after the last level."""
     stage_index = {stage.name: i for i, stage in enumerate(template.stages)}
     model_index = {name: i for i, name in enumerate(template.models)}
     memories, _ = _ranks([level.past, level.loop + 1, *level.window.T])
@@ -278,7 +278,7 @@ def _followers(template: Template, segments: _Segments, level: _Level, n_models:
 
 
 def _ranks(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """(lexicographic rank of each row, one row for each rank); equal rows share a rank."""
+    """Return the lexicographic rank of each row, and one row for each rank; equal rows share a rank."""
     key, size = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
         span = int(column.max(initial=0)) + 1
@@ -356,7 +356,7 @@ def _size(template: Template, most: int) -> int | None:
 
 
 def _remerged(steps: Sequence[Step], **settings: Any) -> tuple[Step, ...]:
-    """Return the steps with other settings of every loop that merges."""
+    """Return the steps with these merge settings in every loop that merges."""
     changed: list[Step] = []
     for step in steps:
         if isinstance(step, Loop):
@@ -370,7 +370,7 @@ def _remerged(steps: Sequence[Step], **settings: Any) -> tuple[Step, ...]:
 
 
 def _fewer(template: Template, n_models: int) -> Template:
-    """Return the template with only the first models of each stage."""
+    """Return the template with only the first few models of each stage."""
     kept = template.models[:n_models]
 
     def cut(stage: Stage) -> Stage:

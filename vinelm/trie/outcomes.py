@@ -1,4 +1,4 @@
-"""The outcomes of a trie's invocations: what a request may show, what follows, and which answer to return at an end."""
+"""The outcomes of a trie's invocations: signals and answers, what follows them, and which answer to return at an end."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ OUTCOME_ARRAYS = ("node", "label", "answer_class", "chance", "right", "right_las
 
 
 class Seen(NamedTuple):
-    """An outcome, as far as the trie knows it.
+    """The trie's entry for an observed outcome.
 
     Args:
         place: Index into the outcome arrays; -1 if the node has no outcome.
-        is_exact: Whether this is the outcome that was shown; else it is the nearest one that the profile knows.
+        is_exact: Whether the entry is the observed outcome; else it is the most similar outcome in the profile.
     """
 
     place: int
@@ -35,29 +35,28 @@ class Seen(NamedTuple):
 class Outcomes:
     """The outcomes of calls at each node of a trie of signals.
 
-    The trie branches: the name of a branch is the next stage with what was seen, as in ``repair [failed, answer 1]``. Answers
-    are numbered from 1 in these names. ``arm_success`` is the chance that the outcome occurs and the best answer so far is
-    right.
+    The trie branches: the name of a branch is the next stage with the outcome before it, as in ``repair [failed, answer 1]``.
+    Answers are numbered from 1 in these names. ``arm_success`` is the probability that the outcome occurs and the best answer
+    so far is right.
 
     Arrays of shape (outcomes,), sorted by node; an outcome is (label, class of the answer) after the node's invocation:
 
     - ``node``: the node of the trie. ``label``: index into ``labels``. ``answer_class``: -1 without an answer.
     - ``chance``: P(the outcome | the node is reached).
-    - ``right``, ``right_last``: P(it comes, and the best answer held then (the last answer) is right | the node is reached).
-    - ``returned``: the class of the best answer; -1 where there is none.
-    - ``arm``: the stage of the trie that goes on from it; -1 where the request ends.
-    - ``spread``: P(it comes, and the best answer held then is right | the models up to the node), by fit to resampled requests;
-      shape (outcomes, fits). The mean over the fits is the estimate; a single column says nothing about its error.
+    - ``right``, ``right_last``: P(the outcome occurs, and the best (last) answer so far is right | the node is reached).
+    - ``returned``: the class of the best answer; -1 if there is none.
+    - ``arm``: the stage of the trie that follows the outcome; -1 if the request ends.
+    - ``spread``: P(the outcome occurs, and the best answer so far is right | the models up to the node), by fit to resampled
+      requests; shape (outcomes, fits). The mean over the fits is the estimate; a single column has no information on its error.
 
     Args:
-        labels: What answers may show.
+        labels: The possible labels of answers.
         cost_spread: By node of the trie and fit to resampled requests: P(the node is reached | the models up to it) times the
-            dollars of its invocation; shape (nodes, fits). The error of a plan's dollars follows from its differences between
-            the fits.
+            dollars of its invocation; shape (nodes, fits). Differences between the fits give the error of a plan's dollars.
         stages: The workflow's stage of each stage of the trie, by index.
         goes_on: Whether requests may continue after the workflow's own check has passed an answer.
-        returns_earlier: Whether an earlier answer may be returned; else the trie's ``arm_success`` and ``success`` are those of
-            the last answer.
+        returns_earlier: Whether an earlier answer may be returned; else the trie's ``arm_success`` and ``success`` refer to the
+            last answer.
     """
 
     labels: tuple[Label, ...]
@@ -85,7 +84,7 @@ class Outcomes:
 
     @classmethod
     def none(cls, n_stages: int, n_nodes: int) -> Self:
-        """Return the outcomes of a trie of paths: there are none, and its stages are those of the workflow.
+        """Return empty outcomes for a trie of paths, whose stages are the workflow's stages.
 
         Args:
             n_stages: Number of its stages.
@@ -97,17 +96,17 @@ class Outcomes:
 
     @cached_property
     def passed(self) -> BoolArray:
-        """Whether the workflow's own check has passed the answer, by stage of the trie; False for the first one."""
+        """Whether the workflow's own check has passed the answer, by stage of the trie; False for the first stage."""
         found = np.zeros(len(self.stages), np.bool_)
         goes_on = self.arm >= 0
         found[self.arm[goes_on]] = np.array([label.passed for label in self.labels], np.bool_)[self.label[goes_on]]
         return found
 
     def seen(self, node: int, outcome: Outcome, *, passed: bool, stage: int | None = None) -> Seen:
-        """Return the trie's knowledge of outcomes after a node, optionally only of outcomes that continue to ``stage``.
+        """Return the trie's entry for an outcome after a node, optionally only among outcomes that continue to ``stage``.
 
-        An outcome that the profile never saw is replaced by the most probable one that agrees with it in most: check and class,
-        then check, then class.
+        An outcome that the profile lacks is replaced by the most probable outcome that agrees in check and class, else in
+        check, else in class.
         """
         low, high = (int(at) for at in np.searchsorted(self.node, (node, node + 1)))
         wanted = -1 if outcome.answer_class is None else outcome.answer_class
@@ -134,7 +133,7 @@ class Outcomes:
     def returning_last(self) -> Self:
         """Return these outcomes for graphs that can only return the last answer.
 
-        The last answer's mass by fit is not stored: it is assumed proportional to that of the best answer.
+        The last answer's probability by fit is not stored: it is assumed proportional to the best answer's.
         """
         share = np.divide(self.right_last, self.right, out=np.zeros(len(self.right)), where=self.right > 0.0)
         return replace(self, returns_earlier=False, spread=self.spread * share[:, None].astype(np.float32))
@@ -159,7 +158,7 @@ def path_edges(trie: Trie, stages: Sequence[int], paths: Trie) -> npt.NDArray[np
     Args:
         trie: The trie whose arms are outcomes.
         stages: See :class:`Outcomes`.
-        paths: Has a path for each of its histories.
+        paths: The path trie, with a path for each history.
 
     Raises:
         VineLMError: ``paths`` lacks a path.
@@ -178,5 +177,5 @@ def path_edges(trie: Trie, stages: Sequence[int], paths: Trie) -> npt.NDArray[np
 
 
 def arm_title(stage: str, label: Label, answer_class: int) -> str:
-    """Return the name of a branch: the next stage, and what was seen before it."""
+    """Return the name of a branch: the next stage, and the outcome before it."""
     return f"{stage} [{label}, {'no answer' if answer_class < 0 else f'answer {answer_class + 1}'}]"

@@ -17,7 +17,7 @@ MOST_NODES = 2**31 - 1
 def template_arrays(template: Template) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of :class:`~vinelm.trie.trie.Trie` for every history of a bound template.
 
-    The subtrees of all nodes at one position of the automaton have the same shape, so that each level is filled position by
+    The subtrees of all nodes at one position of the automaton have the same shape, so each level is filled position by
     position.
 
     Raises:

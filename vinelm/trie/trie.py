@@ -21,8 +21,8 @@ ARRAYS = ("parent", "end", "depth", "stage", "model", "answerable")
 class Trie:
     """All prefixes of model choices in pre-order. Node 0 is the root (the empty prefix), nodes 1 to n are the prefixes.
 
-    If several stages may come next, a node's children are those of the first branch, then those of the second, and so on;
-    within a branch they are in the order of the stage's models. The stages along a path say which branches the request took.
+    If several stages may come next, a node's children are ordered by branch, and within a branch by the order of the stage's
+    models. The stages along a path tell which branches the request took.
 
     Every array has shape (n + 1,) and is read-only:
 
@@ -66,7 +66,7 @@ class Trie:
         If loops of the template merge histories, the result is a :class:`MergedTrie`.
 
         Raises:
-            TemplateError: The template is not bound to a catalog, or has 2**31 prefixes or more, or too many merged ones.
+            TemplateError: The template is not bound to a catalog, or has 2**31 prefixes or more, or too many merged histories.
         """
         if template.merges:
             return MergedTrie.of(template)
@@ -116,7 +116,7 @@ class Trie:
 
     @cached_property
     def levels(self) -> tuple[npt.NDArray[np.intp], ...]:
-        """The nodes of each depth, in order; item 0 is the root. For vectorised passes from the root."""
+        """The nodes of each depth, in order; item 0 is the root. Used for vectorised passes from the root."""
         order = np.argsort(self.depth, kind="stable")
         cuts = np.cumsum(np.bincount(self.depth))[:-1]
         return tuple(np.split(order, cuts))
@@ -132,12 +132,12 @@ class Trie:
         return frozen(np.where(self.is_leaf, -1, np.append(self.stage[1:], -1)), np.int16)
 
     def require_paths(self, what: str) -> None:
-        """Do nothing, since each node has one path. A merged trie raises :class:`ConfigError`, which begins with ``what``."""
+        """Do nothing, since each node has one path. A merged trie raises :class:`ConfigError` about ``what``."""
 
     def misfit(self, template: Template) -> str | None:
-        """Return in one line why the arrays do not form such a trie; None if they do.
+        """Return in one line why the arrays do not form a valid trie; None if they do.
 
-        It does not check labels for their range, or for an order that the template allows.
+        It does not check whether labels are in range, or in an order that the template allows.
         """
         problem = preorder_misfit(self.parent, self.end, self.depth)
         siblings = (self.parent.astype(np.int64) * len(self.stages) + self.stage) * len(self.models) + self.model
@@ -170,7 +170,7 @@ class Trie:
 
     @cached_property
     def begins_arm(self) -> BoolArray:
-        """Whether each edge is the first of its branch: of the edges from one node to one stage; shape (edges,)."""
+        """Whether each edge is the first of its branch (the edges from one node to one stage); shape (edges,)."""
         first = np.ones(self.n_edges, np.bool_)
         first[1:] = (np.diff(self.source) != 0) | (np.diff(self.stage[self.target]) != 0)
         return frozen(first, np.bool_)
@@ -226,13 +226,12 @@ class Trie:
         return found
 
     def child(self, node: int, model: str, stage: str | None = None) -> int:
-        """Return the child reached by that model; ``KeyError`` if there is none.
+        """Return the child reached by this model; ``KeyError`` if there is none.
 
         Args:
             node: the parent.
             model: name of the model.
-            stage: name of the stage; None if only one can follow; otherwise the first branch's child with that model is
-                returned.
+            stage: name of the stage; None if only one stage can follow, or to get the first branch's child with this model.
         """
         wanted = self._model_index[model]
         arm = None if stage is None else self._stage_index[stage]
@@ -249,7 +248,7 @@ class Trie:
         return found
 
     def arm_items_after(self, node: int) -> dict[str, int]:
-        """Return where branch annotations hold the value of each stage that may follow the node."""
+        """Return, for each stage that may follow the node, the index of its value in branch annotations."""
         return {stage: nodes[0] for stage, nodes in self.arms(node).items()}
 
     @cached_property
@@ -260,9 +259,9 @@ class Trie:
 
     @cached_property
     def kinds(self) -> tuple[npt.NDArray[np.int64], int]:
-        """The kind of each node's invocation, shape (n + 1,), and the number of kinds. Depth and kind identify stage and model.
+        """A number of each node's invocation, shape (n + 1,), which with the depth identifies stage and model; and their count.
 
-        The kind is the model; if the trie branches, it is the stage and the model, since nodes of one depth run several stages.
+        The number stands for the model; if the trie branches, for stage and model, since nodes of one depth run several stages.
         """
         model = np.maximum(self.model, 0).astype(np.int64)
         if self.is_linear:
@@ -279,7 +278,7 @@ class Trie:
         return {name: i for i, name in enumerate(self.models)}
 
     def node(self, prefix: Sequence[str], stages: Sequence[str] | None = None) -> int:
-        """Return the node of a prefix of model names; ``KeyError`` names a prefix that the trie lacks.
+        """Return the node of a prefix of model names; raise ``KeyError``, which names the prefix, if the trie lacks it.
 
         Args:
             prefix: the models.
@@ -294,7 +293,7 @@ class Trie:
         return at
 
     def sole_node(self, prefix: Sequence[str]) -> int:
-        """Return the node of a prefix of model names; ``KeyError`` if there is none, or several."""
+        """Return the only node of a prefix of model names; ``KeyError`` if there is no such node, or several."""
         at = 0
         for name in prefix:
             wanted = self._model_index[name]
@@ -320,7 +319,7 @@ class Trie:
         return ((self.stages[self.stage[at]], self.models[self.model[at]]) for at in self.path(node))
 
     def labels(self) -> dict[str, list[Any]]:
-        """Return what identifies each node but the root, by column: ``prefix`` (model names), depth, stage and model."""
+        """Return the columns that identify each node but the root: ``prefix`` (model names), depth, stage and model."""
         prefixes: list[tuple[str, ...]] = [()]
         for node in range(1, len(self)):
             prefixes.append((*prefixes[self.parent[node]], self.models[self.model[node]]))
@@ -347,19 +346,19 @@ class Trie:
 
 
 class MergedTrie(SharedNodes, Trie):
-    """The histories of a template with ``Loop(..., memory=k)`` or ``order="ignored"``; those that agree share a node.
+    """The histories of a template with ``Loop(..., memory=k)`` or ``order="ignored"``; histories that agree share a node.
 
     Node 0 is the root; nodes are in the order of their depth. A node is a position of the template's automaton
-    (:class:`~vinelm.template.Flow`) with what is remembered of the history: every choice outside of such a loop, and of the
+    (:class:`~vinelm.template.Flow`) with the remembered part of the history: every choice outside of such a loop, and of the
     choices inside of it
 
     - with ``memory=k`` the last k, also after the loop has been left;
-    - with ``order="ignored"`` how often each was made, and which one was the last: the answer is that one's.
+    - with ``order="ignored"`` how often each choice was made, and which choice was the last, since it gave the answer.
 
     The label of a node, its ``stage`` and ``model``, is its last choice. Edges lead one level down. Arrays of shape (edges,):
 
-    - ``source``, ``target``: the nodes that the edge connects. Edges are sorted by source, and those of one source by stage and
-      model in the order of the template.
+    - ``source``, ``target``: the nodes that the edge connects. Edges are sorted by source, then by stage and model in the order
+      of the template.
 
     ``parent`` is the first source of a node, so that ``path``, ``prefix``, ``edges`` and ``labels`` give *one* of the merged
     histories, for display. Methods that need the single path of a node (``end``, ``subtree``, ``accumulate``) raise

@@ -1,6 +1,6 @@
-"""The verdict on a store: whether to serve other plans than the current setup, by which rule, and in which words.
+"""The verdict on a store: whether to serve a plan instead of the current setup, the rule that decides, and its words.
 
-A trie's file stores the verdict, and every command and service reads the same one.
+A trie's file stores the verdict, and every command and service reads it from there.
 """
 
 from __future__ import annotations
@@ -65,25 +65,26 @@ class ComparedPlan:
 
     Attributes:
         policy: What the plan depends on: ``"paths"``, ``"signals"``, or nothing (``"fixed"``).
-        words: The plan for the same budget, chosen by all rows.
+        words: The plan in words: the plan that all rows choose for the same budget.
         models: The models that it may run.
-        cost_usd: Dollars per request that it was expected to cost, by the requests that chose it.
-        cap_usd: Dollars per request within which all rows plan it: the bound of the objective that serves it.
+        cost_usd: Expected dollars per request, according to the requests that chose it.
+        cap_usd: The bound in dollars per request of the objective that serves it, if all rows are used for planning.
         accuracy: Tested accuracy, a fraction.
         gain: Accuracy above the baseline's, a fraction; ``gain_low`` and ``gain_high`` each hold with 95 % for this plan.
         best_low, best_high: Ends that hold with 95 % for all compared plans together, so also for the best of them.
         saved_usd: Dollars per request below the baseline's; each of its ends holds with 95 %.
         latency_s: Tested seconds per request; None if unknown.
-        answers: How many requests ran both plans to the end; None if none did, or one of the two is a mixture.
-        lost: On how many of these the plan is worse than the baseline; None likewise.
-        followed: How many equally weighted requests carry as much information as those whose rows follow the plan and the
-            baseline; depends on what was bought, not on the outcomes. None if unknown.
-        is_rung: Whether it is one of the plans that the rule goes through; other plans are only shown.
-        hidden: The most that is lost on average where its answers equal today's, by those that people were asked about anyway;
-            it is subtracted from the lower ends. 0 if equal answers always have equal scores.
+        answers: How many requests ran both plans to the end; None if none did, or one of the two is a traffic split.
+        lost: On how many of these requests the plan is worse than the baseline; None in the same cases.
+        followed: The effective number of requests whose rows follow the plan and the baseline, allowing for their weights;
+            depends on what was bought, not on the outcomes. None if unknown.
+        is_rung: Whether the rule tests this plan; other plans are only shown.
+        hidden: Upper bound on the mean loss where its answers equal today's, from the equal answers that people were asked
+            about; it is subtracted from the lower ends. 0 if equal answers always have equal scores.
         is_same: Whether it is the baseline itself.
-        is_identified: Whether the rows show the plan's effect; else the figures rest on the model alone, and prove nothing.
-        code: For a fixed plan that ends where the application does: what to write there, as pairs (stage or invocation, model).
+        is_identified: Whether the rows show the plan's effect; else the figures come from a statistical model and prove
+            nothing.
+        code: For a fixed plan that ends when the application does: its models, as pairs (stage or invocation, model).
     """
 
     policy: str
@@ -112,15 +113,15 @@ class ComparedPlan:
 
     @property
     def is_saving(self) -> bool:
-        """True if it surely saves dollars, and is expected to save enough of them to be worth a change."""
+        """True if it saves dollars with 95 % confidence, and is expected to save enough to be worth a change."""
         return self.saved_low > 0.0 and self.saved_usd >= LEAST_SAVED * (self.cost_usd + self.saved_usd)
 
     def passes(self, max_loss: float) -> bool:
-        """Return whether it surely saves, and surely loses at most this fraction of accuracy."""
+        """Return whether it saves, and loses at most this fraction of accuracy, each with 95 % confidence."""
         return self.gain_low > -max_loss and self.is_saving
 
     def lowered(self, loss: float) -> Self:
-        """Return the plan with its gain's lower ends reduced by what equal answers may hide."""
+        """Return the plan with the lower ends of its gain reduced by ``hidden``, the possible loss in equal answers."""
         return replace(self, gain_low=self.gain_low - loss, best_low=self.best_low - loss, hidden=loss)
 
     def widened(self, factor: float) -> Self:
@@ -131,7 +132,7 @@ class ComparedPlan:
     def serving(self, share: float) -> Self:
         """Return the plan's figures over all requests if it serves this share of them and the baseline serves the rest.
 
-        A request's draw decides, so that accuracy and dollars lie on the line between the two.
+        Requests are assigned at random, so accuracy and dollars are weighted means of the two.
         """
         names = [name for name in _FIGURES if name != "accuracy"]
         return replace(
@@ -152,7 +153,7 @@ class ComparedPlan:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the plan of :meth:`to_dict`."""
+        """Return the plan from the result of :meth:`to_dict`."""
         known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
         known["accuracy"] = math.nan if known.get("accuracy") is None else known["accuracy"]
         known["models"] = tuple(known.get("models", ()))
@@ -162,19 +163,19 @@ class ComparedPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ByToday:
-    """The basis of a verdict on requests without labels: today's answer is the reference until a person says otherwise.
+    """The basis of a verdict on requests without labels: today's answer is the reference until a person labels the request.
 
     Attributes:
         requests: How many requests have no label.
         asked: How many questions people have answered.
-        failed: On how many of the requests the current setup failed, so that no other answer counts.
-        digest: A digest of the labels and answers; a different one means a new verdict.
-        plan: The next plan to be proven; empty if there is none, or if none was searched at this loss.
+        failed: On how many of the requests the current setup failed, so that there is no reference answer.
+        digest: A digest of the labels and answers; if it changes, a new verdict is needed.
+        plan: The next plan to be proven; empty if there is none, or if no plan was searched for this loss.
         differing: How many of its answers differ from today's and have no label: they count as lost.
         questions: Pairs (request, digest of the answer) to ask people about; empty if no label would prove the plan. Includes
             other plans' answers that are needed for this plan's gains to count.
         is_put: Whether ``vinelm label`` already asks these questions.
-        needed: How many requests would suffice, if no label would; 0 if unknown.
+        needed: How many requests would suffice if labels cannot; 0 if unknown.
     """
 
     requests: int
@@ -196,12 +197,12 @@ class ByToday:
 
 @dataclass(frozen=True, kw_only=True)
 class Settling:
-    """What would settle an open question.
+    """What would decide an undecided verdict.
 
     Attributes:
-        requests: How many labelled requests have to run both the plan and the baseline, by the spread of those that did.
-        labels: How many of these still need a label; 0 if the present requests suffice.
-        runs: How many of them have yet to run both.
+        requests: How many labelled requests have to run both the plan and the baseline, estimated from those that did.
+        labels: How many labelled requests are missing; 0 if the present requests suffice.
+        runs: How many of the requests still have to run both.
         usd: Dollars of these runs.
     """
 
@@ -216,20 +217,20 @@ class Verdict:
     """Whether to switch from the current setup, or the strongest single model, to another plan.
 
     Attributes:
-        opponent: The baseline as a part of sentences: ``"what runs today"``, a model, or under an objective ``"the best single
-            model"``.
+        opponent: The baseline as it appears in sentences: ``"what runs today"``, a model, or under an objective ``"the best
+            single model"``.
         is_today: Whether the baseline is the application's current setup; else it is the strongest single model by the rows.
         models: The baseline's model of each stage.
         accuracy, accuracy_low, accuracy_high: The baseline's accuracy with the ends of its 90 % interval; None if unknown.
         cost_usd, latency_s: The baseline's dollars and seconds per request; None if unknown.
         requests: How many labelled requests were compared.
-        rows: How many rows they have.
+        rows: How many rows these requests have.
         spent_usd: Dollars of the rows.
         plans: The compared plans, by rising dollars.
         max_loss: Accuracy that a cheaper plan may lose, a fraction.
-        why_not: Why nothing could be compared, in a few words; empty if it could.
-        tried_only: Whether only plans were compared whose steps enough requests took. The trie then has no other plans.
-        cheaper: Models that some stage may run for less than the baseline's, by list price.
+        why_not: Why nothing could be compared, in a few words; empty if plans were compared.
+        tried_only: Whether the comparison was limited to plans whose steps enough requests took. The trie then has no others.
+        cheaper: Models that some stage may run at a lower list price than the baseline's model.
         is_judged: Whether a model judged which answers are right.
         is_served: Whether the plans were really served; else the figures are estimates from rows.
         by_today: The basis of the verdict if requests have no label; None if all have one.
@@ -260,7 +261,7 @@ class Verdict:
     def at(self, max_loss: float) -> Self:
         """Return the verdict for another allowed loss of accuracy, from the same intervals.
 
-        The intervals do not say whether labels could prove a plan at another loss; a store's rows do.
+        Whether labels could prove a plan at another loss does not follow from the intervals; it takes the store's rows.
         """
         by_today = self.by_today
         if by_today is not None and max_loss != self.max_loss:
@@ -268,15 +269,15 @@ class Verdict:
         return replace(self, max_loss=require_max_loss(max_loss), by_today=by_today)
 
     def untimed(self) -> Self:
-        """Return the verdict without seconds, because they are not known for all rows."""
+        """Return the verdict without seconds; used if they are not known for all rows."""
         return replace(self, latency_s=None, plans=tuple(replace(plan, latency_s=None) for plan in self.plans))
 
     @property
     def rungs(self) -> list[ComparedPlan]:
-        """The plans predicted to save enough, most expensive first, whatever the answers that test them are.
+        """The plans to test in turn: predicted to save enough, most expensive first. Test answers do not affect this list.
 
-        Plans with few rows are left out: they could only stop the ladder above plans with many. Their number depends on what
-        was bought, not on the answers.
+        Plans with few rows are left out: their failure would end the tests before plans with many rows. The number of rows
+        depends on what was bought, not on the answers.
         """
         found = [
             plan
@@ -288,7 +289,7 @@ class Verdict:
 
     @cached_property
     def _decided(self) -> tuple[Advice, ComparedPlan | None, float]:
-        """The advice, the plan that it is about, and the share of requests that this plan serves."""
+        """The advice, its plan, and the share of requests that this plan serves."""
         if self.why_not:
             return "not enough data", None, 0.0
         passed = failed = None
@@ -327,12 +328,12 @@ class Verdict:
         return "keep", max(shown or seen, key=lambda plan: plan.gain), 0.0
 
     def _may_be_worth_it(self, plan: ComparedPlan) -> bool:
-        """Return whether it is expected to save enough, or to gain, and may do so within the allowed loss."""
+        """Return whether a plan is expected to save enough, or to gain accuracy and perhaps more than the allowed loss."""
         saves = plan.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) > 0.0
         return saves or (plan.gain > 0.0 and plan.best_high > self.max_loss)
 
     def _distance(self, plan: ComparedPlan) -> tuple[bool, bool, float, float]:
-        """How near a plan is to a switch: whether more requests would settle it, then whether it saves, then how surely."""
+        """Return a sort key, small for plans near a switch: they need few more requests, save, and have a high ``gain_low``."""
         times = self._times(plan)
         return times > MOST_TIMES, plan.saved_usd <= 0.0, times, -plan.gain_low
 
@@ -358,7 +359,7 @@ class Verdict:
         return share if share >= LEAST_SHARE else 0.0
 
     def _times(self, plan: ComparedPlan) -> float:
-        """Return how many times the requests would suffice for the plan to pass, if its gain stays."""
+        """Return how many times as many requests would suffice for the plan to pass, if its gain stays the same."""
         saves = plan.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) > 0.0
         distance = plan.gain + (self.max_loss if saves else 0.0 if plan.saved_usd >= 0.0 else -self.max_loss)
         reach = plan.gain - (plan.gain_low if saves else plan.best_low)
@@ -378,7 +379,7 @@ class Verdict:
 
     @property
     def plan(self) -> ComparedPlan | None:
-        """The plan of the advice: to switch to, the nearest to that, or the best of the worse ones."""
+        """The plan of the advice: the plan to switch to, the plan nearest to a switch, or the best of the worse plans."""
         return self._decided[1]
 
     @property
@@ -388,15 +389,15 @@ class Verdict:
 
     @property
     def is_fixed(self) -> bool:
-        """True if the advice is to switch to a plan that is the same for every request, so that it needs no runtime."""
+        """True if the advice is to switch to a plan that is the same for every request, so that VineLM need not run it."""
         return self.advice == "switch" and self.plan is not None and bool(self.plan.code) and self.share == 1.0
 
     @property
     def served(self) -> ComparedPlan | None:
         """The figures over all requests if :attr:`plan` serves its share of them.
 
-        The rule that found a plan to switch to has excluded, with 95 % for all its tests together, that it loses more than is
-        allowed: the interval does not go below that.
+        For a plan to switch to, the rule has excluded that it loses more than allowed (95 % for all its tests together). So the
+        interval does not go below the allowed loss.
         """
         if self.plan is None:
             return None
@@ -426,29 +427,29 @@ class Verdict:
 
     @property
     def uncompared(self) -> tuple[str, ...]:
-        """The cheaper models for which no row shows a plan that costs less than the baseline."""
+        """The cheaper models, if the rows show no plan that costs less than the baseline; else empty."""
         is_shown = any(plan.is_identified and plan.saved_usd > 0.0 for plan in self.plans if not plan.is_same)
         return () if is_shown else self.cheaper
 
     @property
     def promising(self) -> tuple[str, ...]:
-        """The models that may run every stage for less, by the estimate and the few requests that have run them to the end."""
+        """The models that are predicted to save enough when run at every stage, although too few requests have tried them."""
         return tuple(plan.code[0][1] for plan in self._unproven_models if plan.cost_usd <= self._worth_usd)
 
     @property
     def _unproven_models(self) -> list[ComparedPlan]:
-        """The single models of which the rows prove nothing, but that are predicted to lose less than is allowed."""
+        """The single models whose effect the rows do not show, but that are predicted to lose less than allowed."""
         alone = [plan for plan in self.plans if not plan.is_identified and len({model for _, model in plan.code}) == 1]
         return [plan for plan in alone if plan.gain > -self.max_loss]
 
     @property
     def _worth_usd(self) -> float:
-        """Dollars per request of a plan that saves enough to be worth a change."""
+        """The most dollars per request of a plan that saves enough to be worth a change."""
         return (1.0 - LEAST_SAVED) * (self.cost_usd or 0.0)
 
     @property
     def settling(self) -> Settling | None:
-        """What would settle an open question; None if it is settled, or nothing would."""
+        """What would decide an undecided verdict; None for other verdicts, or if nothing realistic would."""
         plan = self.plan
         if self.advice != "undecided" or plan is None or not self.requests:
             return None
@@ -464,8 +465,8 @@ class Verdict:
     def ends_buying(self) -> bool:
         """True if a profile that looks repeatedly may end here.
 
-        A switch has to hold by the wider intervals, too, unless all requests have run the plan: no later look would see more of
-        it. And nothing that saves clearly more may be expected to pass as well.
+        A switch has to hold by the wider intervals, too, unless all requests have run the plan: then no later look would see
+        more of it. And no plan that saves clearly more may still have a chance to pass.
         """
         if self.advice != "switch" or self.plan is None:
             return self.advice == "keep" or bool(self.waiting)  # people are asked next
@@ -482,21 +483,21 @@ class Verdict:
 
     @property
     def max_cost_usd(self) -> float | None:
-        """Dollars per request of the objective that serves :attr:`plan`, rounded for typing; None without a plan."""
+        """Dollars per request of the objective that serves :attr:`plan`, rounded to three digits; None without a plan."""
         if self.plan is None:
             return None
         # Rounded to three digits, not below the plan's dollars.
         return float(f"{1.005 * (self.plan.cost_usd if self.plan.cap_usd is None else self.plan.cap_usd):.3g}")
 
     def on(self, cost_usd: float, policy: str) -> Verdict | None:
-        """Return the verdict on another objective's plan, by the compared plans just below and above its dollars.
+        """Return the verdict on another objective's plan, from the compared plans just below and above its dollars.
 
-        Such a plan is not the best of several, so its own interval counts: it passes if it surely saves and loses no more than
-        ``max_loss``, or gains.
+        Such a plan is not the best of several, so its own interval counts. It passes if it saves and loses at most
+        ``max_loss``, or gains accuracy, with 95 % confidence.
 
         Args:
             cost_usd: Dollars per request that the plan is expected to cost.
-            policy: The kind of plan. Fixed plans at the same dollars count, too, since the plan is predicted to be at least as
+            policy: The type of plan. Fixed plans at the same dollars count, too, since the plan is predicted to be at least as
                 good.
 
         Returns: None if no similar plan was compared.
@@ -522,11 +523,11 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """The verdict as a sentence that begins with one of the four words."""
+        """The verdict as a sentence that begins with its word, such as SWITCH."""
         return sentence(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the verdict as plain JSON types: its basis, and what follows."""
+        """Return the verdict as plain JSON types: the stored part, and the conclusions from it."""
         settling = self.settling
         return self.held() | {
             "advice": self.advice,
@@ -554,7 +555,7 @@ class Verdict:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the verdict of :meth:`held`."""
+        """Return the verdict from the result of :meth:`held`."""
         known = {one.name: data[one.name] for one in fields(cls) if one.name in data}
         plans = tuple(ComparedPlan.from_dict(plan) for plan in known.get("plans", ()))
         by_today = None if known.get("by_today") is None else ByToday.from_dict(known["by_today"])
@@ -577,12 +578,12 @@ def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> Compare
 
 
 def lead_of(advice: Advice, opponent: str = "what runs today") -> str:
-    """Return the word, or words, that a verdict begins with."""
+    """Return the words that a verdict begins with."""
     return f"{LEADS[advice]} {opponent}" if advice == "keep" else LEADS[advice]
 
 
 def sentence(found: Verdict) -> str:
-    """Return the verdict as a sentence: one of the four words, dollars, accuracies, and the excluded loss."""
+    """Return the verdict as a sentence: the verdict's word, dollars, accuracies, and the excluded loss."""
     lead, plan = lead_of(found.advice, found.opponent), found.served
     if found.advice == "not enough data" or plan is None:
         return f"{lead}: {why_not_enough(found)}."
@@ -604,7 +605,7 @@ def sentence(found: Verdict) -> str:
 
 
 def why_not_enough(found: Verdict) -> str:
-    """Return in a few words what the rows lack."""
+    """Return in a few words why the rows are not enough."""
     if found.why_not:
         return found.why_not
     if found.uncompared:
@@ -631,7 +632,7 @@ def columns(found: Verdict) -> tuple[str, ...]:
 
 
 def table_rows(found: Verdict) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of the table below the sentence: the baseline and the compared plans, marking the verdict's."""
+    """Yield the rows of the table below the sentence: the baseline and the compared plans; the verdict's plan is marked."""
     usd = found.cost_usd
     if usd is None:
         return
@@ -649,7 +650,7 @@ def table_rows(found: Verdict) -> Iterator[tuple[str, ...]]:
 
 
 def short_words(words: str) -> str:
-    """Return a plan's words, naming repeated steps once."""
+    """Return a plan in words, with repeated steps named once."""
     found = [(step, len(list(times))) for step, times in groupby(words.split(", "))]
     return ", ".join(step if n == 1 else f"{step} ({n} times)" for step, n in found)
 
@@ -662,7 +663,7 @@ def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True)
     """Return in one sentence what this many requests can prove at most, before anything is bought; some may lack a label.
 
     If no answer differs, a loss of 1 - 0.05^(1/n) remains possible. A plan that changes a quarter of the answers, equally for
-    better and worse, has a standard error of 0.5 / sqrt(n), and the end that holds for the best of a few plans is 2.2 standard
+    better and worse, has a standard error of 0.5 / sqrt(n), and the interval for the best of a few plans ends 2.2 standard
     errors away.
     """
     if requests < 1:
@@ -679,15 +680,15 @@ def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True)
 
 
 def why_hopeless(requests: int, wrong: float, max_loss: float) -> str:
-    """Return in one line why this many labelled requests can prove no plan, whatever is bought; empty if they may.
+    """Return in one line why this many labelled requests cannot prove any plan, whatever is bought; empty if they may.
 
-    The best that a plan can show is to lose no answer and to be right wherever the baseline is wrong. Serving it to half of the
-    requests would suffice, so twice the allowed loss has to be excluded.
+    The best possible plan loses no answer and is right whenever the baseline is wrong. Serving it to half of the requests
+    would suffice, so twice the allowed loss has to be excluded.
 
     Args:
-        requests: How many are labelled.
-        wrong: On how many of these the baseline may be wrong: graded answers count by what they lack, and missing answers as
-            wrong.
+        requests: How many requests are labelled.
+        wrong: On how many of these the baseline may be wrong: graded answers count as one minus their score, and missing
+            answers as wrong.
         max_loss: Accuracy that a cheaper plan may lose, a fraction.
     """
     least = nothing_differs(requests)
@@ -701,7 +702,7 @@ def why_hopeless(requests: int, wrong: float, max_loss: float) -> str:
 
 
 def nothing_differs(requests: int, level: float = 0.95) -> float:
-    """Return the loss that n requests without a lost answer exclude at a level; at 95 % about 3/n (the rule of three)."""
+    """Return the loss excluded at a level by n requests without a lost answer; at 95 % about 3/n (the rule of three)."""
     return float(1.0 - (1.0 - level) ** (1.0 / max(requests, 1)))
 
 
@@ -712,7 +713,7 @@ def _round_up(value: float) -> int:
 
 
 def _figures(found: Verdict, plan: ComparedPlan) -> str:
-    """Return dollars, accuracies and seconds, before and after."""
+    """Return a sentence with dollars, accuracies and seconds of the plan and the baseline."""
     right = f"with {percent(_accuracy(found, plan))} right instead of {percent(found.accuracy)} ({_points(plan)})"
     if found.by_today is not None:  # how often today's answers are right is unknown
         right = f"with {_points(plan)} against today's answers"
@@ -724,7 +725,7 @@ def _figures(found: Verdict, plan: ComparedPlan) -> str:
 
 
 def _named(found: Verdict) -> str:
-    """Return the baseline unless it is the current setup: a model, or in words."""
+    """Return the name of a baseline that is not the current setup, for sentences."""
     return found.opponent if found.opponent.startswith("the ") else f"{found.opponent}, the strongest single model"
 
 
@@ -753,7 +754,7 @@ def _counted(found: Verdict) -> str:
 
 
 def _unlabelled(found: Verdict) -> str:
-    """Return what people may still decide; empty if all requests have labels, or nothing is left to ask."""
+    """Return what labels by people may still decide; empty if all requests have labels, or nothing is left to ask."""
     by_today = found.by_today
     if by_today is None:
         return ""
@@ -788,7 +789,7 @@ def _unlabelled(found: Verdict) -> str:
 
 
 def _loss(found: Verdict) -> str:
-    """Return the smallest loss that is ruled out."""
+    """Return in words the smallest excluded loss."""
     plan, loss = found.served, found.loss
     assert plan is not None
     assert loss is not None
@@ -846,11 +847,11 @@ def counted(number: int, what: str) -> str:
 
 
 def plain_dollars(usd: float) -> str:
-    """Return dollars with cents, below a dollar with three digits."""
+    """Format dollars with cents; amounts below a dollar with three digits."""
     sign, size = "-" if usd < 0 else "", abs(usd)
     return f"{sign}${size:,.2f}" if size >= 1 else f"{sign}${size:.3g}"
 
 
 def seconds(value: float | None) -> str:
-    """Format seconds with two digits, from 10 on with tenths; "" for None."""
+    """Format seconds with two digits, and from 10 s on with tenths; "" for None."""
     return "" if value is None else f"{value:.2g} s" if value < 10 else f"{value:.1f} s"

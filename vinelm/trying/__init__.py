@@ -1,4 +1,4 @@
-"""From an application and its requests to a verdict, in one call: :func:`try_app`, behind ``vinelm try``."""
+"""Gets from an application and its requests to a verdict in one call: :func:`try_app`, used by ``vinelm try``."""
 
 from vinelm.whole_imports import attach_stub
 

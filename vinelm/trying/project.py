@@ -1,4 +1,4 @@
-"""The first part of a trial: the project of an application, written if it is not there."""
+"""The first part of a trial: finds the project of an application, or writes it."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ Before = dict[Path, bytes | None]
 
 @contextmanager
 def put_back(before: Before, tell: Callable[[str], None]) -> Iterator[None]:
-    """After the block, which adds to ``before``, give these files their content back.
+    """After the block, which adds files to ``before``, restore the content of these files.
 
-    Modules that the block has imported from there are forgotten: they are the changed ones.
+    Modules that the block imported from these files are removed from ``sys.modules``, because they are the changed versions.
     """
     known = dict(sys.modules)
     try:
@@ -84,7 +84,7 @@ def put_back(before: Before, tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def project_of(asked: FirstRun, tell: Callable[[str], None], before: Before) -> Path:
-    """Return the folder of an application's project, writing missing files and reporting what is to be done.
+    """Return the folder of an application's project, writing missing files and reporting what is left to do.
 
     With ``apply`` another process imports and changes the application, so that this process imports the changed version. The
     old content of the written files is added to ``before``.
@@ -113,7 +113,7 @@ def project_of(asked: FirstRun, tell: Callable[[str], None], before: Before) -> 
 
 
 def _write(asked: FirstRun) -> dict[str, Any]:
-    """Import the application and write its project; return the changed files, what is to be done, and what they were."""
+    """Import the application and write its project; return the changed files, what is left to do, and the old contents."""
     from vinelm.datasets import Columns, read_dataset
     from vinelm.scaffold import read_application
     from vinelm.scaffold.catalog_file import chosen_models
@@ -156,7 +156,7 @@ def _written_apart(asked: FirstRun) -> dict[str, Any]:
 
 
 def write_apart(answer: str, asked: str) -> int:
-    """Write a project in this process, and its outcome to the file ``answer``; ``asked`` are a :class:`FirstRun`'s fields."""
+    """Write a project, and the outcome to the file ``answer``; ``asked`` has the fields of a :class:`FirstRun`."""
     try:
         found = _write(FirstRun(**json.loads(asked)))
     except InputError as error:
@@ -168,7 +168,7 @@ def write_apart(answer: str, asked: str) -> int:
 
 
 def _require_new(edited: Sequence[str]) -> None:
-    """Raise :class:`ConfigError` if this process imported one of these files before the change, as a notebook may have."""
+    """Raise :class:`ConfigError` if this process, such as a notebook, imported one of these files before the change."""
     loaded = {Path(file).resolve() for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
     old = [path for path in edited if Path(path).resolve() in loaded]
     if old:
@@ -190,7 +190,7 @@ def note_turns(file: Path, template: Template, n_models: int) -> str | None:
         n_models: How many models the catalog has.
 
     Returns:
-        What was written, in one line; None if that would be too many.
+        What was written, in one line; None if these would be too many turns.
     """
     text = file.read_text(encoding="utf-8")
     turns = max((step.times for step in walk(template.steps) if isinstance(step, Loop)), default=LONGEST)
@@ -210,7 +210,7 @@ def asks_for_turns(file: Path) -> bool:
 
 
 def note_today(file: Path, today: Mapping[str, str]) -> str:
-    """Write the models that the application called for a scripted request into the workflow file.
+    """Write into the workflow file which models the application called for a scripted request.
 
     Returns:
         What was written, in one line.

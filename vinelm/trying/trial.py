@@ -1,4 +1,4 @@
-"""From an application to a verdict: check it, profile it, estimate, judge, and write the report."""
+"""Gets from an application to a verdict: checks, profiles and estimates it, and writes the report."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Trial:
         trie: The estimate, with its verdict; None for a dry run.
         report: The HTML page; None for a dry run, and if the trial was stopped.
         forecast: What would be bought; only for a dry run.
-        is_stopped: Whether Ctrl-C or SIGTERM stopped the buying: the verdict is that of the rows so far.
+        is_stopped: Whether Ctrl-C or SIGTERM stopped the buying: then the verdict is based on the rows so far.
         allow_unproven: Whether :attr:`lines` also serve a plan that is not proven.
     """
 
@@ -66,7 +66,7 @@ class Trial:
 
     @property
     def objective(self) -> Objective | None:
-        """The objective that serves the verdict's plan; None if it names none."""
+        """The objective that serves the verdict's plan; None if the verdict names no plan."""
         from vinelm.plans.recommendation import served_objective
 
         return None if self.verdict is None else served_objective(self.verdict)
@@ -118,7 +118,7 @@ def try_app(
     on_single_models: Callable[[SingleModels], None] | None = None,
     on_note: Callable[[str], None] | None = None,
 ) -> Trial:
-    """Go the whole way with an application: read its graph, profile it, and say whether to switch.
+    """Read an application's graph, profile it, and return a verdict on whether to switch.
 
     The options are those of ``vinelm try``. The first time this writes ``workflow.py`` and ``models.toml`` next to the
     application; existing files are kept. Results are stored in ``app.db``: the same call continues an interrupted one, and a
@@ -229,7 +229,7 @@ def kept_max_loss(trie: Path) -> float | None:
 
 
 def _checked(tell: Callable[[str], None]) -> tuple[Inputs, Sequence[str]]:
-    """Check the project in the working folder; return its inputs, and the questions that its owner must answer first."""
+    """Check the project in the working folder; return its inputs, and questions that the user must answer first."""
     from vinelm.api.profiling import prepared
     from vinelm.catalog import Catalog
     from vinelm.profiler.readiness import check_workflow
@@ -248,7 +248,7 @@ def _checked(tell: Callable[[str], None]) -> tuple[Inputs, Sequence[str]]:
 
 
 def _workflow() -> Any:
-    """Load the project's workflow from its current file: this process may have imported an older one of the same name."""
+    """Load the workflow from the project's current file, even if this process has imported an older version."""
     from vinelm.workflows import load_workflow
 
     here = os.getcwd()
@@ -279,7 +279,7 @@ def _forecast(inputs: Inputs, budget_usd: float | None, workers: int, tell: Call
 def _bought(
     inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[str], None], **asked: Any
 ) -> tuple[Verdict | None, bool]:
-    """:func:`_buy`, again with a longer template where requests take more turns of a loop than the template has."""
+    """Call :func:`_buy`, and again with a longer template if requests take more turns of a loop than it has."""
     while True:
         open_turns = asks_for_turns(Path(WORKFLOW_FILE))
         try:
@@ -297,7 +297,7 @@ def _bought(
 def _buy(
     inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[str], None], **asked: Any
 ) -> tuple[Verdict | None, bool]:
-    """Profile until the verdict is certain, or the budget is reached; the verdict says whether that was enough.
+    """Profile until the verdict is certain, or the budget is reached.
 
     Returns:
         The verdict, if the last look of the profile has made it; and whether the buying was stopped.
@@ -331,13 +331,13 @@ def _buy(
 
 
 def _stopped(store: ObservationStore, before: int, on_note: Callable[[str], None]) -> bool:
-    """Say what a stopped run has bought; True."""
+    """Report what a stopped run has bought, and return True."""
     on_note(f"stopped: {len(store) - before:,} new rows are in {STORE}, ${store.committed_usd():.3g} so far")
     return True
 
 
 def _estimated(max_loss: float, verdict: Verdict | None) -> AnnotatedTrie:
-    """Estimate from the present rows, judge them if the profile has not, and write the trie."""
+    """Estimate from the present rows, make the verdict if the profile has not, and write the trie."""
     from vinelm.api.estimation import estimate_store
     from vinelm.vinefile import save_trie
 

@@ -1,4 +1,4 @@
-"""Judges policies by serving the same held-out requests under each of them, within one budget."""
+"""Compares policies by serving the same held-out requests under each of them, within one budget."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class EvaluatedPlans:
     Args:
         run: The workflow and its application.
         policies: The policies to serve, with their predictions. Policies with the same fixed plan are served once.
-        ways: Functions that serve a request, one for each policy.
+        ways: For each policy, the function that serves a request.
         objective: The objective of the plans.
         vines: The objects that make the policies.
     """
@@ -63,7 +63,7 @@ class EvaluatedPlans:
         """Plan for the objective, and prepare the application.
 
         Raises:
-            ConfigError: See :func:`~vinelm.verify`; also if no static plan or no single model meets the bounds.
+            ConfigError: See :func:`~vinelm.verify`; also if no fixed plan or no single model meets the bounds.
             InfeasibleError: No path meets the bounds.
         """
 
@@ -100,12 +100,12 @@ class EvaluatedPlans:
 
     @property
     def _distinct(self) -> dict[PolicyName, ChosenPolicy]:
-        """The policies to serve, merging those that follow the same fixed plan."""
+        """The policies to serve; policies with the same fixed plan are merged."""
         by_words = {("plan" if name in ("static", "single") else name, one.words): name for name, one in self.policies.items()}
         return {name: self.policies[name] for name in self.policies if name in by_words.values()}
 
     def tasks(self, server: Server, requests: Sequence[Request]) -> list[ServingTask]:
-        """Return tasks that serve every request under every policy by ``server``."""
+        """Return tasks with which ``server`` serves every request under every policy."""
         return [
             ServingTask(name, request.id, partial(server.serve, request, name))
             for request in requests
@@ -113,11 +113,11 @@ class EvaluatedPlans:
         ]
 
     def identity(self, asked: HeldOut) -> StoreIdentity:
-        """Return everything that decides the results."""
+        """Return all inputs that affect the results."""
         return asked.identity(self.objective, self.run.annotated, **{name: one.words for name, one in self._distinct.items()})
 
     def evaluation(self, record: ServingRecord, asked: HeldOut, max_loss: float) -> Evaluation:
-        """Judge the served requests. A request counts once all policies have served it.
+        """Return the evaluation of the served requests. A request counts only if all policies have served it.
 
         Args:
             record: The served requests.
@@ -186,7 +186,7 @@ _ORDER: tuple[PolicyName, ...] = ("signals", "paths", "static", "single")
 
 
 def _chosen(plan: Any) -> ChosenPolicy:
-    """Return a plan in the form that is compared."""
+    """Return a plan in the form in which plans are compared."""
     return ChosenPolicy(
         parts=(), words=plan.words, promised_accuracy=plan.accuracy, promised_cost_usd=plan.path_cost_usd, code=code_of(plan),
         ends_early=ends_early(plan),

@@ -1,4 +1,4 @@
-"""Everything that a store's rows show about the choice of models: the verdict, sweeps, and the value of signals."""
+"""Compares all policies by the rows of a store: the verdict, sweeps, and the gain from signals."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BOUNDS: tuple[SweptBound, ...] = ("max_cost_usd", "min_accuracy", "max_latency_s
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoreComparison:
-    """A store's policies compared by its rows: each part of the requests tests plans chosen by the others.
+    """A comparison of policies by a store's rows: each part of the requests tests plans chosen on the other parts.
 
     Attributes:
         evaluation: The verdict; None if nothing was compared.
         sweeps: The sweeps by bound; a sweep is left out if no policy meets any of its bounds.
         signals_gain: Paired gain in accuracy of planning over signals, compared with planning paths, mean over the cost
             budgets; None if the trie has no outcomes.
-        why_not: Why nothing was compared, in one line; None if it was.
+        why_not: Why nothing was compared, in one line; None if policies were compared.
     """
 
     evaluation: Evaluation | None = None
@@ -34,7 +34,7 @@ class StoreComparison:
     why_not: str | None = None
 
     def sweep(self, bound: SweptBound) -> PolicySweep | None:
-        """Return the sweep of a bound; None if there is none."""
+        """Return the sweep of this bound; None if there is none."""
         return next((one for one in self.sweeps if one.bound == bound), None)
 
 
@@ -49,7 +49,7 @@ def compare_store(
 ) -> StoreComparison:
     """Compare the policies by the rows of a store. Calls no model.
 
-    If it is not possible, the result says why, without an error.
+    If this is not possible, the result says why, and no error is raised.
 
     Args:
         store: Path of the store.

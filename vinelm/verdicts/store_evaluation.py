@@ -164,11 +164,11 @@ class _Subject:
 
     @property
     def whole(self) -> AnnotatedTrie:
-        """The trie that is served: the given one, or the trie of all rows."""
+        """The trie whose plans are served: the given trie, or the trie estimated from all rows."""
         return self.comparison.whole.whole if self.trie is None else self.trie
 
     def verdict(self, objective: Objective | None, in_use: str | Path | None, max_loss: float | None) -> Verdict:
-        """Return the verdict in the trie's file if it is about these rows; else a new one."""
+        """Return the verdict in the trie's file if it was made from these rows; else a new verdict."""
         if objective is None and in_use is None and not self.comparison.seed:
             held = None if self.trie is None else self.trie.verdict
             if self.trie is None and self.evidence.kinds:  # an estimate finds out whether kinds are distinguished
@@ -221,7 +221,7 @@ class _Subject:
 
 
 def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation, ...]:
-    """Return each budget of a sweep, compared alone."""
+    """Return a separate comparison for each budget of a sweep."""
     # Bonferroni: a reader picks the budget that pleases, so that all intervals have to hold together.
     level = 1.0 - (1.0 - found.level) / len(runs)
 

@@ -1,4 +1,4 @@
-"""Record an application's tool calls: its requests served once by the models that run today."""
+"""Records an application's tool calls while today's models serve each of its requests once."""
 
 from __future__ import annotations
 
@@ -75,20 +75,21 @@ def record_tools(
     seed: int = 0,
     on_done: Callable[[int, int], None] = lambda done, total: None,
 ) -> RecordedTools:
-    """Serve each request once, every stage by its default model, and write the calls of its tools to a store.
+    """Serve each request once, with the default model at every stage, and write its tool calls to a store.
 
-    Calls the models and the tools, so it spends money unless they are simulated, and does whatever the tools do. Every call of
-    a model is reserved before it is made. Each request is on disk before the next one starts: called again, it continues.
-    Declared dollars of tools count; those of tools that another ``VineLM`` declares are known when their request has ended.
+    Calls the models and the tools, so it spends money unless they are simulated, and has the side effects of the tools. The
+    cost of every model call is reserved before the call. Each request is on disk before the next begins, so a second call of
+    this function continues. Declared dollars of tools count; if another ``VineLM`` declares a tool, they are known only when
+    the request has ended.
 
     Args:
-        workflow: The workflow, bound to the catalog. Its answers are not judged.
+        workflow: The workflow, bound to the catalog. Its answers are not scored.
         catalog: The models.
         backends: One for each provider.
         store: The store, created if missing.
-        vine: The object by which the application runs; None for a new one that the workflow is built with.
-        record: "digests" of arguments, or the "values" of arguments and results and what users said.
-        read_only: Names of tools that only read, or patterns of names, in addition to those declared read-only.
+        vine: The ``VineLM`` of the application; None builds the workflow with a new one.
+        record: "digests" of arguments, or "values": arguments, results and users' messages.
+        read_only: Names of tools that only read, or patterns of names, in addition to tools declared read-only.
         budget_usd: The most that it may cost in dollars, earlier runs included. Required for models that cost money.
         seed: Decides the answers of simulated models.
         on_done: Called as ``on_done(done, total)`` after each request.
@@ -150,12 +151,12 @@ class _Recording:
         return cls(workflow, vine, app, declared, reads, Purses(vine.adapter))
 
     def task(self, request: Request) -> ServingTask:
-        """Return the request in the form that is served and stored."""
+        """Return the task that serves and stores a request."""
         parts: list[SessionPart] = []
         return ServingTask(TODAY, request.id, partial(self.served, request, parts), partial(_keep, parts))
 
     def served(self, request: Request, parts: list[SessionPart], budget: CallGuard) -> ServedRequest:
-        """Serve one request, and add what it shows to ``parts``."""
+        """Serve one request, and add its recorded tool calls to ``parts``."""
         heard: list[SessionPart] = []
         self.vine.adapter.tools.recorder = heard.append
         clock = WorkClock() if self.vine.models.is_virtual_time else self.vine.new_clock()
@@ -168,7 +169,7 @@ class _Recording:
         return replace(served, cost_usd=served.cost_usd + sum(unpaid))
 
     def _told(self, part: SessionPart) -> SessionPart:
-        """Add the owner's declaration of the tool on any object, and the caller's declaration."""
+        """Return an event with the tool's declaration, from any ``VineLM`` or from the caller."""
         if not isinstance(part.event, ToolEvent):
             return part
         says = self.declared.get(part.event.tool)

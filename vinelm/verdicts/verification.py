@@ -156,10 +156,10 @@ def verify(
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Requests that the estimate has not seen, and how they are served.
+    """Requests that the estimate has not seen, and how to serve them.
 
     Attributes:
-        source: The arguments of :func:`~vinelm.running.hosts.serving` from which another machine loads the same.
+        source: The arguments of :func:`~vinelm.running.hosts.serving` from which another machine loads the same requests.
     """
 
     workflow: Workflow
@@ -207,7 +207,7 @@ class HeldOut:
         return cls(workflow, annotated, catalog, backends, chosen, source)
 
     def made(self, make: Callable[..., App]) -> App:
-        """Return the application, built by ``make`` from these."""
+        """Return the application that ``make`` builds from the workflow and models."""
         return make(self.workflow, self.annotated, self.catalog, self.backends)
 
     def serving(
@@ -218,16 +218,16 @@ class HeldOut:
         cluster: RayCluster | None,
         on_note: Callable[[str], None] | None,
     ) -> AbstractContextManager[Server]:
-        """Let an application built from these serve requests inside the block, here or on each node of a cluster."""
+        """Let the application serve requests inside the block, in this process or on each node of a cluster."""
         return serving(app, self.annotated, cluster, on_note, verb=verb, make=make, labelled=True, **self.source)
 
     def identity(self, objective: Objective, plans: AnnotatedTrie, **policies: str) -> StoreIdentity:
-        """Return everything that decides the results. The number of requests is left out, so that it can be raised later.
+        """Return all inputs that affect the results, except the number of requests, so that it can be raised later.
 
         Args:
             objective: The objective of the plans.
             plans: The tries that plans are made from.
-            **policies: The words of each policy that is served, by its name.
+            **policies: Each served policy in words, by its name.
         """
         named = {f"policy {name}": words for name, words in policies.items()}
         return StoreIdentity(
@@ -282,7 +282,7 @@ def held_out(requests: Sequence[Request], seen: set[str], count: int | None, see
 
 @dataclass(frozen=True)
 class ServingRun:
-    """An application and a plan that is ready to be served.
+    """An application with a plan, ready to serve requests.
 
     Attributes:
         annotated: The trie that the plan is made from.

@@ -28,8 +28,8 @@ class Verification:
     Attributes:
         decision: The plan for a new request, with its promise.
         requests: How many requests were to be served.
-        rows: The served ones, in order.
-        spent_usd: Dollars of all calls, interrupted runs included; calls of unknown outcome count at their upper bound.
+        rows: The served requests, in order.
+        spent_usd: Dollars of all calls, interrupted runs included; calls with unknown outcome count at their upper bound.
         is_simulated: Whether some models are simulated.
     """
 
@@ -41,7 +41,7 @@ class Verification:
 
     @property
     def stop(self) -> StopRule:
-        """The stop rule that ended the requests. No service can use the oracle stop."""
+        """The stop rule that ended the requests. The oracle stop cannot be used in service."""
         return self.decision.metrics.annotated.template.stop
 
     @property
@@ -51,7 +51,7 @@ class Verification:
 
     @property
     def expected_usd(self) -> float:
-        """Expected dollars of the requests that are still to be served."""
+        """Expected dollars of the requests that are not served yet."""
         return (self.requests - len(self.rows)) * self.decision.path_cost_usd
 
     @property
@@ -71,7 +71,7 @@ class Verification:
 
     @property
     def promised_interval(self) -> Interval | None:
-        """90 % interval of the accuracy on this many requests, including their sampling; None without standard errors."""
+        """90 % interval of the accuracy on this many requests, including sampling error; None without standard errors."""
         return self.decision.promise.prediction(len(self.rows) or self.requests)
 
     @property
@@ -112,7 +112,7 @@ class Verification:
 
     @property
     def cost_promise(self) -> Kept:
-        """The same for the mean dollars per request: ``broken`` is above the interval, ``exceeded`` (cheaper) below it."""
+        """As :attr:`accuracy_promise`, for mean dollars: ``broken`` above the interval, ``exceeded`` (cheaper) below it."""
         if self.has_failed:
             return "failed"
         found = _kept(self.mean_cost_usd, self.promised_cost_interval)
@@ -121,7 +121,7 @@ class Verification:
 
     @property
     def is_kept(self) -> bool:
-        """True if neither the accuracy nor the cost is worse than predicted, and hardly any request failed."""
+        """True if neither accuracy nor cost is worse than predicted, and few requests failed."""
         return not {"broken", "failed"} & {self.accuracy_promise, self.cost_promise}
 
     @property

@@ -1,4 +1,4 @@
-"""Two workflows on the same requests: what each gets right and takes under the same models, by the rows of their stores."""
+"""Compares two workflows on the same requests and models, by the rows of their stores: accuracy, dollars, tokens, time."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TARGETS = ("accuracy", "cost", "latency")
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What calls took, a mean over requests.
+    """The resources that calls used, as means over requests.
 
     Attributes:
         calls: Model calls.
-        tokens_in, tokens_out: Prompt and completion tokens; None where a call's are not known.
+        tokens_in, tokens_out: Prompt and completion tokens; None if they are unknown for some call.
         cost_usd: Dollars, tools included.
     """
 
@@ -55,13 +55,13 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One workflow under a plan, a mean over the requests that both have followed.
+    """One workflow under a plan, as means over the requests that followed the plan in both workflows.
 
     Attributes:
         accuracy: Share of right answers.
         latency_s: Seconds of a request.
         whole: All calls of a request.
-        stages: Those of each stage, in the order of their first calls.
+        stages: The calls of each stage, in the order of their first calls.
     """
 
     accuracy: float
@@ -89,8 +89,8 @@ class UnderPlan:
     Attributes:
         plan: A model that answers every call, or "what runs today".
         requests: How many requests have every row of the plan in both stores.
-        sides: The workflow, and what it is compared with.
-        gain: By target (accuracy, cost, latency), what the first gains: dollars and seconds that it saves are above 0. A paired
+        sides: The workflow, and the workflow that it is compared with.
+        gain: By target (accuracy, cost, latency), the first workflow's gain: saved dollars and seconds are above 0. A paired
             mean with its 95 % interval.
     """
 
@@ -121,9 +121,9 @@ class WorkflowComparison:
     Attributes:
         workflows: Their names, or the names of the stores if both workflows have one name.
         plans: The plans that both have run. The current setup comes first.
-        shared: How many requests both stores have.
+        shared: How many requests are in both stores.
         is_same_data: Whether both were profiled on the same requests, row by row. Else requests are paired by their ids alone.
-        is_simulated: Whether a model of one of them is simulated.
+        is_simulated: Whether a model of either workflow is simulated.
     """
 
     workflows: tuple[str, str]
@@ -133,7 +133,7 @@ class WorkflowComparison:
     is_simulated: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types. An interval is None where too few requests have run the plan in both stores."""
+        """Return plain JSON types. An interval is None if too few requests have run the plan in both stores."""
         own = asdict(self)
         for plan, shown in zip(self.plans, own["plans"], strict=True):
             shown["gain"] = {target: gain.to_dict() for target, gain in plan.gain.items()}
@@ -143,16 +143,16 @@ class WorkflowComparison:
 def compare_workflows(store: str | Path, against: str | Path) -> WorkflowComparison:
     """Compare two workflows that were profiled on one data set, under the same models. Calls no model and spends nothing.
 
-    A plan is followed on the requests whose rows of it are all in both stores: each model alone, and what the applications run
-    today, where both say it. Which rows were bought does not depend on their scores, so the paired differences are of the
-    workflows.
+    The plans are each model alone, and the current setup if both workflows declare it. A plan is compared on the requests for
+    which both stores have all of its rows. Which rows were bought does not depend on their scores, so the paired differences
+    come from the workflows.
 
     Args:
         store: The store of a workflow.
-        against: The store of the other one.
+        against: The store of the other workflow.
 
     Raises:
-        ConfigError: They share no request, or no plan that both have run on one.
+        ConfigError: The stores share no request, or no plan that both workflows have run on a shared request.
         StoreError: A store cannot be read.
     """
     sides = _Followed.of(store), _Followed.of(against)

@@ -60,7 +60,7 @@ _NAME_AT = 30  # offset of the first entry's name in a ZIP file
 
 
 def _require_vine(path: Path) -> None:
-    """Raise if the file at ``path`` exists and is not a trie, which a trie would replace."""
+    """Raise if ``path`` is an existing file other than a trie, which writing would overwrite."""
     try:
         with path.open("rb") as file:
             head = file.read(_NAME_AT + len(_MANIFEST))
@@ -79,8 +79,8 @@ def save_trie(path: str | Path, annotated: AnnotatedTrie) -> None:
 
     Raises:
         TrieFileError: The file cannot be written, ``path`` is not a regular file, or ``meta`` is not plain JSON. Or the trie is
-            a signal trie: it is saved together with the path trie whose ``signals`` it is, for graphs that may return earlier
-            answers.
+            a trie of signals, which is saved only as the ``signals`` of its path trie, in the form for graphs that may return
+            earlier answers.
     """
     path = Path(path)
     if isinstance(annotated, SignalTrie):
@@ -107,10 +107,10 @@ def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> Annot
 
     Args:
         path: The ``.vine`` file.
-        mmap: A file of 64 MB or more is copied to a temporary file without a name, which is mapped into memory and needs room
-            in the folder for temporary files. False reads it into memory, as smaller files always are. ``"file"`` maps the
-            file itself, whatever its size, so that all processes share one copy of its arrays in memory; it must then only be
-            replaced by another file, as :func:`save_trie` does. Writing into it would end these processes.
+        mmap: True copies a file of 64 MB or more to a temporary file without a name, which is mapped into memory and needs
+            space in the folder for temporary files; smaller files are read into memory. False always reads into memory.
+            ``"file"`` maps the file itself, whatever its size, so that all processes share one copy of its arrays in memory.
+            Then replace it only by another file, as :func:`save_trie` does: writing into it would crash these processes.
 
     Raises:
         TrieFileError: The file is missing, damaged, written by a newer version, or its arrays do not form a trie.
@@ -215,7 +215,7 @@ def _content(file: BinaryIO, *, mmap: bool | Literal["file"]) -> Any:
 
 
 def _members(data: Any) -> dict[str, memoryview]:
-    """Return the raw bytes of each member, without a copy, after its checksum is verified."""
+    """Return the raw bytes of each member, without a copy, after verifying its checksum."""
     view = memoryview(data)
     members: dict[str, memoryview] = {}
     with zipfile.ZipFile(_Window(view)) as archive:

@@ -27,9 +27,9 @@ LARGEST = 1e15
 
 
 def check_annotated(annotated: AnnotatedTrie) -> None:
-    """Raise :class:`TrieFileError` if the trie is not one, does not follow its template, or an annotation is out of range.
+    """Raise :class:`TrieFileError` if the trie is malformed, does not follow its template, or has values out of range.
 
-    Takes time linear in the number of nodes times the depth, which is known to be small before anything else is done.
+    The time is linear in the number of nodes times the depth; the depth is checked first.
     """
     trie, template = annotated.trie, annotated.template
     _require(set(trie.models) <= {*annotated.catalog, SKIP}, "its catalog lacks one of the models")
@@ -43,7 +43,7 @@ def check_annotated(annotated: AnnotatedTrie) -> None:
 
 
 def _check_signals(annotated: AnnotatedTrie, signals: Outcomes) -> None:
-    """As above for the trie of signals, whose stages are branches."""
+    """Check the trie of signals, whose stages are branches, as :func:`check_annotated` does."""
     trie, n = annotated.trie, len(annotated.trie)
     for name in _OF_NODES:
         _require(getattr(trie, name).shape == (n,), f"signals.trie.{name} has another length than signals.trie.parent")
@@ -84,7 +84,7 @@ def _check_signals(annotated: AnnotatedTrie, signals: Outcomes) -> None:
 
 
 def _check_continued(annotated: AnnotatedTrie, signals: Outcomes) -> None:
-    """Check that each continued outcome has its own branch, and each branch below a node an outcome, equally probable."""
+    """Check that outcomes that continue and branches below a node match one to one, with equal probabilities."""
     trie, n_stages = annotated.trie, len(annotated.trie.stages)
     goes_on = np.flatnonzero(signals.arm >= 0)
     key = signals.node[goes_on].astype(np.int64) * n_stages + signals.arm[goes_on]
@@ -130,7 +130,7 @@ def _check_labels(trie: Trie, template: Template) -> None:
 
 
 def _check_flow(trie: Trie, template: Template) -> None:
-    """Follow the template's automaton along every path."""
+    """Check every path by following the template's automaton."""
     index = {name: i for i, name in enumerate(trie.stages)}
     after = np.full((len(template.flow.positions), len(trie.stages)), -1)
     for number, position in enumerate(template.flow.positions):

@@ -22,16 +22,16 @@ NOTE = "vinelm.trie"
 def export_trie(annotated: AnnotatedTrie, path: Path) -> int:
     """Write one row per node but the root to ``path``, replacing the file, and return their number.
 
-    The columns are those of :meth:`AnnotatedTrie.to_pandas`, after the node's number. A prefix is a list of model names; in
-    CSV, compact JSON text. Unknown values are empty fields, or null. JSON is one object with ``meta``, ``catalog`` and
-    ``nodes``; a Parquet file has the first two in its metadata, CSV does not.
+    The first column is the node's number, followed by the columns of :meth:`AnnotatedTrie.to_pandas`. A prefix is a list of
+    model names; in CSV, compact JSON text. Unknown values are empty fields, or null. JSON is one object with ``meta``,
+    ``catalog`` and ``nodes``; a Parquet file has ``meta`` and ``catalog`` in its metadata, CSV has neither.
 
     Args:
         annotated: The trie.
         path: Ends in ``.csv``, ``.csv.gz``, ``.json`` or ``.parquet``.
 
     Raises:
-        ConfigError: Another extension, or pyarrow is not installed.
+        ConfigError: The path has another extension, or pyarrow is not installed.
         TrieFileError: The file cannot be written; an older file stays.
     """
     kind = kind_of(path, TABLE_KINDS)

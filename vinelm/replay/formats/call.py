@@ -1,4 +1,4 @@
-"""One recorded LLM call, as produced by all readers of traces."""
+"""One recorded LLM call, in the form that all readers of traces return."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class LoggedCall:
     Messages, tools and the answer have the form of OpenAI's chat completions, which LangChain reads, too.
 
     Attributes:
-        request: Names the run of the application: calls of one trace belong together.
-        conversation: The session or thread that the request is a part of; empty where the trace names none.
+        request: Names the run of the application: all calls of one trace have the same request.
+        conversation: The session or thread that the request is a part of; empty if the trace names none.
         call: Names the call within the file.
-        step: The LangGraph node, span or generation that made it; empty if the trace names none.
+        step: The LangGraph node, span or generation that made the call; empty if the trace names none.
         model: The model, as the provider or the client names it.
         provider: The provider, as the trace names it.
         messages: The prompt: ``role``, ``content``, ``tool_calls``, ``tool_call_id``.
@@ -32,7 +32,7 @@ class LoggedCall:
         cached_tokens: Prompt tokens that were read from a cache.
         cost_usd: Dollars, as the trace states them.
         error: The error with which the call failed.
-        stands_for: How many calls it represents if only a part was recorded: 1 / the sampling rate. 0: it is not compared.
+        stands_for: How many calls it represents if only a part was recorded: 1 / the sampling rate. 0: it is excluded.
         where: File and line, for messages.
     """
 

@@ -1,4 +1,4 @@
-"""Converts prompts, answers, tools, settings and usage from any known form to that of OpenAI's chat completions."""
+"""Converts prompts, answers, tools, settings and usage from any known form to the form of OpenAI's chat completions."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ _OPERATION = re.compile(r"(chat|generate_content|text_completion)\s")
 def step_name(chosen: Any, *names: Any) -> str:
     """Return ``chosen``, the application's own name of the step, or the first of ``names`` that is specific enough.
 
-    Returns "" if all are empty, or are names that a library gives to each of its calls.
+    Return "" if all names are empty or given by a library to each of its calls.
     """
     found = text(chosen) or next((one for one in map(text, names) if one and not is_generic(one)), "")
     return found[:200]
 
 
 def is_generic(name: str) -> bool:
-    """Return whether a library gives this name to every call: a class, or an operation with a model."""
+    """Return whether this is a library's name for every call, such as a class, or an operation with a model."""
     return bool(_GENERIC.fullmatch(name) or _OPERATION.match(name))
 
 
 def messages_of(value: Any) -> list[dict[str, Any]]:
-    """Return the messages of a prompt: a text, a list, or an object with one of the usual keys."""
+    """Return the messages of a prompt, which may be a text, a list, or an object with one of the usual keys."""
     value = json_in(value)
     if value is None or value in ("", []):
         return []
@@ -80,7 +80,7 @@ def messages_of(value: Any) -> list[dict[str, Any]]:
 
 
 def _as_system(value: Any) -> list[dict[str, Any]]:
-    """Return a system prompt that is given as blocks: Anthropic's, Gemini's, OpenTelemetry's."""
+    """Return a system prompt given as blocks, as Anthropic, Gemini and OpenTelemetry do."""
     if isinstance(value, list):
         value = {"role": "system", "content": value}
     return list(_messages(value)) if isinstance(value, Mapping) else []
@@ -159,7 +159,7 @@ def _messages(value: Any, role: str = "user") -> Iterator[dict[str, Any]]:
 
 
 def _calls(message: Mapping[str, Any]) -> tuple[bool, list[dict[str, Any]]]:
-    """Return whether a message has a list of tool calls, with the calls, including OpenAI's old single form."""
+    """Return whether a message has a list of tool calls, and the calls; includes OpenAI's old single form."""
     more = mapping(message.get("additional_kwargs"))
     given = first(message.get("tool_calls"), more.get("tool_calls"))
     calls = [_call(one) for one in given if isinstance(one, Mapping)] if isinstance(given, list) else []
@@ -168,7 +168,7 @@ def _calls(message: Mapping[str, Any]) -> tuple[bool, list[dict[str, Any]]]:
 
 
 def _block(block: Any) -> dict[str, Any] | None:
-    """Return a part of a message (a text, other content, a tool call) or a message with a tool's result; None for a thought."""
+    """Return a part of a message (text, other content, tool call) or a message with a tool's result; None for reasoning."""
     if isinstance(block, str):
         return {"type": "text", "text": block}
     if not isinstance(block, Mapping):
@@ -238,7 +238,7 @@ def settings_of(value: Any) -> dict[str, Any]:
 
 
 def format_of(value: Any) -> dict[str, Any] | None:
-    """Return ``response_format`` of a call's parameters, also from OpenAI's Responses. None for plain text."""
+    """Return ``response_format`` from a call's parameters, including OpenAI's Responses API. None for plain text."""
     given = mapping(value)
     found = mapping(first(given.get("response_format"), mapping(given.get("text")).get("format")))
     return dict(found) if found and found.get("type") != "text" else None

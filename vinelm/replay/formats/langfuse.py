@@ -1,4 +1,4 @@
-"""Langfuse: observations of its API (v1, v2), of its exports to blob storage (enriched, legacy), and from its pages.
+"""Langfuse: observations from its API (v1, v2), its exports to blob storage (enriched, legacy), and its pages.
 
 https://langfuse.com/docs/api-and-data-platform/features/blob-storage-export-fields
 """
@@ -78,7 +78,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the request and the inputs of an outermost observation other than a generation."""
+    """Yield the request and the inputs of an outermost observation, unless it is a generation."""
     is_outermost = not first(record.get("parentObservationId"), record.get("parent_observation_id"))
     if (record.get("type") or "GENERATION") != "GENERATION" and is_outermost:
         yield text(first(record.get("traceId"), record.get("trace_id"))), json_in(record.get("input"))

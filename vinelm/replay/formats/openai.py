@@ -28,14 +28,14 @@ def _parts(record: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, A
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
-    """Return whether a record has the messages of a request, the choices of a response, or the same of OpenAI's Responses."""
+    """Return whether a record has a request's messages or a response's choices, or their equivalents in the Responses API."""
     asked, answered = _parts(record)
     is_batch, is_responses = "custom_id" in record and "response" in record, "output" in answered and "model" in answered
     return "messages" in asked or "choices" in answered or is_batch or ("input" in asked and is_responses)
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call. A request without a response, as in a batch that is yet to be sent, yields nothing."""
+    """Yield the call. A request without a response, as in a batch that has not been sent yet, yields nothing."""
     asked, answered = _parts(record)
     is_batched = "custom_id" in record
     if is_batched and "response" not in record:

@@ -32,14 +32,14 @@ _ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": 
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
-    """Return whether a record is a span or a document of spans: OTLP's JSON, or as the SDK for Python prints them."""
+    """Return whether a record is a span or a document of spans, in OTLP's JSON or as the Python SDK prints them."""
     if "resourceSpans" in record or "scopeSpans" in record:
         return True
     return "attributes" in record and ("context" in record or "spanId" in record or "span_id" in record)
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the request and the inputs of each outermost span, unless a model's: OpenInference's ``input.value``."""
+    """Yield the request and inputs (OpenInference's ``input.value``) of each outermost span that is not a model call."""
     for one in _spans(record):
         attributes = _attributes(one.get("attributes"))
         parent = first(one.get("parentSpanId"), one.get("parent_span_id"), one.get("parent_id"))
@@ -135,13 +135,13 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def _adjusted_count(state: Any) -> float | None:
-    """Return how many spans one represents, by its trace state (probability sampling); None if that does not say."""
+    """Return how many spans a sampled span represents, by its trace state; None if it is not stated there."""
     found = _THRESHOLD.search(state) if isinstance(state, str) else None
     return None if found is None else 2**56 / (2**56 - int(found[1].ljust(14, "0"), 16))
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    """Return attributes as a flat dictionary, from OTLP's list of typed keys and values or nested as Phoenix exports them."""
+    """Return attributes as a flat dictionary, from OTLP's list of typed keys and values or Phoenix's nested export."""
     if isinstance(value, list):
         return {
             str(one["key"]): plain_value(one.get("value") or {}) for one in value if isinstance(one, Mapping) and "key" in one
@@ -191,7 +191,7 @@ def _inference(attributes: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dic
 def _genai(
     attributes: Mapping[str, Any], events: list[tuple[str, dict[str, Any]]]
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Return prompt and answer by the conventions: attributes, else the span's events, else OpenLLMetry's numbered ones."""
+    """Return prompt and answer from attributes, else from the span's events, else from OpenLLMetry's numbered attributes."""
     above = json_in(attributes.get("gen_ai.system_instructions"))
     system = messages_of([{"role": "system", "parts": above}] if isinstance(above, list) else None)
     asked, answered = attributes.get("gen_ai.input.messages"), attributes.get("gen_ai.output.messages")
@@ -225,7 +225,7 @@ def _genai(
 
 
 def _numbered(message: Mapping[str, Any]) -> Any:
-    """Return tool calls; OpenLLMetry numbers them: ``gen_ai.completion.0.tool_calls.0.name``."""
+    """Return tool calls from OpenLLMetry's numbered attributes: ``gen_ai.completion.0.tool_calls.0.name``."""
     calls = message.get("tool_calls")
     return [calls[place] for place in sorted(calls)] if isinstance(calls, Mapping) else calls
 

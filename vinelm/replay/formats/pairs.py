@@ -24,12 +24,12 @@ AND NOT EXISTS (SELECT 1 FROM halves WHERE id = asked.id AND NOT is_request)
 
 
 class BatchPairs:
-    """Joins the two halves of a call once all lines are read, since a third half may come from another batch.
+    """Joins requests and responses once all lines are read, since another batch may repeat a ``custom_id``.
 
     Until then they are in a temporary file.
 
     Attributes:
-        kept: How many halves have arrived.
+        kept: How many requests and responses have arrived.
         unanswered: At the end, how many requests have no response.
     """
 
@@ -38,7 +38,7 @@ class BatchPairs:
         self._halves: sqlite3.Connection | None = None
 
     def fed(self, place: str, record: object) -> Iterator[tuple[str, Any]]:
-        """Yield the record itself unless it is a half."""
+        """Yield the record unchanged, unless it is a request or a response to be joined."""
         if not isinstance(record, dict) or (id_ := record.get("custom_id")) is None:
             yield place, record
             return
@@ -54,10 +54,10 @@ class BatchPairs:
         self._halves.execute("INSERT INTO halves VALUES (?, ?, ?, ?)", (str(id_), is_request, place, json.dumps(record)))
 
     def rest(self, note: Callable[[str, str], None]) -> Iterator[tuple[str, Any]]:
-        """Yield the calls of joined halves, and responses without a request.
+        """Yield the joined calls, and responses without a request.
 
-        A response that may belong to one of several requests is reported to ``note`` and has no prompt. So are several
-        responses to a request that was made once.
+        A response that may belong to one of several requests is reported to ``note`` and has no prompt. The same holds for
+        several responses to a request that was made once.
         """
         if self._halves is None:
             return

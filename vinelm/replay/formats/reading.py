@@ -1,4 +1,4 @@
-"""Reads traces: files and folders of any known form, as a stream of :class:`~vinelm.replay.formats.call.LoggedCall`."""
+"""Reads traces, in files and folders of any known form, into a stream of :class:`~vinelm.replay.formats.call.LoggedCall`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TraceReading:
         calls: Number of model calls.
         others: Records other than calls: tools, retrievers, spans around them.
         broken: Lines and records that could not be read.
-        named: The first of them, with place and reason.
+        named: The first of these lines and records, with place and reason.
         formats: How many calls came in each form.
         bytes_done: Bytes read so far; compressed files count with their size on disk.
         bytes_total: Bytes of all files.
@@ -58,7 +58,7 @@ class TraceReading:
     on_inputs: Callable[[str, Any], None] | None = field(default=None, repr=False, compare=False)
 
     def note(self, where: str, why: str) -> None:
-        """Count what could not be read."""
+        """Count a line or record that could not be read."""
         self.broken += 1
         if len(self.named) < MOST_NAMED:
             self.named.append(f"{where}: {why}")
@@ -76,14 +76,14 @@ def read_calls(
     """Yield the LLM calls of traces, one at a time, in bounded memory.
 
     Reads Langfuse, LangSmith, OpenTelemetry, OpenInference, LiteLLM, OpenAI's requests with responses, also those of a batch
-    (joined by ``custom_id``, whichever of its files comes first), and lines of
+    (joined by ``custom_id``; the order of the files does not matter), and lines of
     :class:`~vinelm.VineRecorder`; JSON, JSON lines, CSV and Parquet, also packed with gzip. A record that cannot be read is
     counted and left out.
 
     Args:
         paths: Files, and folders that are searched for them.
-        format: The form (:data:`FORMATS`); None finds it out, record by record.
-        redact: Gets each call first, and returns what may be used of it.
+        format: The form (:data:`FORMATS`); None detects it, record by record.
+        redact: Gets each call first, and returns the part of it that may be used.
         reading: Updated with what was read.
         on_progress: Called every 1,000 records.
         on_inputs: Called with a request and the application's inputs, if the trace has them.
@@ -133,10 +133,10 @@ def read_calls(
 
 
 def weighted(calls: Iterable[LoggedCall], weight: Callable[[LoggedCall], Any]) -> Iterator[LoggedCall]:
-    """Yield the calls, each representing as many as a function says.
+    """Yield the calls, each with the number of calls that it represents according to a function.
 
     Raises:
-        ConfigError: The function fails, or returns no number from 0 up.
+        ConfigError: The function fails, or does not return a number >= 0.
     """
 
     def failed(error: Exception) -> ConfigError:
@@ -154,7 +154,7 @@ def weighted(calls: Iterable[LoggedCall], weight: Callable[[LoggedCall], Any]) -
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the file itself, or the files of a folder, by name."""
+    """Return the file itself, or the files of a folder, ordered by name."""
     if not path.exists():
         raise ConfigError(f"{path}: cannot read the trace: {unread(path, FileNotFoundError())}")
     if not path.is_dir():
@@ -170,7 +170,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _calls(record: object, where: str, known: list[tuple[str, ModuleType]], reading: TraceReading) -> Iterator[LoggedCall]:
-    """Yield the calls of a record, counted."""
+    """Yield the calls of a record, and count them."""
     try:
         if not isinstance(record, dict):
             raise TypeError

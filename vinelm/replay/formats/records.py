@@ -61,7 +61,7 @@ def records(path: Path, note: Note, advance: Callable[[int], None]) -> Iterator[
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Open a file; yield it and its unpacked content."""
+    """Open a file; yield the raw file and its unpacked content."""
     with open_regular(path) as raw:
         packed: Any = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
         yield raw, packed
@@ -77,7 +77,7 @@ def _read(file: IO[bytes], most: int) -> bytes:
 
 
 def _kind(head: bytes) -> str:
-    """``lines``, ``document`` or ``csv``, by the beginning of a file."""
+    """Return ``lines``, ``document`` or ``csv``, guessed from the beginning of a file."""
     text = head.removeprefix(codecs.BOM_UTF8).lstrip()
     if text[:1] not in (b"{", b"["):
         return "lines" if b"\n{" in text or not text else "csv"
@@ -97,7 +97,7 @@ def _parsed(line: bytes) -> Any:
 
 
 def _unfolded(place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the records in a value: the items of an array, or of an API's page that contains an array."""
+    """Yield the records in a value: the items of an array, or of the array inside an API's page."""
     name = next(
         (name for name in ("data", "runs", "observations") if isinstance(value, dict) and isinstance(value.get(name), list)),
         None,
@@ -162,7 +162,7 @@ def _document(file: IO[bytes], path: Path, note: Note) -> Iterator[tuple[str, An
 
 
 class _Moving:
-    """Decodes JSON while reading it: text before ``at`` is dropped, text from ``at`` on is still to be decoded."""
+    """Decodes JSON while reading it: text before ``_at`` is decoded already, text from ``_at`` on is still to be decoded."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._decode = file, codecs.getincrementaldecoder("utf-8-sig")("replace").decode

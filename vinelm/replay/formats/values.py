@@ -11,7 +11,7 @@ from vinelm.io.fields import json_in
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Return a value as an object, parsed if it is JSON text; an empty one for anything else."""
+    """Return a value as an object, parsed if it is JSON text; an empty object for anything else."""
     value = json_in(value)
     return value if isinstance(value, Mapping) else {}
 
@@ -47,12 +47,12 @@ _CONVERSATION = ("session_id", "thread_id", "conversation_id", "sessionId", "thr
 
 
 def conversation_of(said: Mapping[str, Any], *named: Any) -> str:
-    """Return the first of ``named`` that is stated, else the session or thread in what the application says of a call."""
+    """Return the first of ``named`` that is stated, else the session or thread in the application's metadata of a call."""
     return text(first(*named, *(said.get(name) for name in _CONVERSATION)))
 
 
 def stands_for(said: Mapping[str, Any]) -> float:
-    """Return for how many calls one stands: ``sample_weight`` in what the application says of it; 1 without."""
+    """Return how many calls a call represents: ``sample_weight`` in the application's metadata, else 1."""
     found = number(said.get("sample_weight"))
     return 1 if found is None else found
 

@@ -1,1 +1,1 @@
-"""Blind questions to people: which of two answers is better. In a terminal, on a page of this machine, or in one file."""
+"""Asks people which of two answers is better, without naming models: in a terminal, on a local page, or in one file."""

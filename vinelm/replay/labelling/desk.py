@@ -1,4 +1,4 @@
-"""Hands out questions to the people who label, and takes their answers."""
+"""Gives questions to the people who label, and stores their answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Parts = list[tuple[str, bool]]
 
 
 class Desk:
-    """Hands out questions and takes labels, durably. Several people may use it, from several threads.
+    """Gives out questions and stores labels durably. Several people may use it, from several threads.
 
     Questions are JSON types: ``question`` (its number), ``step``, ``prompt`` (role and text of each message), ``left`` and
     ``right`` (:data:`Parts`).
@@ -44,9 +44,7 @@ class Desk:
         self._kept, self._lock = kept, Lock()
 
     def next_question(self, who: str) -> dict[str, Any] | None:
-        """Return the question that the proof needs first and that is not with another person; None if none is left for this
-        person.
-        """
+        """Return the question that the proof needs first and that is not reserved for another person; None if none is left."""
         return next(iter(self.next_questions(who, 1)), None)
 
     def next_questions(self, who: str, count: int) -> list[dict[str, Any]]:
@@ -60,7 +58,7 @@ class Desk:
             return any(row["question_id"] == question for row in self._kept.rows.questions())
 
     def put_label(self, question: int, choice: str, who: str) -> None:
-        """Store a label; a later one of the same person replaces it."""
+        """Store a label; a later label by the same person replaces it."""
         with self._lock:
             put_label(self._kept, question, choice, who)
 
@@ -71,7 +69,7 @@ class Desk:
             return None if number is None else _shown(question_of(self._kept, number))
 
     def standing(self) -> str:
-        """Return one line: how many labels there are, and how many questions wait."""
+        """Return one line with the number of labels and of open questions."""
         with self._lock:
             labelled = {row["question_id"] for row in self._kept.rows.labels()}
             waiting = sum(row["is_open"] and row["question_id"] not in labelled for row in self._kept.rows.questions())

@@ -1,4 +1,4 @@
-"""The page of questions: served on this machine only, or as one file to send and to read back."""
+"""The page of questions: served on this machine only, or as one file that is sent and read back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEMPLATE = Path(__file__).parent / "page.html"
 
 
 def page_of(data: dict[str, Any]) -> str:
-    """Return the page as HTML. It loads nothing from elsewhere, and prompts cannot become markup."""
+    """Return the page as HTML. It loads no other resources, and prompts are escaped."""
     # "<" only occurs inside of JSON strings, so that no text can end the script element or begin a comment in it.
     text = json.dumps({"choices": CHOICES, **data}).replace("<", "\\u003c")
     page = _TEMPLATE.read_text(encoding="utf-8").replace("@NONCE@", secrets.token_urlsafe(16))
@@ -39,7 +39,7 @@ def read_labels(path: Path, desk: Desk) -> tuple[str, int]:
     """Store the labels of a file that a page saved; return the person's name and the number of labels.
 
     Raises:
-        DatasetError: It is not such a file, or names an unknown question; then no label is stored.
+        DatasetError: The page did not save this file, or it names an unknown question; then no label is stored.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -61,11 +61,11 @@ def read_labels(path: Path, desk: Desk) -> tuple[str, int]:
 class LabelPage(ThreadingHTTPServer):
     """The page on loopback, for several people: each browser uses the desk under the name that was entered in it.
 
-    The address has a secret part, and only requests that name this machine are answered: neither another user's program
-    nor a page of another site gets at the prompts.
+    The address has a secret part, and only requests that name this machine are answered. So neither another user's program
+    nor a page of another site can read the prompts.
 
     Args:
-        desk: Hands out questions.
+        desk: Gives out questions.
         who: The name that the page begins with.
         port: 0: any free one.
 
@@ -84,7 +84,7 @@ class LabelPage(ThreadingHTTPServer):
             raise ConfigError(f"port {port} cannot be used here: leave --port out for a free one ({error})") from error
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a browser that went away: its label is stored, or it asks again."""
+        """Ignore a closed connection: the label is stored, or the browser asks again."""
 
     @property
     def address(self) -> str:

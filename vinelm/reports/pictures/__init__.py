@@ -1,1 +1,1 @@
-"""Pictures of a report as SVG in the colours of the page's theme: lines and flows by Matplotlib, the others by hand."""
+"""Pictures of a report as SVG in the colours of the page's theme; Matplotlib draws lines and flows, code here the rest."""

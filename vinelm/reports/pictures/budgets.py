@@ -1,4 +1,4 @@
-"""The section with the slider: the pictures of every budget, each of them drawn and embedded once."""
+"""The section with the slider: the pictures of every budget; each picture is drawn and embedded once."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _REST = "Estimated from all rows; all budgets have the same scale."
 
 @dataclass(frozen=True)
 class BudgetPart:
-    """One picture of the section, at every stop of the slider."""
+    """One kind of picture in the section, drawn for every stop of the slider."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""Converts a Matplotlib figure to inline SVG: colours of the page's theme, unique ids, and readable points."""
+"""Converts a Matplotlib figure to inline SVG with the theme's colours, unique ids, and points with texts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COLOURS: Mapping[str, str] = {name: f"#{0xA1B000 + i:06x}" for i, name in enumer
 
 
 class Reading(NamedTuple):
-    """A point of a picture that can be pointed at.
+    """A point of a picture that shows a text when pointed at.
 
     Args:
         x, y: Its place in pixels from the top left.
@@ -42,7 +42,7 @@ class Reading(NamedTuple):
 
 @contextmanager
 def plotting() -> Iterator[None]:
-    """Set up drawing inside the block: text stays text, and dollar signs are dollars."""
+    """Set up Matplotlib inside the block: SVG text stays text, and dollar signs are not math."""
     require_extra("report", "a report", "matplotlib")
     import matplotlib as mpl
 
@@ -72,7 +72,7 @@ def plotting() -> Iterator[None]:
 
 
 def new_figure(size: tuple[int, int]) -> Figure:
-    """Return an empty figure of this width and height in pixels, whose parts make room for each other."""
+    """Return an empty figure of this width and height in pixels, with automatic layout."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(size[0] / 72, size[1] / 72), dpi=72, layout="constrained")
@@ -97,8 +97,8 @@ def as_inline(svg: str, name: str, kind: str, label: str, readings: list[Reading
         svg: From :func:`saved`.
         name: Begins every id.
         kind: A class of the element: ``wide`` or ``narrow``.
-        label: What the picture shows, for those who do not see it.
-        readings: Points to add that can be pointed at, or reached by the arrow keys.
+        label: A description of the picture for screen readers.
+        readings: Points to add, which readers can point at or reach by the arrow keys.
     """
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
@@ -119,5 +119,5 @@ def as_inline(svg: str, name: str, kind: str, label: str, readings: list[Reading
 
 
 def short(text: str, longest: int = LONGEST) -> str:
-    """Return a text, cut to a length."""
+    """Return a text, shortened to a maximum length."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -17,9 +17,9 @@ _BOX, _GAP, _FORK, _LABEL = 188.0, 30.0, 40.0, 18.0
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A part of the picture, entered at ``middle`` of its top or left edge, and left on the opposite side.
+    """A part of the picture. Lines enter at ``middle`` of its top or left edge and leave on the opposite side.
 
-    ``ends``: no request continues after it; ``has_head``: a line to it ends with an arrow.
+    ``ends``: no request continues after it; ``has_head``: lines to it end with an arrow.
     """
 
     width: float
@@ -83,7 +83,7 @@ class _Layout:
 
 
 class _Across(_Layout):
-    """From left to right; branches below each other."""
+    """A layout from left to right; branches are below each other."""
 
     def whole(self, steps: Sequence[Step]) -> _Block:
         inner = self.series(steps)
@@ -177,7 +177,7 @@ class _Across(_Layout):
 
 
 class _Down(_Layout):
-    """From top to bottom; branches below each other, between two rails."""
+    """A layout from top to bottom; branches are below each other, between two vertical lines."""
 
     def __init__(self, sketch: Sketch, calls: Mapping[str, Parts], colour_of: ColourOf, width: float) -> None:
         super().__init__(sketch, calls, colour_of)

@@ -21,7 +21,7 @@ _SECONDS = re.compile(r"(\d) s\b")
 
 
 def render(report: Report) -> str:
-    """Return the report as HTML. Every text is escaped, in tables as in pictures."""
+    """Return the report as HTML. Every text is escaped, in tables and pictures."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     note = ", ".join([*(["simulated models"] if report.simulated else []), *(["oracle stop"] if report.oracle else [])])
@@ -98,7 +98,7 @@ def require_page(path: Path) -> None:
     """Raise if the file at ``path`` exists and is not an HTML page.
 
     Raises:
-        ConfigError: The file is something else, which a page would replace.
+        ConfigError: The file is not an HTML page, and writing would overwrite it.
     """
     if not path.is_file():  # missing, or reported when writing: opening a pipe would wait for its writer
         return
@@ -115,7 +115,7 @@ def write_page(report: Report, path: str | Path) -> Path:
     """Write the report as an HTML file, atomically, and return its path.
 
     Raises:
-        ConfigError: The file cannot be written, or is not a page and would be lost.
+        ConfigError: The file cannot be written, or is not a page and would be overwritten.
     """
     target = Path(path)
     require_page(target)

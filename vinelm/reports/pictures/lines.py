@@ -1,4 +1,4 @@
-"""A chart of lines and points with their bands and bars."""
+"""A chart of lines and points with their intervals as bands and bars."""
 
 from __future__ import annotations
 

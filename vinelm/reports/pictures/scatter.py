@@ -1,4 +1,4 @@
-"""Policies by accuracy and dollars, in a picture that needs no chart library."""
+"""A picture of policies by accuracy and dollars, drawn without a chart library."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
 def plot_scatter(scatter: Scatter, kind: str, label: str, note: str = "") -> str:
     """Return the picture as an SVG element of this kind, ``wide`` or ``narrow``.
 
-    Each dot has its name on a side with room, and its interval as a line.
+    Each dot has its name on a free side, and its interval as a line.
     """
     (width, tall), sketch = _SIZES[kind], Sketch()
     dots = sorted(scatter.dots, key=lambda dot: dot.usd)
@@ -69,7 +69,7 @@ def _lines(dots: list[Dot], step: float) -> int:
 
 
 def _amounts(low: float, high: float, most: int) -> list[float]:
-    """Return round dollars between two powers of ten: as many as there is room for."""
+    """Return round dollar amounts for an axis, as many as fit."""
     for digits in ((1, 2, 5), (1, 3), (1,)):
         found = [digit * 10.0**power for power in range(floor(low), ceil(high) + 1) for digit in digits]
         found = [usd for usd in found if low <= log10(usd) <= high]
@@ -89,10 +89,10 @@ def _place(
     is_left: bool,
     is_wanted: bool,
 ) -> tuple[float, float] | None:
-    """Return where a name begins, and its base line: beside, above or below its dot, wherever it overlaps least.
+    """Return where a name begins, and its base line: right, left, above or below its dot, wherever it overlaps least.
 
     None if every place is taken: the name is then in the dot's text and in the table. ``floor_y``: the lowest base line.
-    ``is_left``: another dot is close to the right, to which the name would seem to belong there. ``is_wanted``: the name is
+    ``is_left``: another dot is close to the right, and a name there would seem to belong to it. ``is_wanted``: the name is
     written in any case.
     """
     right = [] if is_left else [(x + 13, y + 4), (x + 9, y - 8), (x + 9, y + 17)]

@@ -1,4 +1,4 @@
-"""SVG written by hand, for pictures that are boxes, lines, dots and words: small, and in the colours of the page's theme."""
+"""Writes SVG directly, for pictures of boxes, lines, dots and words: small, and in the colours of the page's theme."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ColourOf = Callable[[str], int]
 
 
 class Sketch:
-    """A picture under construction. All text is escaped; cut words appear in full in the place's description."""
+    """A picture under construction. All text is escaped; shortened words appear in full in the place's description."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -36,7 +36,7 @@ class Sketch:
         anchor: str = "",
         is_bold: bool = False,
     ) -> None:
-        """Write words whose base line begins at a place, cut to the room that they have."""
+        """Write words whose base line begins at a place, cut to fit the given width."""
         extras = f' font-size="{size:g}"' if size != 13 else ""
         extras += f' fill="var(--{colour})"' if colour != "ink" else ""
         extras += f' text-anchor="{anchor}"' if anchor else ""
@@ -56,7 +56,7 @@ class Sketch:
         self._boxes.append(f'<path d="{path}" fill="var(--{fill})"{stroke}/>')
 
     def bar(self, x: float, y: float, width: float, height: float, colour: int) -> None:
-        """Draw a bar, or a patch, in the colour of a model."""
+        """Draw a filled rectangle in the colour of a model."""
         self._boxes.append(
             f'<path d="M{x:.1f} {y:.1f}h{width:.1f}v{height:.1f}h{-width:.1f}z" fill="var(--model-{colour % MODEL_COLOURS})"/>'
         )
@@ -94,7 +94,7 @@ class Sketch:
         self._boxes.append(f'<path d="{shape}" fill="var(--{colour})"/>')
 
     def says(self, x: float, y: float, width: float, height: float, words: str) -> None:
-        """Add a place that can be pointed at, or reached by the arrow keys."""
+        """Add a place with a text, which readers can point at or reach by the arrow keys."""
         self._hits.append(
             f'<rect class="hit" x="{x:.0f}" y="{y:.0f}" width="{width:.0f}" height="{height:.0f}" data-tip="{escape(words)}"/>'
         )
@@ -113,7 +113,7 @@ class Sketch:
 
 
 def fitted(words: str, room: float, size: float = 13) -> str:
-    """Return words, cut to the room that they have in pixels."""
+    """Return words, cut to fit this many pixels."""
     most = max(int(room / (CHARACTER * size)), 2)
     return words if len(words) <= most else f"{words[: most - 1].rstrip()}…"
 

@@ -1,4 +1,4 @@
-"""A plan as a tree: from left to right if there is room, else indented, one step below the other."""
+"""Draws a plan as a tree: from left to right if there is room, else indented with one step per line."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Layout:
         raise NotImplementedError
 
     def place(self, nodes: Sequence[PlanNode], depth: int, top: float, above: _Place | None) -> float:
-        """Place the nodes below each other with their steps; return where the next may begin."""
+        """Place the nodes below each other with their steps; return the position below the last."""
         raise NotImplementedError
 
     def connect(self, sketch: Sketch, above: _Place, place: _Place) -> None:
@@ -70,7 +70,7 @@ class _Layout:
 
 
 class _Across(_Layout):
-    """From left to right: a column for each invocation, ``room`` wide."""
+    """A layout from left to right, with a column of width ``room`` for each invocation."""
 
     def width(self, depth: int) -> float:
         return self.room - 28.0
@@ -90,7 +90,7 @@ class _Across(_Layout):
         sketch.line(points, width=_thick(place))
 
     def _whole(self, node: PlanNode, depth: int) -> float:
-        """Height of a node with all its steps."""
+        """Return the height of a node with all its later steps."""
         return max(self.height(node, depth), self._below(node, depth))
 
     def _below(self, node: PlanNode, depth: int) -> float:

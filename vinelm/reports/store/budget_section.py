@@ -39,12 +39,12 @@ class BudgetPlans:
 
     Attributes:
         searched: The trie that VineLM's plans are made from.
-        plans: The plans over the paths, among them the fixed ones to compare with.
-        comparison: What the rows show of every policy.
+        plans: The plans over paths, including the fixed plans to compare with.
+        comparison: The estimates of every policy from the rows.
         verdict: The verdict of the page.
         own: The verdict's plan, which is shown first; None without one.
-        baseline: The plan that bars compare with: what runs today, or the most accurate single model; None without one.
-        is_today: Whether that is what runs today.
+        baseline: The plan that bars compare with: the current setup, or the most accurate single model; None without one.
+        is_today: Whether the baseline is the current setup.
     """
 
     searched: AnnotatedTrie
@@ -56,7 +56,7 @@ class BudgetPlans:
     is_today: bool
 
     def slider(self) -> BudgetSlider | None:
-        """Return the plan of each budget; None if no plan meets any."""
+        """Return the slider with the plan of each budget; None if no plan meets any budget."""
         own = self._own_usd
         budgets = self._budgets() if own is None else sorted({own, *(one for one in self._budgets() if one is not None)})
         found = [(budget, plan) for budget in budgets if (plan := self._plan(budget)) is not None]
@@ -109,7 +109,7 @@ class BudgetPlans:
 
     @property
     def _name(self) -> str:
-        """Label of the plan with which the bars are compared."""
+        """The label of the plan that the bars are compared with."""
         return "today" if self.is_today else "single model"
 
     @property
@@ -128,7 +128,7 @@ class BudgetPlans:
         return () if sweep is None else sweep.points.get(self._policy, ())  # type: ignore[call-overload]
 
     def _budgets(self) -> Sequence[float | None]:
-        """Return the tested budgets with one between each two; without any, budgets over the estimated frontier."""
+        """Return the tested budgets and one budget between each two of them; if none were tested, budgets over the frontier."""
         tested = sorted({cap for one in self._tested_points() if (cap := one.objective.max_cost_usd) is not None})
         if tested:
             between = [float(f"{sqrt(low * high):.3g}") for low, high in pairwise(tested)]
@@ -201,7 +201,7 @@ def _totals(plans: Sequence[Sequence[SpentOn]], field: str) -> list[float]:
 
 
 def _expected_s(plan: Any) -> float:
-    """Return the expected seconds of a request; a plan with one model for each stage has no current request."""
+    """Return the expected seconds of a request under a plan, whether it is a decision or a fixed plan."""
     return float(plan.ahead[2] if isinstance(plan, Decision) else plan.expected_latency_s)
 
 

@@ -1,4 +1,4 @@
-"""Sections of a report from a trie alone: estimated frontiers and, if it branches, the branches."""
+"""Sections of a report that only need a trie: estimated frontiers and, if it branches, the branches."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FrontierPoint:
 
 @dataclass(frozen=True, slots=True)
 class PolicyFrontier:
-    """A policy's points by rising cap. Caps without a feasible plan are left out."""
+    """A policy's points in order of rising caps. Caps without a feasible plan are left out."""
 
     name: str
     role: Role
@@ -64,7 +64,7 @@ def interval_of(value: float, standard_error: float | None) -> Interval:
 
 
 def estimated_frontiers(plans: Plans[Any], bound: Bound) -> tuple[PolicyFrontier, ...]:
-    """Estimate the frontiers of VineLM, the best static plan and the best single model over a grid of caps."""
+    """Estimate the frontiers of VineLM, the best fixed plan and the best single model over a grid of caps."""
     found = plans.frontier_range()
     ends = (found.cheapest_usd, found.dearest_usd) if bound == "max_cost_usd" else (found.fastest_s, found.slowest_s)
     caps = spaced_caps(*ends, bound)
@@ -87,7 +87,7 @@ def _point(plans: Plans[Any], bound: Bound, cap: float, role: Role) -> FrontierP
 
 
 def frontier_section(plans: Plans[Any]) -> Section:
-    """Return the estimated frontiers of VineLM's plans and of static ones, as charts and tables."""
+    """Return the estimated frontiers of VineLM's plans and of fixed plans, as charts and tables."""
     cost = estimated_frontiers(plans, "max_cost_usd")
     parts: list[Table | Chart] = [
         _cost_chart(cost),

@@ -1,4 +1,4 @@
-"""The evidence of a report: the workflow's own check and signals as the rows show them, rows, models, prices, versions."""
+"""The evidence of a report: how good the check and the signals are in the rows; models, prices and versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Facts = tuple[tuple[str, str], ...]
 
 
 def prompt_table(stages: Sequence[StagePrompts]) -> Table:
-    """Return the common parts of each stage's prompts."""
+    """Return a table of the common parts of each stage's prompts."""
     return Table(
         title=PROMPT_TITLE,
         columns=tuple(name.removeprefix("<") for name in PROMPT_COLUMNS),
@@ -33,7 +33,7 @@ def prompt_table(stages: Sequence[StagePrompts]) -> Table:
 
 
 def check_section(rows: Sequence[Observation]) -> Section | None:
-    """Return how well the workflow's own check agrees with the truth; None if no row has both."""
+    """Return how well the workflow's own check agrees with the labels; None if no row has both."""
     found = check_quality(rows)
     if not found:
         return None
@@ -76,7 +76,7 @@ def check_section(rows: Sequence[Observation]) -> Section | None:
 
 
 def signals_section(comparison: StoreComparison, annotated: AnnotatedTrie) -> Section:
-    """Return the value of planning over signals, compared with planning paths."""
+    """Return a section on the gain of planning over signals, compared with planning over paths."""
     gain = comparison.signals_gain
     if gain is None:
         why = (

@@ -177,7 +177,7 @@ def store_page(
 def _require_evaluation_of(
     rows: Sequence[Observation], annotated: AnnotatedTrie, seed: int, evaluation: Evaluation | None
 ) -> None:
-    """Refuse an evaluation that the page would not have made itself."""
+    """Raise unless the evaluation is the one that the page itself would compute."""
     if evaluation is None:
         return
     fit = evaluation.fit
@@ -189,7 +189,7 @@ def _require_evaluation_of(
 
 @dataclass(frozen=True)
 class _StorePage:
-    """Everything on the page."""
+    """Builds the page, section by section."""
 
     identity: StoreIdentity
     annotated: AnnotatedTrie
@@ -251,17 +251,17 @@ class _StorePage:
 
     @cached_property
     def searched(self) -> AnnotatedTrie:
-        """The trie of the shown plans: the one with signals if the verdict is about these."""
+        """The trie of the shown plans: the trie of signals if the verdict's plan uses signals."""
         return trie_of_verdict(self.annotated, self.verdict)
 
     @cached_property
     def objective(self) -> Objective | None:
-        """The objective of the verdict's plan; None if it names none."""
+        """The objective of the verdict's plan; None if the verdict names no plan."""
         return served_objective(self.verdict)
 
     @cached_property
     def vinelm(self) -> ShownPlan | None:
-        """The verdict's plan, by all rows; None if it names none."""
+        """The verdict's plan, computed from all rows; None if the verdict names no plan."""
         found = plan_of_verdict(self.annotated, self.verdict)
         return None if found is None else ShownPlan(name="VineLM", decision=found)
 
@@ -283,7 +283,7 @@ class _StorePage:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """The verdict of the page: from the rows, else from the trie's file, else why there is none."""
+        """The verdict of the page: from the rows, else from the trie's file, else the reason why there is none."""
         found = self.comparison.evaluation
         if found is not None:
             return found.verdict
@@ -332,7 +332,7 @@ class _StorePage:
 
     @property
     def _examples(self) -> Examples | None:
-        """Requests that the verdict's plan and its baseline answer differently; None if the rows show none."""
+        """Requests that the verdict's plan and its baseline answer differently; None if the rows contain none."""
         evaluation, found = self.comparison.evaluation, self.verdict
         fit = None if evaluation is None else evaluation.fit
         own = found.plan
@@ -361,7 +361,7 @@ class _StorePage:
         )
 
     def _baseline_over(self, plans: Plans[Any]) -> Any:
-        """Return the verdict's baseline over other plans; None if they lack it."""
+        """Return the verdict's baseline as one of these plans; None if they do not contain it."""
         if self.today is not None:
             return plans.having(self.today.settings)
         return dict(plans.single_models()).get(self.verdict.opponent)
@@ -374,7 +374,7 @@ class _StorePage:
 
     @property
     def _check(self) -> Section | None:
-        """The section on the workflow's own check; None if first steps give no answer, such as a router's."""
+        """The section on the workflow's own check; None if a first step, such as a router, gives no answer."""
         first = self.annotated.template.stage_after(0)
         return check_section(self.rows) if first is not None and first.answerable else None
 

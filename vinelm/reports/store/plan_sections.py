@@ -49,7 +49,7 @@ class ShownPlan:
 
 
 def chosen_section(plan: ShownPlan, swept: Sequence[SweptPolicy]) -> Section | None:
-    """Return which plan is chosen at each bound, and what the plan does with each request type; None for neither."""
+    """Return a section with the plan at each bound and for each request type; None if there is nothing to show."""
     rows = tuple(
         Row(cells=(page_objective_words(one.objective), " / ".join(one.policy.plans), percent(one.policy.promised_accuracy),
                    thousand(one.promised_cost_usd)), role="vinelm")
@@ -65,7 +65,7 @@ def chosen_section(plan: ShownPlan, swept: Sequence[SweptPolicy]) -> Section | N
 
 
 def kinds_table(decision: Decision) -> Table | None:
-    """Return what a plan does with each request type; None without types."""
+    """Return a table of what a plan does with each request type; None without types."""
     rows = tuple(Row(cells=cells) for cells in kind_cells(by_kind(decision)))
     if not rows:
         return None
@@ -73,7 +73,7 @@ def kinds_table(decision: Decision) -> Table | None:
 
 
 def spending_section(plans: Sequence[ShownPlan]) -> Section | None:
-    """Return where the dollars of some plans go, by stage and model; None if everything is free."""
+    """Return a section on the dollars of some plans by stage and model; None if everything is free."""
     by_plan = [(plan, plan.spending) for plan in plans]
     if not any(one.cost_usd > 0 for _, spent in by_plan for one in spent):
         return None
@@ -95,7 +95,7 @@ def spending_section(plans: Sequence[ShownPlan]) -> Section | None:
 
 
 def price_section(plan: ShownPlan, objective: Objective, annotated: AnnotatedTrie) -> Section | None:
-    """Return the effect of half and double the price of each model; None if everything is free."""
+    """Return a section on the effect of halving or doubling each model's price; None if everything is free."""
     used = [one.model for one in plan.spending]
     models = list(dict.fromkeys([*used, *annotated.trie.models]))[:MOST_PRICED]
     changes = price_changes(annotated, objective, models)
