@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.crossed import crossed
 from kit.plays import play, world
 
 from vinelm.errors import ConfigError
@@ -48,8 +49,7 @@ def test_several_plans_that_all_lose_the_margin_share_the_five_percent():
     assert false_proofs(0.25, plans=4) <= MOST
 
 
-@pytest.mark.parametrize("size", [1, 4])
-@pytest.mark.parametrize("judge", ["good", "biased", "always better"])
+@pytest.mark.parametrize(("judge", "size"), crossed(["good", "biased", "always better"], [1, 4]))
 def test_a_judge_proves_nothing_false(judge, size):
     def verdicts(rng, scores):
         good = np.where(rng.random(len(scores)) < 0.9, np.sign(scores), -1.0)
