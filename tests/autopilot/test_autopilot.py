@@ -257,17 +257,17 @@ def test_a_plan_of_two_models_asks_today_where_they_differ(serve, tmp_path):
         ("a", "b", "c", "d", "e"), truth
     )  # each dearer than the one before, so that both cost less than big
     catalog = models(nano=salted(1), mini=salted(2), **between, big=truth)
-    service = serve(catalog, max_loss=5.0, models=("nano", "mini"))
-    for start in range(0, 900, 300):
-        service.ask(range(start, start + 300))
+    service = serve(catalog, max_loss=10.0, models=("nano", "mini"))
+    for start in range(0, 600, 200):
+        service.ask(range(start, start + 200))
         service.look()
         while answered(tmp_path / "pilot.db"):
             service.look()
         if (state := service.look()).plan is not None:
             break
     assert state.plan == {"kind": "agree", "models": ["nano", "mini"]}
-    for start in (2000, 2300, 2600):
-        service.ask(range(start, start + 300))
+    for start in (2000, 2200, 2400):
+        service.ask(range(start, start + 200))
         state = service.look()
     assert state.share == 0.95
     apart = [number for number in range(3000, 3200) if differs(number, 0.15, 1) != differs(number, 0.15, 2)]

@@ -49,7 +49,7 @@ def proven(units, failed, pause_s):
     return play(race, {"a": (scores == 0.0, scores)})[0].reason == "proven"
 
 
-@pytest.mark.parametrize("sizes", [[5], [1, 5]])
+@pytest.mark.parametrize("sizes", [pytest.param([5], marks=pytest.mark.long), [1, 5]])
 def test_chats_whose_turns_fail_together_prove_nothing_false(sizes):
     """In the mean a call loses just the margin; each call for itself proves what it must not."""
     false = dict.fromkeys((0.0, PAUSE_S), 0)

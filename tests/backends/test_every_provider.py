@@ -9,6 +9,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from kit.crossed import crossed
 from kit.optional import needs
 from kit.wire.client import COST, MODES, ONCE, PRICE, PROMPT, add, fails
 from kit.wire.providers import PROVIDERS, SECRETS
@@ -148,9 +149,8 @@ def broken(words, how):
     return reply
 
 
-@pytest.mark.parametrize("how", ["at once", "middle", "politely", "json", "shape", "page"])
-@pytest.mark.parametrize(("mode", "streams"), WAYS)
-def test_a_broken_answer_fails_and_is_booked_at_its_bound(provider, transport, client, mode, streams, how):
+@pytest.mark.parametrize(("how", "mode", "streams"), crossed(["at once", "middle", "politely", "json", "shape", "page"], WAYS))
+def test_a_broken_answer_fails_and_is_booked_at_its_bound(provider, transport, client, how, mode, streams):
     made = client(settings={**ONCE, "stream": streams})
     if provider.name == "own class":  # whether a chat model gives finish reasons shows in its first answer
         transport.answers(provider.words.answering("four"))

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from kit.crossed import crossed
 from kit.optional import needs
 from kit.wire import anthropic_format, bedrock_format, gemini_format, openai_format
 from kit.wire.client import COST, ONCE, PROMPT, fails
@@ -98,10 +99,9 @@ REFUSALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("mode", "streams"), WAYS)
-@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: f"{case[0]}-{case[1]}-{case[3]}")
-def test_kinds_of_refusal(transport, client, mode, streams, case):
-    name, status, (body, headers), kind = case
+@pytest.mark.parametrize(("name", "status", "reply", "kind", "mode", "streams"), crossed(REFUSALS, WAYS))
+def test_kinds_of_refusal(transport, client, name, status, reply, kind, mode, streams):
+    body, headers = reply
     transport.answers(whole(status, body, **headers))
     error, usage = fails(client(name, settings={**ONCE, "stream": streams}), mode, SECRETS)
     assert error.kind == kind
@@ -126,10 +126,8 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize(("mode", "streams"), WAYS)
-@pytest.mark.parametrize("case", ENDS, ids=lambda case: f"{case[0]}-{case[2]}")
-def test_half_an_answer_is_a_failure_and_costs_what_it_states(transport, client, mode, streams, case):
-    name, how, kind = case
+@pytest.mark.parametrize(("name", "how", "kind", "mode", "streams"), crossed(ENDS, WAYS))
+def test_half_an_answer_is_a_failure_and_costs_what_it_states(transport, client, name, how, kind, mode, streams):
     transport.answers(PROVIDERS[name].words.answering("fo", **how))
     error, _ = fails(client(name, settings={**ONCE, "stream": streams}), mode, SECRETS)
     assert (error.kind, error.cost_usd) == (kind, COST)

@@ -4,6 +4,7 @@ import json
 from contextlib import suppress
 
 import pytest
+from kit.crossed import crossed
 from kit.optional import needs
 from kit.wire import anthropic_format, bedrock_format, gemini_format, openai_format
 from kit.wire.client import COST, MODES, ONCE, PROMPT, fails
@@ -195,8 +196,7 @@ def test_a_body_that_is_shorter_than_promised_is_cut_off_even_if_it_parses(provi
     assert is_bound(error.cost_usd, made)
 
 
-@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "astream"])
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize(("status", "mode"), crossed([301, 302, 303, 307, 308], ["invoke", "ainvoke", "astream"]))
 def test_a_redirect_is_refused_and_free(transport, kept, status, mode):
     for name in ("openai", "anthropic", "gemini", "vertex", "bedrock"):
 

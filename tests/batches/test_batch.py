@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kit.batch_files import answers, committed_usd
+from kit.crossed import crossed
 
 import vinelm
 from vinelm.batches.batch import _Prepared
@@ -152,8 +153,9 @@ def test_failures_are_data_and_not_tried_again(app):
     assert run().by_status == found.by_status
 
 
-@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), WorkflowError("it waits")])
-@pytest.mark.parametrize("place", [0, 5])
+@pytest.mark.parametrize(
+    ("error", "place"), crossed([SystemExit(0), KeyboardInterrupt(), GeneratorExit(), WorkflowError("it waits")], [0, 5])
+)
 def test_one_row_that_ends_its_thread_is_a_failed_row(app, error, place):
     """``sys.exit(0)`` in a node: every other row has its answer, and the next run does not stop there either."""
     row = questions()[place]

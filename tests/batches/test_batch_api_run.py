@@ -220,7 +220,7 @@ def test_what_is_paid_is_fetched_first_though_the_ledger_is_above_the_budget(pro
     assert found.spent_usd == pytest.approx(app.committed_usd("whole"))
 
 
-@pytest.mark.parametrize("wave", [1, 2, 3])
+@pytest.mark.parametrize("wave", [1, pytest.param(2, marks=pytest.mark.long), 3])
 def test_a_run_that_is_cut_in_any_wave_ends_within_a_budget_near_its_price_and_fetches_all_that_it_paid(
     provider, tmp_path, wave
 ):

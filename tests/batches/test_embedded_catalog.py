@@ -1,6 +1,7 @@
 """A trie or a store of a stranger says which models there are, and never where calls go, with which key, or what is run."""
 
 import json
+import shutil
 import sys
 import zipfile
 from dataclasses import replace
@@ -97,15 +98,30 @@ def test_nobody_calls_by_it(evil, monkeypatch):
     assert not evil.with_name("a.jsonl").exists()
 
 
-def a_store():
-    """A store of the application, and the trie of it."""
-    workflow = vinelm.load_workflow("my_app:workflow")
-    vinelm.profile(replace(workflow, requests=workflow.requests[:40]), "models.toml", "s.db", budget_calls=120)
-    vinelm.save_trie("t.vine", vinelm.estimate("s.db", max_error=None))
+@pytest.fixture(scope="module")
+def profiled(project, tmp_path_factory):
+    """A folder with a store of the application, and its trie; not to be written to."""
+    folder = tmp_path_factory.mktemp("profiled")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project)
+        patch.syspath_prepend(str(project))
+        patch.delitem(sys.modules, "my_app", raising=False)
+        workflow = vinelm.load_workflow("my_app:workflow")
+        few = replace(workflow, requests=workflow.requests[:40])
+        vinelm.profile(few, "models.toml", folder / "s.db", budget_calls=120)
+    vinelm.save_trie(folder / "t.vine", vinelm.estimate(folder / "s.db", max_error=None))
+    return folder
 
 
-def test_nor_to_verify_or_evaluate(app):
-    a_store()
+@pytest.fixture
+def a_store(profiled, app):
+    """A copy of them in the working folder."""
+    for file in profiled.iterdir():
+        shutil.copy(file, app)
+
+
+@pytest.mark.usefixtures("a_store")
+def test_nor_to_verify_or_evaluate():
     stranger("t.vine", "evil.vine", "openai")
     workflow = vinelm.load_workflow("my_app:workflow")
     assert vinelm.verify("s.db", "t.vine", BEST, workflow=workflow, requests=2)
@@ -140,7 +156,12 @@ def test_with_a_catalog_of_ones_own_its_addresses_hold(evil):
             with pytest.raises(NotImplementedError):
                 vine.models.chat_model(name, None)
     assert EVIL not in json.dumps([one.model_dump(mode="json") for one in seen])
-    assert vinelm.batch("my_app:workflow", evil, BEST, output="a.jsonl", models=own).is_complete
+
+
+def test_a_batch_calls_by_a_catalog_of_ones_own(app):
+    stranger(app / "t.vine", app / "evil.vine", "openai")
+    own = Catalog.from_file("models.toml")
+    assert vinelm.batch("my_app:workflow", "evil.vine", BEST, output="a.jsonl", models=own).is_complete
 
 
 def test_a_file_that_is_written_names_no_address(app):
@@ -151,9 +172,9 @@ def test_a_file_that_is_written_names_no_address(app):
     assert b"VINELM_CANARY_KEY" not in (app / "full.vine").read_bytes()
 
 
+@pytest.mark.usefixtures("a_store")
 @pytest.mark.parametrize("provider", REAL)
-def test_nobody_calls_by_the_catalog_of_a_store(app, provider):
-    a_store()
+def test_nobody_calls_by_the_catalog_of_a_store(provider):
     with ObservationStore.open("s.db") as opened:
         identity = opened.identity
     catalog = {"model": [entry(provider, name) for name in identity.models()], "backend": {provider: {"base_url": EVIL}}}
@@ -162,9 +183,9 @@ def test_nobody_calls_by_the_catalog_of_a_store(app, provider):
     refused(lambda: create_backends(found), "give models")
 
 
+@pytest.mark.usefixtures("a_store")
 def test_a_store_names_no_module_that_is_imported(app, monkeypatch):
     (app / "evil_module.py").write_text("raise SystemExit('imported')")
-    a_store()
     made = ObservationStore.__init__
 
     def forged(store, database, identity, *more):

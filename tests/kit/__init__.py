@@ -9,6 +9,7 @@ Builders:
     ``plays``: races of plans whose truth is known, played to their end
     ``outcome_tables``: tables of first answers, and evidence bought from them
     ``stores``: stores whose truth is known
+    ``crossed``: every pair of two lists of cases, most of them left to the long tests
     ``batch_files``: the lines and the dollars that a batch leaves
     ``tool_sessions``: sessions of a shop, whose reads follow from what came before; logs of them
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit.crossed import crossed
 from kit.plays import play, world
 
 from vinelm.errors import ConfigError
@@ -48,8 +49,7 @@ def test_several_plans_that_all_lose_the_margin_share_the_five_percent():
     assert false_proofs(0.25, plans=4) <= MOST
 
 
-@pytest.mark.parametrize("size", [1, 4])
-@pytest.mark.parametrize("judge", ["good", "biased", "always better"])
+@pytest.mark.parametrize(("judge", "size"), crossed(["good", "biased", "always better"], [1, 4]))
 def test_a_judge_proves_nothing_false(judge, size):
     def verdicts(rng, scores):
         good = np.where(rng.random(len(scores)) < 0.9, np.sign(scores), -1.0)
@@ -388,6 +388,6 @@ def test_an_impossible_event_is_one_clear_line(event, word):
 
 def test_more_requests_change_no_draw_of_those_that_are_there():
     small, large = (Race([Candidate("a", 0.5, 0.1)], requests=count, audit=0.3, judge=True, seed=3) for count in (50, 400))
-    assert (small._audited == large._audited[:50]).all()
-    assert (small._drawn == large._drawn[:50]).all()
-    assert 0 < small._drawn.sum() < 50
+    assert small._audited == large._audited[:50]
+    assert small._drawn == large._drawn[:50]
+    assert 0 < sum(small._drawn) < 50

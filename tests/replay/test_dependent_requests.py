@@ -53,7 +53,7 @@ def bare(clusters):
     return [ReplayUnit(**same, unit_id=at, request=str(at), cluster=str(one)) for at, one in enumerate(clusters)]
 
 
-@pytest.mark.parametrize("rival", ["each request for itself", "each chat once"])
+@pytest.mark.parametrize("rival", [pytest.param("each request for itself", marks=pytest.mark.long), "each chat once"])
 def test_chats_whose_turns_fail_together_prove_nothing_false(rival):
     """All turns of a chat fail together, and in the mean a request loses just the margin.
 

@@ -178,7 +178,7 @@ def test_settings_tools_and_formats_are_sent_as_they_were(tmp_path):
         assert not {"user", "stream"} & set(options)
 
 
-@pytest.mark.parametrize("budget_usd", [0.0015, 0.02, 0.2, 0.5])
+@pytest.mark.parametrize("budget_usd", [0.0015, *(pytest.param(usd, marks=pytest.mark.long) for usd in (0.02, 0.2)), 0.5])
 def test_dollars_stay_within_the_budget_and_more_of_them_go_on(budget_usd, tmp_path):
     chat = RuleChat(rule=equal)
     path, catalog = tmp_path / "a.db", models(nano=chat)

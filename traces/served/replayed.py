@@ -168,11 +168,11 @@ class ReplayRows:
         with self._database.transaction() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
 
-    def prompt(self, unit_id: int) -> bytes:
-        """Return the packed prompt of a unit."""
+    def prompts(self, first: int, count: int) -> dict[int, bytes]:
+        """Return the packed prompts of the units with these numbers."""
+        query = select(units.c.unit_id, units.c.prompt).where(units.c.unit_id >= first, units.c.unit_id < first + count)
         with self._database.transaction() as connection:
-            found = connection.execute(select(units.c.prompt).where(units.c.unit_id == unit_id)).scalar_one()
-            return bytes(found)
+            return {unit_id: bytes(prompt) for unit_id, prompt in connection.execute(query)}
 
     def add_units(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Append units."""

@@ -128,8 +128,8 @@ class Race:
         self._weights: list[float] = given.tolist()
         # Drawn for all requests before any answer is known: what is audited, or left to the judge, must not depend on answers.
         # More requests do not change the draws of those that are there: a race over a stream begins again as it grows.
-        self._audited = np.random.default_rng(seed).random(requests) < audit
-        self._drawn = np.random.default_rng([seed, 1]).random(requests) < JUDGE_SHARE
+        self._audited: list[bool] = (np.random.default_rng(seed).random(requests) < audit).tolist()
+        self._drawn: list[bool] = (np.random.default_rng([seed, 1]).random(requests) < JUDGE_SHARE).tolist()
         self._asked = 0
         self._entrants = {
             one.name: _Entrant(
@@ -244,12 +244,21 @@ class Race:
         )
 
     def _proven(self, entrant: _Entrant) -> float | None:
+<<<<<<< HEAD
         """Return the smallest margin that is proven together with all larger margins."""
         smallest = None
         for margin, highest in zip(reversed(self.margins), entrant.wealth.highest[::-1], strict=True):
             if highest < self.threshold:
+=======
+        """Return the smallest margin proven together with all larger ones: a false proof of it needs a proof of the largest
+        false one.
+        """
+        smallest, highest = None, entrant.wealth.highest
+        for at in reversed(range(len(self.margins))):
+            if highest[at] < self.threshold:
+>>>>>>> fast
                 break
-            smallest = margin
+            smallest = self.margins[at]
         return smallest
 
     def _moves(self) -> Iterator[Move]:
@@ -267,17 +276,16 @@ class Race:
             return
         at = self.margins.index(self.max_loss)
         running = [one for one in self._entrants.values() if one.at < len(self._members)]
-        found = []
-        for one in running:
-            # Candidates are given up if the remaining labels could hardly prove them even if they lost nothing. The others
-            # compete by the dollars that a label may save.
-            if one.wealth.needed(at, self.threshold, lossless=True) <= OUT_OF_REACH * left:
-                found.append((one.plan.saved / (one.wealth.needed(at, self.threshold) + HEAD_START), one))
+        # Candidates are given up if the remaining labels could hardly prove them even if they lost nothing.
+        found = [one for one in running if one.wealth.needed(at, self.threshold, lossless=True) <= OUT_OF_REACH * left]
         if not found:
             yield Ended("requests" if self._entrants and not running else "hopeless")
             return
-        # All labels go to one candidate at a time: spread over several, they would prove none of them.
-        _, leader = max(found, key=lambda one: one[0])  # ties go to the first: candidates are in order
+        leader = found[0]
+        if len(found) > 1:
+            # All labels go to one candidate at a time: spread over several, they would prove none of them. Candidates compete
+            # by the dollars that a label may save; ties go to the first.
+            leader = max(found, key=lambda one: one.plan.saved / (one.wealth.needed(at, self.threshold) + HEAD_START))
         questions = 0
         for unit in range(leader.at, len(self._members)):
             for move in self._lacking(leader, unit):
@@ -307,6 +315,11 @@ class Race:
         # go first, the order would depend on the answers, and the guarantee would be lost.
         while entrant.at < len(self._members) and next(self._lacking(entrant, entrant.at), None) is None:
             members = self._members[entrant.at]
+            if len(members) == 1 and entrant.same[members[0]] and not self._audited[members[0]]:  # as most units are
+                entrant.at += 1
+                entrant.requests += 1
+                wealth.take(0.0, self._weights[members[0]], differs=False, told=0)
+                continue
             total = sum(self._weights[request] for request in members)
             entrant.at += 1
             entrant.requests += len(members)

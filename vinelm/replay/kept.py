@@ -34,6 +34,8 @@ from vinelm.traces.databases.address import StoreAddress, address_of
 from vinelm.traces.served.answers import READ_AT_ONCE, Answer, Answers
 from vinelm.traces.served.replayed import ReplayRows
 
+PROMPTS_AT_ONCE = 32
+"""How many prompts are read together."""
 LIST_USD = "list_usd"
 """Key of an answer that was bought in a batch: its dollars at the ordinary price."""
 MOST_REQUESTS = 2000
@@ -288,6 +290,7 @@ class Kept:
         self.store, self.rows, self._answers = store, ReplayRows(store), Answers(store)
         self.units: dict[int, ReplayUnit] = {}
         self.answers: dict[tuple[int, str], Answer] = {}
+        self._prompts: dict[int, bytes] = {}
         if not self.rows.is_new:
             self.load()
 
@@ -318,7 +321,11 @@ class Kept:
 
     def prompt(self, unit: ReplayUnit) -> dict[str, Any]:
         """Return the recorded prompt of a unit: ``messages``, ``tools``, ``response_format``, ``settings``."""
-        found: dict[str, Any] = json.loads(zlib.decompress(self.rows.prompt(unit.unit_id)))
+        packed = self._prompts.get(unit.unit_id)
+        if packed is None:  # units are used in order: the next ones come along
+            read = self._prompts = self.rows.prompts(unit.unit_id, PROMPTS_AT_ONCE)
+            packed = read[unit.unit_id]
+        found: dict[str, Any] = json.loads(zlib.decompress(packed))
         return found
 
     def message(self, unit: ReplayUnit, model: str) -> Message | None:

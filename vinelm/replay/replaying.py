@@ -451,7 +451,7 @@ class ReplayRun:
             told = f"up to {len(step.units) - len(units):,} recorded prompts go to each of {places} for the proof"
             if not step.candidates:
                 again = "" if own is None else f", and {min(NOISE, len(units))} to {self._place(own)} again"
-                pairs = [(unit, model) for model in step.models for unit in units]
+                pairs = [(unit, model) for unit in units for model in step.models]
                 pairs += [(unit, own) for unit in units[:NOISE] if own is not None]
                 bound = sum(self.asker.upper_bound_usd(*one) for one in pairs if not self.asker.is_known(*one))
                 told = f"{len(units)} recorded prompts go to each of {places}{again}, for at most ${bound:.2f}; then {told}"

@@ -6,6 +6,7 @@ import json
 import threading
 
 import pytest
+from kit.crossed import crossed
 from kit.optional import needs
 from kit.wire import openai_format
 from kit.wire.client import ONCE, Client, fails
@@ -103,8 +104,7 @@ def test_a_compressed_answer_within_the_limit_is_read(transport, made, mode):
     assert made.ask(mode).text == "x" * 1000
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "vertex", "bedrock"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("name", "mode"), crossed(["openai", "anthropic", "gemini", "vertex", "bedrock"], MODES))
 def test_an_answer_without_an_end_is_bounded_at_every_provider(transport, kept, monkeypatch, name, mode):
     monkeypatch.setattr(answer_size, "MOST_BYTES", LIMIT)
     words, sent = PROVIDERS[name].words, []

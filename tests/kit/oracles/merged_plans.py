@@ -49,8 +49,8 @@ def worth(annotated, plan, rates, node=0):
     return of(node)
 
 
-def best_within(annotated, rates, ends, price, left, *, node=0, use="latency_s"):
-    """The best value with so much left, by trying every choice at every node and amount that occurs."""
+def best_within(annotated, rates, ends, price, *, use="latency_s"):
+    """The best value at a node with so much left, by trying every choice at every node and amount that occurs."""
     trie, amounts = annotated.trie, getattr(annotated, use)
 
     @cache
@@ -78,4 +78,4 @@ def best_within(annotated, rates, ends, price, left, *, node=0, use="latency_s")
             total += max(options, default=0.0)
         return total
 
-    return of(node, left)
+    return of

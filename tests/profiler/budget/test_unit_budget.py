@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from kit.crossed import crossed
 from kit.toys.priced import PricedBackend
 from kit.toys.profiling import catalog_for, cost_of, new_store, toy
 
@@ -95,8 +96,9 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.isolation)
-@pytest.mark.parametrize("cap", [0.009, 0.0155, 0.02])
+@pytest.mark.parametrize(
+    ("place", "cap"), crossed(PLACES, [0.009, 0.0155, 0.02]), ids=lambda given: getattr(given, "isolation", None)
+)
 def test_reservations_are_raised_to_the_real_bound_and_a_cap_holds(tmp_path, place, cap, one_zygote):
     workflow, backend = toy(n_requests=6), PricedBackend()
     catalog = catalog_for(workflow)

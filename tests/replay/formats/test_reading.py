@@ -275,7 +275,7 @@ def test_parquet_without_pyarrow_is_one_line(tmp_path, monkeypatch):
         read(tmp_path / "trace.parquet")
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "one.json"])
+@pytest.mark.parametrize("kind", ["jsonl", pytest.param("json", marks=pytest.mark.long), "csv", "one.json"])
 def test_memory_does_not_grow_with_the_file(kind, tmp_path):
     """Peaks of files of 1.4 and 4.2 MB differ by less than a piece of either."""
 

@@ -151,11 +151,12 @@ def test_examples_are_rows_of_the_store(made, page):
 
 
 def test_answers_are_shown_only_to_who_asks_and_are_no_markup(tmp_path):
-    path = made_store(tmp_path / "s.db", {"small": 0.6, "large": 0.8}, PRICES, requests=160, has_answers=True)
+    path = made_store(tmp_path / "s.db", {"small": 0.6, "large": 0.8}, PRICES, requests=80, has_answers=True)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE observations SET answer = '<script>hostile()</script>' WHERE answer IS NOT NULL")
     trie = vinelm.estimate(path, check=False)
-    quiet, told = (render(store_page(path, trie, show_text=is_shown)) for is_shown in (False, True))
+    found = vinelm.evaluate(path, trie)
+    quiet, told = (render(store_page(path, trie, evaluation=found, show_text=is_shown)) for is_shown in (False, True))
     assert "hostile()" not in quiet
     assert "&lt;script&gt;hostile()&lt;/script&gt;" in told
     assert "<script>hostile()" not in told

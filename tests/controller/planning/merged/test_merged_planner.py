@@ -29,24 +29,23 @@ def test_decisions_within_a_requests_own_bound_are_the_best(case, use, seed):
     amounts[0] = 0.0
     annotated = replace(annotated, **{use: amounts})
     trie, rates, planner = annotated.trie, arm_rates(annotated), Planner(annotated)
-    ends = trie.answerable
     own = {"max_latency_s": 64.0} if use == "latency_s" else {"max_cost_usd": 64.0, "cost_budget": "per_request", "z": 0.0}
     objective = Objective(maximize="accuracy", **own)
     used = {"latency_s": "elapsed_s", "cost_usd": "spent_usd"}[use]
+    best = best_within(annotated, rates, trie.answerable, 0.0, use=use)
     for node in range(len(trie)):
         for left in (0, 5, 13, 30, 64):
             if not trie.arms(node):
                 continue
-            best = best_within(annotated, rates, ends, 0.0, float(left), node=node, use=use)
             decision = planner.plan(objective, node=node, **{used: 64.0 - left})
             if decision.relaxed:
-                assert best_after(annotated, rates, ends, decision.next_models, node, float("inf"), use) is not None
+                assert best_after(annotated, rates, best, decision.next_models, node, float("inf"), use) is not None
                 continue
-            reached = best_after(annotated, rates, ends, decision.next_models, node, float(left), use)
-            assert reached == pytest.approx(best, abs=1e-12)
+            reached = best_after(annotated, rates, best, decision.next_models, node, float(left), use)
+            assert reached == pytest.approx(best(node, float(left)), abs=1e-12)
 
 
-def best_after(annotated, rates, ends, next_models, node, left, use):
+def best_after(annotated, rates, best, next_models, node, left, use):
     """What the decision's next models lead to if everything after is the best."""
     trie, amounts = annotated.trie, getattr(annotated, use)
     total = float(annotated.stop_success[node])
@@ -54,10 +53,10 @@ def best_after(annotated, rates, ends, next_models, node, left, use):
         going, right = rates[node, stage]
         model = next_models[stage]
         if model is None:
-            total += right if ends[node] else 0.0
+            total += right if trie.answerable[node] else 0.0
         else:
             child = trie.child(node, model, stage)
-            total += going * best_within(annotated, rates, ends, 0.0, left - float(amounts[child]), node=child, use=use)
+            total += going * best(child, left - float(amounts[child]))
     return total
 
 

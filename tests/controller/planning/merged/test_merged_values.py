@@ -103,8 +103,9 @@ def test_what_is_left_is_kept_exactly_where_the_grid_holds_it(case, use, seed):
     annotated = replace(annotated, **{use: amounts})
     rates, ends = arm_rates(annotated), annotated.trie.answerable
     price = 0.01 if use == "latency_s" else 0.0
+    best = best_within(annotated, rates, ends, price, use=use)
     for left in range(0, 65, 8):
-        expected = best_within(annotated, rates, ends, price, float(left), use=use)
+        expected = best(0, float(left))
         assert worth_of(within(annotated, use, 64.0, float(left), price), price) == pytest.approx(expected, abs=1e-12)
 
 
