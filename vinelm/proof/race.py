@@ -244,19 +244,10 @@ class Race:
         )
 
     def _proven(self, entrant: _Entrant) -> float | None:
-<<<<<<< HEAD
         """Return the smallest margin that is proven together with all larger margins."""
-        smallest = None
-        for margin, highest in zip(reversed(self.margins), entrant.wealth.highest[::-1], strict=True):
-            if highest < self.threshold:
-=======
-        """Return the smallest margin proven together with all larger ones: a false proof of it needs a proof of the largest
-        false one.
-        """
         smallest, highest = None, entrant.wealth.highest
         for at in reversed(range(len(self.margins))):
             if highest[at] < self.threshold:
->>>>>>> fast
                 break
             smallest = self.margins[at]
         return smallest
