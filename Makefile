@@ -11,6 +11,9 @@ LOCKED := install -qq --no-compile --require-hashes
 UV ?= uv
 LOCK = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-emit-index-url --no-emit-find-links $(UPGRADE)
 
+# Every process would compile all that it imports where this is set.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast test-rest test-times test-all test-live test-kill lint types docs farm floors pages bench house lock audit release clean
 
@@ -45,7 +48,7 @@ demo: $(VENV)/.demo ## recorded answers of real models: profile, estimate, judge
 
 # Stores of tests need not survive the machine: in memory their commits wait for no disk.
 SCRATCH := $(shell test "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 {print $$4}')" -gt 4000000 2>/dev/null && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
-PYTEST = TMPDIR=$(SCRATCH) PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist loadfile
+PYTEST = TMPDIR=$(SCRATCH) OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist loadfile
 
 test: $(VENV)/.dev ## run the tests but the long ones, on every core
 	@$(PYTEST) -m "not long" --dist worksteal

@@ -10,6 +10,7 @@ from kit.toys.replayed import TOYS, jittery_toy
 from vinelm import Objective, VineLM
 from vinelm.adapters.langgraph import build_graph
 from vinelm.profiler import ExecutionConfig, ProfileSettings, WorkflowSource, check_workflow, profile
+from vinelm.profiler.execution.replayed import application
 from vinelm.traces import ObservationStore
 
 INLINE = ExecutionConfig()
@@ -39,7 +40,10 @@ def test_every_cell_is_bought_once_by_any_number_of_threads(tmp_path, name):
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_calls_side_by_side_in_a_function_have_one_order_however_long_the_work_between_them_takes(tmp_path, is_async):
+def test_calls_side_by_side_in_a_function_have_one_order_however_long_the_work_between_them_takes(
+    tmp_path, monkeypatch, is_async
+):
+    monkeypatch.setattr(application, "_LONGEST_WAIT_S", 60.0)  # on a busy machine a thread may not begin within a second
     workflow = jittery_toy(is_async, n_requests=4)
     result, rows, _ = run(tmp_path / "s.db", workflow, sampler="exhaustive")
     assert (result.stopped_by, result.failures) == ("complete", {})
