@@ -33,7 +33,7 @@ def command() -> None:
 
 
 def autopilot_of(store: str, asked: Mapping[str, Any]) -> Any:
-    """Return the autopilot of a service that a command starts. The loss in ``asked`` is a fraction."""
+    """Return the autopilot for a service that a command starts. The accuracy loss in ``asked`` is a fraction."""
     from vinelm.autopilot import Autopilot
 
     points = {"max_loss": 100.0 * asked["max_loss"]} if "max_loss" in asked else {}
@@ -118,8 +118,8 @@ def _status_page(found: PilotStatus, store: str) -> Report:
     """Return the HTML page of an autopilot.
 
     Args:
-        found: Its status.
-        store: The name of its store, as on the command line.
+        found: The autopilot's status.
+        store: The name of the autopilot's store, as on the command line.
     """
     from vinelm.reports.document import Report, Row, Section, Table
 

@@ -143,8 +143,8 @@ def _seconds(value: float | None) -> str:
 
 
 def _rows(found: Calibration) -> list[dict[str, float | None]]:
-    """Return one row per load level: runs, mean and standard deviation of the latency (None for one run), and the
-    fitted slowdown.
+    """Return one table row per load level: number of runs, mean and standard deviation of the latency (None if there was one
+    run), and the fitted slowdown.
     """
     from statistics import fmean, stdev
 
