@@ -222,8 +222,8 @@ def one_attempt(chat: BaseChatModel) -> BaseChatModel:
 def with_own_connections(
     chat: BaseChatModel, *, is_async: bool, follow_redirects: bool = True
 ) -> tuple[BaseChatModel, Any | None]:
-    """Return a copy of the chat model with a separate HTTP client, and the client. If the package does not share clients, the
-    second value is None.
+    """Return a copy of the chat model with a separate HTTP client, and the client. If no separate client is needed, return the
+    chat model itself and None.
     """
     if getattr(chat, "root_async_client", None) is not None:
         root_name, leaf, given = ("root_async_client", "async_client", "http_async_client") if is_async else _SYNC_NAMES
