@@ -155,11 +155,13 @@ class SpendGuard:
     # -- for budgets that can grow, and for their observers; called with the lock held ----------------------------
 
     def _raise_limit(self, needed_usd: float) -> bool:
-        """Raise ``limit_usd`` so that ``needed_usd`` fits; return whether the limit was raised."""
+        """Return False, because this limit is fixed. A subclass may raise ``limit_usd`` so that ``needed_usd`` fits, and return
+        True.
+        """
         return False
 
     def _refusal(self, upper_usd: float, left_usd: float) -> str:
-        """Return a one-line message for the refusal."""
+        """Return the message for a refused call, in one line."""
         return (
             f"the call may cost up to ${upper_usd:.6f}, and ${left_usd:.6f} is left of the request's ${self.limit_usd:g}: "
             "raise max_cost_usd, or lower the model's max_tokens"
