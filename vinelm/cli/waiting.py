@@ -76,7 +76,7 @@ class AtWork:
             self._title, self._began_s, self._next_log_s = title, self._clock(), FIRST_LOG_S
 
     def hold(self, change: int) -> None:
-        """Add ``more`` to the number of code blocks that draw on the terminal: +1 when a block starts, -1 when it ends. The
+        """Add ``change`` to the number of code blocks that draw on the terminal: +1 when a block starts, -1 when it ends. The
         line is hidden while the number is above 0.
         """
         with self._lock:

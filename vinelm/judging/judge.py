@@ -159,8 +159,11 @@ def llm_judge(
     Raises:
         WorkflowError: The rubric or the answer keys are missing, or an argument is invalid.
 
-    Examples: >>> from vinelm import llm_judge >>> judge = llm_judge("openai:gpt-4.1-mini", rubric="The answer names the capital
-        of the country.", label="capital") >>> judge.name 'openai:gpt-4.1-mini'
+    Examples:
+        >>> from vinelm import llm_judge
+        >>> judge = llm_judge("openai:gpt-4.1-mini", rubric="The answer names the capital of the country.", label="capital")
+        >>> judge.name
+        'openai:gpt-4.1-mini'
     """
     return LLMJudge(
         model=model, rubric=rubric, question=_keys(question), answer=_keys(answer), label=label, truth=truth, attempts=attempts

@@ -4,10 +4,12 @@ A run of a request, called a unit in the code, waits here when it calls its mode
 submitted, one batch for each model. The batches are polled, and their answers are passed to the runs. The states of a batch in
 the records (:class:`KeepsBatches`)::
 
-    recorded    our key and the digests of its calls are on disk; nothing is sent |        submit: the key goes along, in the
-                batch's metadata and in the name of each call submitted   the provider's id is on disk |        poll, until it
-                is completed, expired, cancelled or failed closed      its answers are on disk, in one transaction; only now the
-                units get them the calls of a cell are dropped in the transaction that writes the cell's row
+    recorded    our key and the digests of its calls are on disk; nothing is sent
+       |        submit: the key goes along, in the batch's metadata and in the name of each call
+    submitted   the provider's id is on disk
+       |        poll, until it is completed, expired, cancelled or failed
+    closed      its answers are on disk, in one transaction; only now the runs get them
+                a run's calls are dropped in the transaction that writes its result
 
 A process may die between any two of these. The next process makes the same calls again, with the same digests: a call in a
 closed batch is answered from the disk, and a call in a submitted batch waits for that batch. A batch that is only recorded may
