@@ -123,7 +123,7 @@ CHARS_PER_TOKEN = 4
 
 
 def estimate_tokens(chars: int) -> int:
-    """Estimate the tokens of a text from its number of characters; at least 1."""
+    """Estimate the number of tokens of a text from its number of characters. The result is at least 1."""
     return max(1, -(-chars // CHARS_PER_TOKEN))
 
 

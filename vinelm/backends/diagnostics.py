@@ -87,7 +87,7 @@ def diagnose(model: Model, settings: Mapping[str, Mapping[str, Any]], *, today: 
     Args:
         model: The model.
         settings: The catalog's ``[backend.NAME]`` tables, by provider.
-        today: Date to compare the price's date with.
+        today: The current date, to find prices that are too old.
         is_called: Also make one short call, without retries. Spends money.
     """
     if model.provider not in PROVIDERS:

@@ -53,7 +53,7 @@ def cannot_make(entry: Model, error: Exception, mend: str) -> ConfigError:
 
 
 def split_options(options: Mapping[str, Any], kind: type[BaseChatModel]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split options into settings of the chat model, and those that only the server knows."""
+    """Split options into settings of the chat model and parameters that only the server knows."""
     known = {name for field, info in kind.model_fields.items() for name in (field, info.alias) if name}
     settings = {key: value for key, value in options.items() if key in known}
     return settings, {key: value for key, value in options.items() if key not in known}

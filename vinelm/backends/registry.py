@@ -133,7 +133,7 @@ def rate_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[
 
 
 def prompt_admissions_of(backends: Mapping[str, Backend]) -> dict[str, PromptAdmission]:
-    """Return the prompt admission of each model with a prompt cache, by the model's name."""
+    """Return the prompt admission of each model whose prompts are cached (``cache_points``), by the model's name."""
     keeping = [one for one in backends.values() if isinstance(one, KeepsPrompts)]
     return {name: admission for one in keeping for name, admission in one.prompt_admissions.items()}
 

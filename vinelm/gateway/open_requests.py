@@ -96,7 +96,7 @@ class OpenRequests:
         return found
 
     def end_call(self, request: OpenRequest) -> None:
-        """Record that a call has ended. This also ends an unnamed request."""
+        """Record that a call has ended. If the call's request has no name, the request ends as well."""
         request.calls -= 1
         request.used_s = self._now()
         if request.key is None:

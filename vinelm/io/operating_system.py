@@ -46,7 +46,9 @@ def can_fork() -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process with this id exists; always True on Windows, where a check would end the process."""
+    """Return whether a process with this id exists. The result is always True on Windows, where the check would end the
+    process.
+    """
     if sys.platform == "win32" or not hasattr(os, "killpg"):
         return True
     try:

@@ -38,7 +38,7 @@ class LangChainProvider(Provider):
         return InnerChat(given) if given is not None else super().inner(model)
 
     def make(self, model: Model) -> BaseChatModel:
-        """Make the entry's chat model."""
+        """Create the entry's chat model; see :meth:`Provider.make`."""
         if ":" not in model.model_id:
             raise ConfigError(
                 f"model {model.name!r}: was a ready chat model of another process: pass it again, "

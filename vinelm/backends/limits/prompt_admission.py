@@ -15,11 +15,12 @@ from vinelm.requests.protocols import Backend, RateLimiter, RatePermit
 
 
 class PromptAdmission:
-    """Rate limits of a model with cache points. Thread-safe.
+    """The rate limits of a model whose prompts are cached (``cache_points``). A call waits while another call writes its prefix
+    to the cache. Thread-safe.
 
     Args:
         limiter: the rate limits of the model's engine.
-        points: the prefixes that the model's prompt cache holds.
+        points: an estimate of the prefixes that the model's prompt cache holds.
     """
 
     def __init__(self, limiter: RateLimiter, points: CachePoints) -> None:
@@ -74,7 +75,9 @@ class _OnePrompt:
 
 
 class AdmitsPrompts(Protocol):
-    """The interface of a rate limiter for models with a prompt cache, in this process or in another process."""
+    """The interface of a rate limiter for models whose prompts are cached (``cache_points``), in this process or in another
+    process.
+    """
 
     def of(self, prompt: PromptCall) -> RateLimiter:
         """See :meth:`PromptAdmission.of`."""
@@ -86,4 +89,4 @@ class KeepsPrompts(Backend, Protocol):
 
     @property
     def prompt_admissions(self) -> Mapping[str, PromptAdmission]:
-        """The :class:`PromptAdmission` of each model with a prompt cache, by the model's name."""
+        """The :class:`PromptAdmission` of each model whose prompts are cached (``cache_points``), by the model's name."""

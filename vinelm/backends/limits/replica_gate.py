@@ -282,7 +282,7 @@ class ReplicaGate:
         return waiting
 
     def _leave(self, waiting: _Waiting) -> None:
-        """Record that the call has ended, or that its caller no longer waits."""
+        """Record that the call has ended or that its caller no longer waits, and admit waiting calls if there is room."""
         with self._lock:
             # It may be anywhere in the heap; it is dropped when it reaches the front.
             waiting.has_left = True

@@ -97,7 +97,9 @@ class RemoteBackend:
 
     @property
     def rate_limiters(self) -> Mapping[str, EngineRateLimiter]:
-        """Rate limiters by engine. A profiler with worker processes applies them in its main process."""
+        """The rate limiter of each engine, by the engine's name. A profiler with worker processes applies them in its main
+        process.
+        """
         return self._rate_limiters
 
     @property
@@ -196,8 +198,8 @@ class RemoteBackend:
 
     @property
     def prompt_admissions(self) -> Mapping[str, PromptAdmission]:
-        """The :class:`PromptAdmission` of each model with a prompt cache. A profiler with worker processes keeps them in its
-        main process.
+        """The :class:`PromptAdmission` of each model whose prompts are cached (``cache_points``). A profiler with worker
+        processes keeps them in its main process.
         """
         return self._prompts
 

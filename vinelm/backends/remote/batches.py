@@ -401,7 +401,7 @@ class BatchGate:
             self._retry_s = max(self._retry_s, retry_s)  # another model's back-off still counts
 
     def _look_at(self, polled: _Polled) -> None:
-        """Poll the provider for a batch's status."""
+        """Poll a batch at the provider, and handle its answers if it has ended."""
         times, batch = self._times, polled.batch
         polled.step_s = min(max(polled.step_s * 1.5, times.poll_s / 20), times.poll_s)
         model, api = self._models[batch.model]

@@ -52,7 +52,7 @@ class CallCache:
         place: where answers are kept: any of LangChain's caches, such as a cache that several processes share. None keeps the
             latest 10,000 answers in this process.
         age_s: maximum age of an answer in seconds, > 0.
-        across_tenants: a call may get the answer to another tenant's call. By default tenants share no answers.
+        across_tenants: whether a call may get the answer to another tenant's call. By default tenants share no answers.
 
     Raises:
         ConfigError: ``place`` is not one of LangChain's caches, or ``age_s`` is not above 0.

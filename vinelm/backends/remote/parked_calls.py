@@ -57,7 +57,7 @@ class ParkedUnit(BatchedUnit):
         self.asked.clear()
 
     def halt(self, why: BaseException) -> BaseException:
-        """Record why the run ends, and return the exception to raise."""
+        """Record the exception ``why`` that ends the run, and return it, so that the caller can raise it."""
         self.halted = why
         return why
 

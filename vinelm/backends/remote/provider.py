@@ -179,10 +179,10 @@ class CallBinding:
     ``inner``: the chat model that builds tools and schemas. ``own_limit``: the answer limit of the application's object, used
     instead of the entry's limit; None if the object sets no limit. ``streams``: also stream calls that ask for a whole answer,
     to measure the time to first token. ``priority_sign``: send the request's priority times 1 or -1 to the server; 0 does not
-    send it. ``prompts``: admits attempts of a model with a prompt cache; None for other models. ``list_price``: the model's
-    ordinary price if the call goes in a batch and ``model`` has the batch price; the call's latency is then unknown.
-    ``chosen``: returns, for the request of such a call, the binding that makes the call, directly or in a batch. None means
-    this binding. ``is_owed``: an earlier run paid for the call, so its answer is fetched.
+    send it. ``prompts``: admits attempts of a model whose prompts are cached (``cache_points``); None for other models.
+    ``list_price``: the model's ordinary price if the call goes in a batch and ``model`` has the batch price; the call's latency
+    is then unknown. ``chosen``: returns, for the request of such a call, the binding that makes the call, directly or in a
+    batch. None means this binding. ``is_owed``: an earlier run paid for the call, so its answer is fetched.
     """
 
     provider: Provider

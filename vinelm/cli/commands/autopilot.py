@@ -108,7 +108,7 @@ def _money_line(found: PilotStatus) -> str:
 
 
 def _waiting_line(found: PilotStatus, store: str) -> str | None:
-    """Return how to answer the open questions; None if there are none."""
+    """Return a line on how to answer the open questions; None without open questions."""
     if not found.waiting:
         return None
     return f"{found.waiting} {'questions wait' if found.waiting > 1 else 'question waits'}: vinelm label {store}"

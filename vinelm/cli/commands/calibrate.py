@@ -69,7 +69,7 @@ def command(*, endpoint: str, output: Path, yes: bool, as_json: bool, quiet: boo
 
 
 def _prepared(endpoint: str, settings: dict[str, Any]) -> tuple[Endpoint, Experiment]:
-    """Validate all inputs before any call is sent."""
+    """Validate all inputs before any call is sent. Return the endpoint and the experiment."""
     from vinelm.catalog import Catalog
     from vinelm.controller import Endpoint
     from vinelm.controller.load.calibration_client import model_on

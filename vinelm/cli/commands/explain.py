@@ -1,4 +1,4 @@
-"""``vinelm plan --explain``: shows the decision at one point of a request, and why its alternatives lose."""
+"""``vinelm plan --explain``: shows the decision at one point of a request, and why alternatives were not chosen."""
 
 from __future__ import annotations
 
