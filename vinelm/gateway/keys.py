@@ -57,7 +57,7 @@ class CallerKey:
     """A caller's key, as the operator sees it.
 
     Attributes:
-        name, tenant: as the operator gave them.
+        name, tenant: the names that the operator gave the key and its owner.
         daily_usd: maximum cost per UTC day in dollars; None means no cap.
         calls_per_min: maximum number of calls per minute in each process; None means no limit.
         is_revoked: whether the key is no longer valid.
@@ -88,7 +88,7 @@ class KeyBook:
 
     Args:
         path: The file; created if it does not exist.
-        now: Unix time, in seconds.
+        now: Returns the Unix time in seconds.
 
     Raises:
         ConfigError: The file cannot be opened, or is not a file of keys.

@@ -2,11 +2,11 @@
 
 The states of a call's cost::
 
-    asked       bound: the most that its attempts can cost
+    asked       the bound, which is the maximum cost of its attempts, is computed
        |        the guard reserves it, or refuses the call: nothing was sent
     reserved    an attempt waits for the rate limits, and is sent
        |        a failure that cannot be billed costs nothing; any other failure costs the attempt's bound;
-       |        a complete answer costs what it states, if that is possible, else the attempt's bound
+       |        a complete answer costs what it states if that is plausible, otherwise the attempt's bound
     booked      another attempt follows, at most two of which may be billed, and none once the caller has seen a piece
        |
     settled     once, however the call ends: answered, failed, cancelled, abandoned in its stream
@@ -226,7 +226,7 @@ class RawPiece(ABC):
 
     @abstractmethod
     def show(self, seen: SeenAnswer) -> bool:
-        """Record in ``seen`` what the piece contains; return whether that is model output.
+        """Record in ``seen`` what the piece contains, and return whether it contains model output.
 
         Raises:
             AttemptFailed: the piece cannot be part of an answer.
@@ -275,7 +275,7 @@ def _price_of(price_id: str) -> Price | None:
 
 
 def _label(value: object) -> str | None:
-    """Return an id or a finish reason with secrets removed; None unless it is a short text of visible characters."""
+    """Return an id or a finish reason without secrets; None if it is not a short text of visible characters."""
     return redacted(value) if isinstance(value, str) and _LABEL.fullmatch(value) else None
 
 
