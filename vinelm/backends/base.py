@@ -1,4 +1,4 @@
-"""Code shared by all backends: the base of chat models, options of a model, token estimates and token counts."""
+"""Code shared by all backends: the base class of chat models, checks of a model's options, token estimates and token counts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ M = TypeVar("M", bound=BaseChatModel)
 def bound_instance(kind: type[M], binding: Any, fields: Mapping[str, Any] = MappingProxyType({})) -> M:
     """Create an instance of a chat model class with this ``binding``, these ``fields`` and default values for all others.
 
-    Takes about 2 µs per invocation, because it skips pydantic's validation and LangChain's serialization.
+    Takes about 2 µs, because it skips pydantic's validation and LangChain's serialization.
     """
     prototype = _prototype(kind)
     made = kind.__new__(kind)
@@ -38,7 +38,7 @@ def bound_instance(kind: type[M], binding: Any, fields: Mapping[str, Any] = Mapp
 
 
 class BoundChatModel(BaseChatModel):
-    """A chat model of one invocation: ``binding`` holds the ``model``, the call, and the source of the answers.
+    """A chat model for one execution of a step. ``binding`` holds the ``model``, the call, and the source of the answers.
 
     Made by :func:`bound_instance`.
     """
@@ -46,7 +46,7 @@ class BoundChatModel(BaseChatModel):
     binding: Any = Field(default=None, exclude=True, repr=False)
 
     def __deepcopy__(self, memo: Any = None) -> Self:
-        """Return the object itself: a copy makes calls of the same invocation, with the same meter and guard."""
+        """Return the object itself: a copy would belong to the same execution of a step, with the same meter and guard."""
         return self.__copy__()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
@@ -59,7 +59,7 @@ class BoundChatModel(BaseChatModel):
         return {"entry": self.binding.model.name, "model": name, "model_name": name}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        """Return the model's parameters in LangChain's traces."""
+        """Return the model's parameters that LangChain's traces record."""
         params = super()._get_ls_params(stop=stop, **kwargs)
         provider, name = langsmith_names(self.binding.model)
         params["ls_provider"] = provider
@@ -97,9 +97,10 @@ LANGSMITH_PROVIDERS: Mapping[str, str] = MappingProxyType(
 
 
 def langsmith_names(model: Model) -> tuple[str, str]:
-    """Return provider and name of a model as LangSmith knows them.
+    """Return the provider and the name under which LangSmith knows a model.
 
-    A LangChain model is named ``provider:model``; a ready chat model has its provider in the field ``engine``.
+    A LangChain model is named ``provider:model``; for a chat model object that the application passes in, ``engine`` holds the
+    provider.
     """
     if model.provider != "langchain":
         return LANGSMITH_PROVIDERS.get(model.provider, model.provider), model.model_id
@@ -108,7 +109,7 @@ def langsmith_names(model: Model) -> tuple[str, str]:
 
 
 def model_options(model: Model, *known: str) -> Mapping[str, Any]:
-    """Return the model's options; :class:`ConfigError` if its provider does not know one of them."""
+    """Return the model's options. Raise :class:`ConfigError` if its provider does not know an option."""
     for key in model.options:
         if key not in known:
             raise ConfigError(
@@ -122,17 +123,17 @@ CHARS_PER_TOKEN = 4
 
 
 def estimate_tokens(chars: int) -> int:
-    """Estimate the tokens of a text from its number of characters; at least 1."""
+    """Estimate the number of tokens of a text from its number of characters. The result is at least 1."""
     return max(1, -(-chars // CHARS_PER_TOKEN))
 
 
 def counted(value: Any) -> int | None:
-    """Return a token count that a server states; None if it is not a non-negative whole number."""
+    """Return a server's token count, or None if it is not a non-negative whole number."""
     return value if type(value) is int and value >= 0 else None
 
 
 def seconds_of(value: Any) -> float | None:
-    """Return a duration that a server states; None if it is not a finite non-negative number."""
+    """Return a server's duration in seconds, or None if it is not a finite non-negative number."""
     try:
         seconds = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -142,12 +143,11 @@ def seconds_of(value: Any) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Token counts of a call. ``cached`` is part of ``tokens_in``, ``reasoning`` part of ``tokens_out``; None if
-    unknown.
+    """Token counts of a call. ``cached`` is part of ``tokens_in``, ``reasoning`` is part of ``tokens_out``. None means unknown.
 
-    ``written`` is the part of ``tokens_in`` that was written to a prompt cache. Of it, ``written_1h`` is kept for an
-    hour, and for ``unsplit`` the server does not say how long. ``audio`` and ``audio_out`` are the audio parts of
-    prompt and answer, None if the server does not say.
+    ``written`` is the part of ``tokens_in`` that was written to a prompt cache. Of these tokens, the cache keeps ``written_1h``
+    for an hour; for ``unsplit`` tokens the server does not state how long. ``audio`` and ``audio_out`` are the audio tokens of
+    prompt and answer, None if the server does not state them.
     """
 
     tokens_in: int
@@ -161,11 +161,11 @@ class Counts:
     audio_out: int | None = None
 
     def usd(self, price: Price, *, asks_for_an_hour: bool, hears: bool = False, speaks: bool = False) -> float:
-        """Return the dollars of the call.
+        """Return the cost of the call in dollars.
 
-        ``asks_for_an_hour``: the prompt asked to be cached for an hour, which is assumed of written tokens unless the
-        server says otherwise. ``hears``: the prompt contains audio; ``speaks``: the answer may. If the server does not
-        say how much, all of it is priced as audio.
+        ``asks_for_an_hour``: the prompt asked to be cached for an hour. Tokens written to the cache are then priced at that
+        rate, unless the server states another duration. ``hears``: the prompt contains audio. ``speaks``: the answer may
+        contain audio. If the server does not state the number of audio tokens, the whole prompt or answer is priced as audio.
         """
         hour = self.written_1h + (self.unsplit if asks_for_an_hour else 0)
         audio = self.audio if self.audio is not None else self.tokens_in * hears
@@ -187,11 +187,11 @@ class Counts:
         audio: Any = None,
         audio_out: Any = None,
     ) -> Counts | None:
-        """Return the counts that a server states; None if the prompt's or the answer's tokens are invalid.
+        """Return the token counts of a server's report, or None if the count of the prompt or of the answer is invalid.
 
-        A part larger than its whole is added to the whole, because some servers count a prompt without its cached part,
-        or an answer without its reasoning. If parts contradict each other, the more expensive reading counts: written
-        before read, and the larger of a sum and its parts.
+        If a part is larger than the whole that contains it, the two are added, because some servers count a prompt without its
+        cached part, or an answer without its reasoning. If counts contradict each other, the more expensive interpretation is
+        used: tokens count as written to the cache rather than read from it, and a total is at least the sum of its parts.
         """
         whole_in, whole_out = counted(tokens_in), counted(tokens_out)
         if whole_in is None or whole_out is None:

@@ -1,4 +1,4 @@
-"""Diagnoses a catalog: checks without a call whether each model can be called, and on request with one short call."""
+"""Diagnoses a catalog: checks whether each model can be called, without calling it or, on request, with one short call."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ class CallProbe:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelDiagnosis:
-    """The diagnosis of one model: problems to fix, notes, limits, and the measurements of a call (None: no call was made)."""
+    """The diagnosis of one model: problems to fix, notes, limits, and the measurements of a call, or None if no call was
+    made.
+    """
 
     model: Model
     problems: tuple[str, ...] = ()
@@ -85,7 +87,7 @@ def diagnose(model: Model, settings: Mapping[str, Mapping[str, Any]], *, today: 
     Args:
         model: The model.
         settings: The catalog's ``[backend.NAME]`` tables, by provider.
-        today: Date to compare the price's date with.
+        today: The current date, to find prices that are too old.
         is_called: Also make one short call, without retries. Spends money.
     """
     if model.provider not in PROVIDERS:
@@ -112,7 +114,9 @@ def diagnose(model: Model, settings: Mapping[str, Mapping[str, Any]], *, today: 
 
 
 def catalog_problems(models: Sequence[Model], backends: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the problems of a catalog as a whole: model names, ``[backend.NAME]`` tables, limits for unknown engines."""
+    """Return the problems of a catalog as a whole: conflicting model names, invalid ``[backend.NAME]`` tables, and limits for
+    unknown engines.
+    """
     try:
         catalog = Catalog(models, backends)
     except InputError as error:
@@ -135,7 +139,7 @@ def catalog_problems(models: Sequence[Model], backends: Mapping[str, Mapping[str
 
 
 def require_keys(models: Iterable[Model]) -> None:
-    """Raise an error if a model's key is missing, before anything is written or called.
+    """Check that the key of each model is set, before any file is written or model is called.
 
     Raises:
         ConfigError: The environment variable that a model names for its key is not set.

@@ -1,4 +1,6 @@
-"""API keys of catalog entries, read from the environment variable that the entry names when a client is created."""
+"""API keys of catalog entries. Each key is read when a client is created, from the environment variable that the entry
+names.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ NO_KEY = "none"
 
 
 def named_key(model: Model, example: str) -> str:
-    """Return the key from the environment variable of the entry; :class:`ConfigError` if the entry names no variable or
-    it is not set.
+    """Return the key from the entry's environment variable. Raise :class:`ConfigError` if the entry names no variable, or if
+    the variable is not set.
     """
     if model.api_key_env is None:
         raise ConfigError(f'model {model.name!r}: no api_key_env: name the variable of the key, such as "{example}"')

@@ -24,7 +24,7 @@ _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 def check_options(model: Model, *more: str) -> None:
-    """Raise :class:`ConfigError` for an option that a field of the entry sets."""
+    """Raise :class:`ConfigError` if the options contain a setting that has its own field in the catalog entry."""
     for key in model.options:
         if key in _LIMITS:
             raise ConfigError(f"model {model.name!r}: option {key!r}: set the entry's max_tokens instead")
@@ -39,7 +39,9 @@ def check_base(model: Model, hint: str = "it must start with http:// or https://
 
 
 def made(entry: Model, kind: Callable[..., C], /, **settings: Any) -> C:
-    """Make a chat model; :class:`ConfigError` without the package's text, which may quote a key, if it refuses the settings."""
+    """Make a chat model. Raise :class:`ConfigError` if its package refuses the settings; the package's message is left out,
+    since it may quote a key.
+    """
     mend = f"do its options fit the package of {entry.provider!r}?"
     with explained(lambda error: cannot_make(entry, error, mend), passes=(ConfigError,), hides=True):
         return kind(**settings)
@@ -51,7 +53,7 @@ def cannot_make(entry: Model, error: Exception, mend: str) -> ConfigError:
 
 
 def split_options(options: Mapping[str, Any], kind: type[BaseChatModel]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split options into settings of the chat model, and those that only the server knows."""
+    """Split options into settings of the chat model and parameters that only the server knows."""
     known = {name for field, info in kind.model_fields.items() for name in (field, info.alias) if name}
     settings = {key: value for key, value in options.items() if key in known}
     return settings, {key: value for key, value in options.items() if key not in known}

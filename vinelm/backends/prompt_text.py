@@ -22,7 +22,7 @@ class MadeCall(NamedTuple):
 
 
 def made_calls(message: BaseMessage) -> Iterator[MadeCall]:
-    """Yield the tool calls of a message, including those that could not be parsed, since tool messages answer them, too."""
+    """Yield the tool calls of a message, including invalid tool calls, since tool messages answer them, too."""
     if isinstance(message, AIMessage):
         for call in message.tool_calls:
             yield MadeCall(call["id"], call["name"], call["args"])
@@ -31,11 +31,11 @@ def made_calls(message: BaseMessage) -> Iterator[MadeCall]:
 
 
 def prompt_parts(messages: Sequence[BaseMessage], tools: Iterable[Any] = ()) -> list[str]:
-    """Return the text of a prompt in the order in which a server reads it: tools, system messages, then the conversation.
+    """Return the parts of a prompt's text in the order in which a server reads them: tools, system messages, then the
+    conversation.
 
-    Each tool and each non-empty message is one part, with its role. Attachments are digests; ids of tool calls, which
-    servers do not show to the model, are left out. The parts are those of :func:`vinelm.prompts.shape.shape_of`. Never
-    raises.
+    Each tool and each non-empty message is one part, with its role. Attachments are replaced by digests. Ids of tool calls are
+    left out, since the model does not see them. The parts are those of :func:`vinelm.prompts.shape.shape_of`. Never raises.
     """
     system = [message for message in messages if isinstance(message, SystemMessage)]
     others = [message for message in messages if not isinstance(message, SystemMessage)]
@@ -60,7 +60,7 @@ def _part_text(part: Mapping[str, Any]) -> str:
 
 
 def canonical(value: Any) -> str:
-    """Return a value as JSON with sorted keys; the name of its type if it cannot be converted."""
+    """Return a value as JSON with sorted keys, or the name of its type if it cannot be converted."""
     try:
         return json.dumps(value, sort_keys=True, ensure_ascii=False, default=lambda other: type(other).__name__)
     except (TypeError, ValueError):  # keys that cannot be sorted, or a value that contains itself

@@ -48,12 +48,12 @@ def create_backends(
     Args:
         catalog: The models, and the ``[backend.NAME]`` tables of their providers.
         workflow: The workflow whose requests the offline backends answer.
-        seed: Decides simulated answers, unless the backend's table sets it.
-        real_time: Whether offline backends really take the time of a call, unless their table sets it.
+        seed: Determines simulated answers, unless the backend's table sets a seed.
+        real_time: Whether calls of offline backends really take their latency, unless the backend's table sets this.
 
     Raises:
-        ConfigError: A provider or setting is unknown, a backend's table has no model, or the catalog came with a trie or
-            a store but its models are not simulated.
+        ConfigError: A provider or setting is unknown, a backend's table has no model, or the catalog came with a trie or a
+            store although its models are not simulated.
     """
     catalog.require_own()
     used = tuple(dict.fromkeys(model.provider for model in catalog.models))
@@ -88,7 +88,9 @@ def _check_cache_points(model: Model) -> None:
 
 
 def _check_tier(model: Model, live: Any) -> None:
-    """Raise an error for a faster, more expensive tier if the price was looked up: list prices are for the ordinary tier."""
+    """Raise an error if an entry asks for a faster, more expensive tier but takes its price from the price list, which has
+    prices of the ordinary tier.
+    """
     if not has_list_price(model):
         return
     for settings in (model.options, {} if live is None else settings_of(live)):
@@ -114,8 +116,8 @@ def _create(provider: str, catalog: Catalog, workflow: Workflow | None, seed: in
 
 
 def rate_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, EngineRateLimiter | ReplicaGate]:
-    """Return the rate limiter of each model that has limits. Models on one engine share a limiter; a replica group has
-    one gate.
+    """Return the rate limiter of each model that has limits. Models on one engine share a limiter. The limiter of a replica
+    group is its gate.
     """
     found: dict[str, EngineRateLimiter | ReplicaGate] = {}
     for model in catalog.models:
@@ -131,7 +133,7 @@ def rate_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[
 
 
 def prompt_admissions_of(backends: Mapping[str, Backend]) -> dict[str, PromptAdmission]:
-    """Return the prompt admission of each model with cache points."""
+    """Return the prompt admission of each model whose prompts are cached (``cache_points``), by the model's name."""
     keeping = [one for one in backends.values() if isinstance(one, KeepsPrompts)]
     return {name: admission for one in keeping for name, admission in one.prompt_admissions.items()}
 

@@ -25,11 +25,11 @@ class ModelResolver:
     """Makes the chat models of a catalog; a :class:`~vinelm.requests.protocols.ChatModelSource`.
 
     Args:
-        backends: backend by provider; None makes those of the catalog's providers on first use.
+        backends: backend by provider; None creates the backends of the catalog's providers on first use.
 
     Attributes:
         rate_limiters: rate limits by model, if another process applies them.
-        equal: finds answers to equal calls; None: each call is made.
+        equal: finds answers to equal calls. None calls the model every time.
     """
 
     rate_limiters: Mapping[str, RateLimiter] = MappingProxyType({})
@@ -54,7 +54,9 @@ class ModelResolver:
 
     @cached_property
     def is_virtual_time(self) -> bool:
-        """Whether the models' latencies pass on the request's virtual clock. :class:`ConfigError` if only some do."""
+        """Whether the models' latencies pass on the request's virtual clock. Raises :class:`ConfigError` if this differs
+        between models.
+        """
         kinds = {self.backend_of(name).is_virtual_time for name in self.catalog}
         if len(kinds) > 1:
             raise ConfigError(
@@ -63,14 +65,14 @@ class ModelResolver:
         return kinds.pop()
 
     def new_clock(self) -> Clock:
-        """Return the clock of a new run: virtual if the models' latencies are simulated on it, else real."""
+        """Return the clock of a new run: virtual if the models' latencies are simulated, otherwise real."""
         return VirtualClock() if self.is_virtual_time else WallClock()
 
     def add(self, entry: Model, chat: BaseChatModel) -> None:
         """Add the entry of an object made by the application; calls in flight keep their models. Thread-safe.
 
-        An existing entry stays. If it belongs to an object with other keys, perhaps made for another user, neither
-        object answers calls meant for the other.
+        An existing entry stays. If it belongs to an object with other keys, perhaps made for another user, then calls meant for
+        one object are never answered by the other.
         """
         with self._adding:
             known = self._added.get(entry.name)
@@ -92,19 +94,19 @@ class ModelResolver:
             self._found.clear()
 
     def backend_of(self, model: str) -> Backend:
-        """Return the backend of a catalog entry; :class:`ConfigError` for an unknown model or provider."""
+        """Return the backend of a catalog entry. Raise :class:`ConfigError` for an unknown model or provider."""
         return self._backend_and_entry(model)[0]
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
-        """Return a chat model of the catalog for one invocation.
+        """Return a chat model of the catalog for one execution of a step.
 
         Args:
             name: the model's name in the catalog.
-            call: the invocation.
+            call: the context of the execution.
             limits: fields of the entry to replace, such as ``max_tokens`` and ``timeout_s``.
 
         Raises:
-            ConfigError: an unknown model or provider.
+            ConfigError: the model or the provider is unknown.
         """
         backend, entry = self._found.get(name) or self._backend_and_entry(name)
         if name in self.rate_limiters:
@@ -114,10 +116,10 @@ class ModelResolver:
         return backend.chat_model(entry.model_copy(update=limits) if limits else entry, call)
 
     def least_call_usd(self, model: str) -> float:
-        """Return the dollars reserved for a call of this model with an empty prompt.
+        """Return the cost in dollars that is reserved for a call of this model with an empty prompt.
 
-        Returns 0 if the backend states no bound, and for a skipped stage. :class:`ConfigError` for an unknown model or
-        provider.
+        Returns 0 if the backend states no maximum cost, and for a skipped stage. Raises :class:`ConfigError` for an unknown
+        model or provider.
         """
         found = 0.0 if model == SKIP else self._least_usd.get(model)
         if found is None:

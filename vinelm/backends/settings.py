@@ -21,10 +21,10 @@ class ProviderSettings:
     Attributes:
         provider: The provider's name.
         catalog: The whole catalog, including models of other providers.
-        workflow: The workflow whose requests offline backends answer; None if there is none.
+        workflow: The workflow whose requests offline backends answer; None without a workflow.
         table: The provider's ``[backend.NAME]`` table.
         seed: Default seed of simulated answers.
-        real_time: Default of whether offline calls really take their time.
+        real_time: Whether offline calls really take their latency, by default.
     """
 
     provider: str
@@ -49,7 +49,7 @@ class ProviderSettings:
                 )
 
     def setting(self, key: str, kind: type[T], default: T) -> T:
-        """Return a setting of the table, or the default; :class:`ConfigError` if it has another type."""
+        """Return a setting of the table, or the default. Raise :class:`ConfigError` if the setting has another type."""
         value = self.table.get(key, default)
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)

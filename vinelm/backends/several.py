@@ -1,4 +1,6 @@
-"""Several application objects behind one catalog entry. It matters which is called, because users may have different keys."""
+"""Several chat model objects of the application behind one catalog entry. It matters which object is called, because users may
+have different keys.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ _CLIENTS = frozenset({"client", "async_client", "root_client", "root_async_clien
 
 
 def is_alike(one: BaseChatModel, other: BaseChatModel) -> bool:
-    """Return whether two chat models with the same name are interchangeable: same keys, same server.
+    """Return whether two chat models with the same name are interchangeable: they have the same keys and the same server.
 
     Values that cannot be compared count as different.
     """
@@ -42,8 +44,8 @@ def _told(chat: BaseChatModel) -> dict[str, Any]:
 
 
 class SeveralObjects(BaseChatModel):
-    """A catalog entry's stand-in for objects that are not interchangeable: each is only called by code that uses that
-    object.
+    """Represents several objects that are not interchangeable, in their common catalog entry. Each object is only called by
+    code that uses this object itself.
     """
 
     entry: str
@@ -53,7 +55,7 @@ class SeveralObjects(BaseChatModel):
         return "several"
 
     def refuse(self) -> NoReturn:
-        """Raise :class:`WorkflowError`; afterwards another model of the plan may answer."""
+        """Raise :class:`WorkflowError`, after which another model of the plan may answer."""
         raise WorkflowError(
             f"model {self.entry!r}: the application has made several objects of it, with keys or addresses of their own, and "
             "none is called in place of another: give VineLM(models=...) the one that any request may use",

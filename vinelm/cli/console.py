@@ -30,20 +30,22 @@ _OUTPUT: list[IO[str]] = []
 
 
 def output() -> IO[str]:
-    """Return the stream for data. While a command runs it is not ``sys.stdout``; see :func:`stdout_apart`."""
+    """Return the stream for the command's data. While a command runs, the stream is not ``sys.stdout``; see
+    :func:`stdout_apart`.
+    """
     return _OUTPUT[-1] if _OUTPUT else sys.stdout
 
 
 @contextmanager
 def stdout_apart(*, for_good: bool = False) -> Iterator[None]:
-    """Separate our data from the owner's output: inside the block its stdout is stderr, and ours is :func:`output`.
+    """Separate the command's data from the application's output. Inside the block the application's stdout is redirected to
+    stderr, and data goes to :func:`output`.
 
-    An application that is imported, built or run may print, and so may its threads, its child processes, and C
-    libraries that write to descriptor 1. A single such line before a JSON object would make the output invalid.
+    An application that is imported, built or run may print, and so may its threads, its child processes, and C libraries that
+    write to descriptor 1. A single such line before a JSON object would make the output invalid.
 
     Args:
-        for_good: Keep them separate after the block, since exit handlers and threads may still print until the process
-            ends.
+        for_good: Keep the two separate after the block, since exit handlers and threads may still print until the process ends.
     """
     before, descriptor = sys.stdout, _descriptor(sys.stdout)
     if descriptor != 1:  # a test or surrounding program has replaced the stream, so the descriptor is not ours to move
@@ -91,7 +93,7 @@ def _point_stdout_at(descriptor: int) -> None:
 
 
 def stdout(*, err: bool = False) -> Console:
-    """Return a console for data: without markup, 80 columns wide if the output is not a terminal."""
+    """Return a console for data. It has no markup, and is 80 columns wide if the output is not a terminal."""
     from rich.console import Console
 
     return Console(file=sys.stderr if err else output(), highlight=False, soft_wrap=False, markup=False, emoji=False)
@@ -102,14 +104,13 @@ def show_table(
 ) -> None:
     """Print a table on stdout, or on stderr.
 
-    If the table is too wide, headings and texts wrap at spaces. Words and figures are never broken, so a table may
-    still be wider than the terminal.
+    If the table is too wide, headings and texts wrap at spaces. Words and numbers are never broken, so a table may still be
+    wider than the terminal.
 
     Args:
         title: Line above the table.
-        columns: Headings. The first column, and columns whose heading starts with ``<``, are text; other columns are
-            figures.
-        rows: Cells of each row, formatted.
+        columns: Headings. The first column, and columns whose heading starts with ``<``, are text; other columns are numbers.
+        rows: The formatted cells of each row.
         caption: Line below the table.
         err: Whether to print on stderr.
     """
@@ -122,8 +123,8 @@ def watch_table(make: Callable[[], tuple[str, Sequence[str], Sequence[Sequence[s
     """Show a table on the terminal and replace it every ``every_s`` seconds, until Ctrl-C.
 
     Args:
-        make: returns title, columns and rows, as :func:`show_table` takes them.
-        every_s: seconds, > 0.
+        make: returns the arguments ``title``, ``columns`` and ``rows`` of :func:`show_table`.
+        every_s: seconds between two updates, > 0.
     """
     import time
 
@@ -136,7 +137,7 @@ def watch_table(make: Callable[[], tuple[str, Sequence[str], Sequence[Sequence[s
 
 
 def _table(console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str | None) -> Table:
-    """Return the table as :func:`show_table` prints it; widen the console if it does not fit."""
+    """Return the table as :func:`show_table` prints it. If the table does not fit, widen the console."""
     from rich import box
     from rich.table import Table
 
@@ -166,7 +167,7 @@ def _table(console: Console, title: str, columns: Sequence[str], rows: Sequence[
 
 
 def _wrapped(head: str, cells: Sequence[str]) -> str:
-    """Wrap the heading of a column of figures to the column's longest word or figure."""
+    """Return the heading of a column of numbers, wrapped to the width of the column's longest word or number."""
     import textwrap
 
     width = max(len(piece) for piece in (*head.split(), *cells))
@@ -174,7 +175,9 @@ def _wrapped(head: str, cells: Sequence[str]) -> str:
 
 
 def _widest(heads: Sequence[str], cells: Sequence[Sequence[str]], piece: re.Pattern[str]) -> list[int]:
-    """Return, per column, the width of the widest unbreakable piece of its heading and cells, in terminal characters."""
+    """Return for each column the width of the widest text in its heading and cells that cannot be broken, in terminal
+    characters.
+    """
     from rich.cells import cell_len
 
     columns = ((head, *column) for head, column in zip(heads, cells, strict=True))
@@ -196,8 +199,8 @@ def echo(text: str = "", *, err: bool = False) -> None:
 
 
 def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) -> None:
-    """Print a paragraph on stdout, wrapped to the terminal's width or 100 columns; ``hanging`` indents all lines but
-    the first.
+    """Print a paragraph on stdout, wrapped to the terminal's width or 100 columns. ``hanging`` indents all lines except the
+    first.
     """
     import textwrap
 
@@ -209,7 +212,9 @@ def say(text: str, *, indent: str = "", hanging: int = 0, bold: bool = False) ->
 
 
 def show_screen(lines: Sequence[Sequence[tuple[str, Mapping[str, bool]]]]) -> None:
-    """Clear the terminal, and print lines of texts, each text with a style as :func:`click.style` takes it."""
+    """Clear the terminal and print lines. Each line consists of texts with styles, which are arguments of
+    :func:`click.style`.
+    """
     make_way()
     click.clear()
     click.echo("\n".join("".join(click.style(visible(text), **style) for text, style in line) for line in lines), output())
@@ -217,7 +222,7 @@ def show_screen(lines: Sequence[Sequence[tuple[str, Mapping[str, bool]]]]) -> No
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Callable[..., None]]:
-    """Show progress bars on stderr, unless quiet or stderr is not a terminal.
+    """Show progress bars on stderr, unless ``quiet`` is true or stderr is not a terminal.
 
     Yields:
         ``advance(done, total, title, detail=None)``: updates the bar with that title, which the first call adds.
@@ -271,7 +276,9 @@ def one_json_object() -> Iterator[dict[str, Any]]:
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON object on stdout; NaN and infinity become null. Inside :func:`one_json_object` it is only collected."""
+    """Print one JSON object on stdout; NaN and infinity become null. Inside :func:`one_json_object` the object is not printed
+    but added to the collected object.
+    """
     collected = _COLLECTED.get()
     if collected is None:
         make_way()

@@ -22,7 +22,7 @@ BOUND_TEXTS = {"min_accuracy": percent, "max_cost_usd": usd, "max_latency_s": se
 
 
 def show_tree(decision: Decision, title: str = "The plan") -> None:
-    """Print a plan as an indented tree: each stage with its model, and how often each branch follows."""
+    """Print a plan as an indented tree: each stage with its model, and the fraction of requests that take each branch."""
     say(f"{title} (percentages: how often the application takes each way)", bold=True)
     for line in decision.lines(SHOWN_LINES):
         echo(f"  {line}")
@@ -68,7 +68,9 @@ def _columns() -> dict[str, _Column]:
 
 
 def show_arms(annotated: AnnotatedTrie) -> None:
-    """Print how often each branch follows, for each stage after which the application chooses, by the stage's model."""
+    """Print how often requests take each branch, for each stage after which the application chooses a branch, by the stage's
+    model.
+    """
     from vinelm.evaluation.plans.arms import arm_shares
 
     for (stage, arms), found in groupby(arm_shares(annotated), key=lambda share: (share.stage, tuple(share.arms))):

@@ -1,4 +1,5 @@
-"""Command-line options from a verb's Python function: names and defaults from its signature, texts from its docstring.
+"""Makes command-line options from a verb's Python function. Names and defaults come from the function's signature, help texts
+from its docstring.
 
 The source is read, not imported, so that showing help loads no numerical libraries.
 """
@@ -92,10 +93,10 @@ def keywords_of(function: str) -> dict[str, tuple[str, Any, str]]:
 
 
 def text_of(said: str, names: Collection[str]) -> str:
-    """Convert a docstring's description of a keyword for the help.
+    """Convert a docstring's description of a keyword to the text that the command line's help shows.
 
-    ``None: ...`` becomes the default, sentences that begin with ``In Python`` are left out, and names of keywords
-    become names of options.
+    ``None: ...`` becomes the default, sentences that begin with ``In Python`` are left out, and names of keywords become names
+    of options.
     """
     text, none, default = re.sub(r" In Python.*?(?= None: |$)", "", said).partition(" None: ")
     text = f"{text.rstrip('.')} [default: {default.rstrip('.')}]." if none else text
@@ -115,7 +116,7 @@ def declared(
     Args:
         function: ``module:name`` of the verb.
         *left_out: Keywords that cannot be given as text, or that the command declares itself.
-        only: The keywords to declare; empty: all others.
+        only: The keywords to declare. If empty, all keywords that are not left out are declared.
         **written: Keywords that this command declares differently: names and placeholder, and the parser of the value.
     """
     made: list[Any] = []

@@ -94,12 +94,12 @@ The library's messages name its parameters, never options.
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Why a command failed.
+    """The reason why a command failed.
 
     Attributes:
-        kind: A stable identifier: the ``code`` of a :class:`~vinelm.errors.VineLMError`, or ``usage``, ``interrupted``
-            or ``unexpected``.
-        message: One line for a person.
+        kind: A stable identifier: the ``code`` of a :class:`~vinelm.errors.VineLMError`, or ``usage``, ``interrupted`` or
+            ``unexpected``.
+        message: One line for a person to read.
         hint: A remedy in terms of the command line; None if the message states it.
         exit_code: The exit code of the process.
         line: Message and hint in one line, as shown on stderr.
@@ -112,7 +112,7 @@ class Failure:
     hint: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the value of ``error`` for ``--json``; ``hint`` is left out if there is none."""
+        """Return the value of ``error`` for ``--json``; ``hint`` is left out if it is None."""
         hint = {} if self.hint is None else {"hint": self.hint}
         return {"kind": self.kind, "message": self.message, **hint, "exit_code": self.exit_code}
 
@@ -122,7 +122,7 @@ class Resumable(KeyboardInterrupt):
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return the failure for ``error``, with providers' keys removed from its texts."""
+    """Return the failure that reports ``error``, with providers' keys removed from its texts."""
     if isinstance(error, click.ClickException):
         return _of_click(error)
     if isinstance(error, click.Abort | KeyboardInterrupt):
@@ -155,7 +155,9 @@ def _of_ours(error: VineLMError) -> Failure:
 
 
 def _of_click(error: click.ClickException) -> Failure:
-    """Return the failure for a wrong command line; a command without its arguments shows its help instead of a line."""
+    """Return the failure for a wrong command line. For a command without its arguments, the help is shown instead of an error
+    line.
+    """
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "vinelm"
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         message = f"{path} needs a command"

@@ -31,8 +31,8 @@ _FIELD = re.compile(rf"(?<![-\w]){_FIELDS}\b")
 
 
 def catalog_for_check(models: Path | None, preset: str | None = None) -> Catalog:
-    """Load the catalog file, or return a simulated catalog (the default preset unless named) for a check that calls no
-    model.
+    """Load the catalog file. For a check that calls no model, return a simulated catalog instead if no file is named, with the
+    default preset unless another preset is named.
     """
     from vinelm.backends import simulated_catalog
     from vinelm.catalog import Catalog
@@ -41,7 +41,9 @@ def catalog_for_check(models: Path | None, preset: str | None = None) -> Catalog
 
 
 def is_trie_file(path: Path) -> bool:
-    """Return whether the file is an annotated trie: by its content, or by its suffix if it does not exist."""
+    """Return whether the file is an annotated trie. This is decided by its content, or by its suffix if the file does not
+    exist.
+    """
     if not path.is_file():
         return path.suffix == ".vine"
     with path.open("rb") as file:
@@ -75,7 +77,7 @@ def objective_of(bounds: dict[str, Any], **fixed: Any) -> Objective:
         **fixed: Further fields of the objective.
 
     Raises:
-        ConfigError: They are not a valid objective; the message names the options, or the file.
+        ConfigError: The objective is invalid. The message names the options, or the file.
     """
     from vinelm.objective import Objective
 
@@ -91,7 +93,7 @@ def objective_of(bounds: dict[str, Any], **fixed: Any) -> Objective:
 
 
 def objective_in(given: dict[str, Any], *, is_open: bool = False) -> Any:
-    """Remove the objective's options from all given options, and return the objective; see :func:`objective_of`.
+    """Remove the objective's options from a command's options, and return the objective; see :func:`objective_of`.
 
     Args:
         given: The options by keyword; the objective's options are removed.
@@ -103,7 +105,7 @@ def objective_in(given: dict[str, Any], *, is_open: bool = False) -> Any:
 
 
 def _joined(given: dict[str, Any], read: dict[str, Any], file: Path) -> dict[str, Any]:
-    """Return the options combined with the file's fields."""
+    """Return the objective's options combined with the fields of its file. Raise :class:`ConfigError` if a field is in both."""
     for name in read.keys() & given.keys():
         if given[name] not in (None, UNSET.get(name)):
             raise ConfigError(f"--{name.replace('_', '-')} is also a field of {file}: give it once")
@@ -111,7 +113,9 @@ def _joined(given: dict[str, Any], read: dict[str, Any], file: Path) -> dict[str
 
 
 def read_fields(file: Path) -> dict[str, Any]:
-    """Return the fields of a TOML or JSON file (by its suffix); :class:`ConfigError` if it cannot be parsed."""
+    """Return the fields of a TOML or JSON file; the suffix determines the format. Raise :class:`ConfigError` if the file cannot
+    be parsed.
+    """
     try:
         text = read_text(file)
         fields = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)

@@ -73,7 +73,7 @@ class LazyGroup(SuggestingGroup):
         return list(COMMANDS)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Raise an error for empty arguments, for all commands, because an empty path would mean the working folder."""
+        """Raise an error for an empty argument of any command, because an empty path would mean the working folder."""
         for before, given in zip(["", *args], args, strict=False):
             option, has_value, value = given.partition("=")
             if not given or (has_value and not value and _OPTION.fullmatch(option)):
@@ -82,7 +82,7 @@ class LazyGroup(SuggestingGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; old command names map to current ones."""
+        """Find the subcommand with this name, which may be an old name of a command."""
         for words in (2, 1):
             if (today := OLD.get(" ".join(args[:words]))) is not None:
                 args = [*today.split(), *args[words:]]
@@ -98,7 +98,7 @@ class LazyGroup(SuggestingGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the subcommands in sections."""
+        """Write the list of subcommands to the help, divided into sections."""
         widest = max(map(len, COMMANDS))
         limit = formatter.width - 6 - widest
         for title, names in SECTIONS.items():
@@ -108,7 +108,9 @@ class LazyGroup(SuggestingGroup):
                 formatter.write_dl(rows)
 
     def nearest(self, ctx: click.Context, name: str) -> list[str]:
-        """Return the commands with this name in subgroups, or else the most similar subcommands."""
+        """Return the commands with this name in subgroups. If there are none, return the subcommands with the most similar
+        names.
+        """
         groups = [group for group in map(partial(self.get_command, ctx), GROUPS) if isinstance(group, click.Group)]
         return [f"{group.name} {name}" for group in groups if name in group.commands] or super().nearest(ctx, name)
 
@@ -122,9 +124,10 @@ class LazyGroup(SuggestingGroup):
 
 
 def _keep_apart(command: click.Command) -> None:
-    """Separate stdout of a command or group. Applied to all, because nearly every command may run the owner's code.
+    """Make a command, or all commands of a group, keep its data apart from other output on stdout. This applies to all
+    commands, because nearly every command may run the application's code.
 
-    Click prints help and usage before that, to the real stdout.
+    Click prints help and usage before a command starts, to the real stdout.
     """
     for one in command.commands.values() if isinstance(command, click.Group) else ():
         _keep_apart(one)
@@ -144,7 +147,7 @@ def _keep_apart(command: click.Command) -> None:
 
 
 def _title(ctx: click.Context) -> str:
-    """Return the command and its first argument, if any."""
+    """Return the name of the running command with its first argument, if any."""
     arguments = [ctx.params[one.name] for one in ctx.command.params if isinstance(one, click.Argument) and one.name]
     first = arguments[0] if arguments else None
     first = first[0] if isinstance(first, tuple) and first else first
@@ -176,12 +179,12 @@ def cli(ctx: click.Context) -> None:
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code.
 
-    An error is one line on stderr. With ``--json`` it is also the key ``error`` of the object on stdout, next to any
-    result: ``kind``, ``message``, ``exit_code`` and, if something helps, ``hint``.
+    An error is one line on stderr. With ``--json`` it is also the key ``error`` of the object on stdout, next to any result:
+    ``kind``, ``message``, ``exit_code`` and, if something helps, ``hint``.
 
     Args:
-        args: The arguments without the program's name. None: the arguments of the process, which ends afterwards, so
-            that anything the application prints at exit goes to stderr, too.
+        args: The arguments without the program's name. None uses the arguments of the process. The process then ends after the
+            command, so what the application prints at exit also goes to stderr.
     """
     code = _main(list(sys.argv[1:] if args is None else args), is_process=args is None)
     # If requests of a batch hang, the interpreter would wait for the threads that run their nodes.
@@ -211,13 +214,13 @@ def _main(given: list[str], *, is_process: bool) -> int:
 
 
 def _wants_json(given: Sequence[str]) -> bool:
-    """Return whether ``--json`` is among the options; checked before parsing, because parsing may fail."""
+    """Return whether ``--json`` is among the arguments. This is checked before parsing, because parsing may fail."""
     options = given[: given.index("--")] if "--" in given else given
     return "--json" in options
 
 
 def _run(given: list[str], *, is_process: bool) -> tuple[int, Failure | None]:
-    """Run the command; return its exit code and, if it failed, the failure that stderr shows."""
+    """Run the command. Return its exit code and, if it failed, the failure to show on stderr."""
     try:
         result = cli.main(args=given, prog_name="vinelm", standalone_mode=False, obj=is_process)
         return (result if isinstance(result, int) else 0), None

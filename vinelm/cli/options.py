@@ -23,7 +23,7 @@ class SuggestingGroup(click.Group):
 
     Args:
         for_file: The subcommand that takes one file. It is suggested to a user who names a file instead of a subcommand.
-        **more: As :class:`click.Group` takes it.
+        **more: Further arguments of :class:`click.Group`.
     """
 
     def __init__(self, *args: Any, for_file: str | None = None, **more: Any) -> None:
@@ -31,7 +31,7 @@ class SuggestingGroup(click.Group):
         self.for_file = for_file
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; :class:`click.UsageError` with suggestions if no command has this name."""
+        """Find the subcommand. Raise :class:`click.UsageError` with suggestions if no subcommand has this name."""
         name = args[0]
         if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
             near = " or ".join(map(repr, self.nearest(ctx, name) or self.with_file(ctx, args)))
@@ -52,8 +52,8 @@ class SuggestingGroup(click.Group):
 def resumable(run: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a command as resumable: after Ctrl-C its message says that the same command continues.
 
-    A command that has done nothing yet (``--dry-run``, `vinelm evaluate` without ``--serve``) only says that it was
-    interrupted.
+    For a command without any work to continue (``--dry-run``, `vinelm evaluate` without ``--serve``), the message only states
+    that it was interrupted.
     """
 
     @wraps(run)
@@ -72,11 +72,11 @@ def option(usage: str, help: str, kind: Any = str, *, into: str | None = None, *
     """Return the decorator of an option that takes a value.
 
     Args:
-        usage: Names and placeholder as the help shows them: ``"-o --output DB"``.
-        help: What it does.
-        kind: The value's type: ``Path``, a tuple of the values to choose from, or what click takes.
+        usage: The option's names and placeholder as the help shows them: ``"-o --output DB"``.
+        help: What the option does.
+        kind: The value's type: ``Path``, a tuple of the values to choose from, or a type of click.
         into: The parameter of the command; None for the option's own name.
-        **more: As :func:`click.option` takes it. A default is shown.
+        **more: Further arguments of :func:`click.option`. The help shows a default.
     """
     words = usage.split()
     names = [word for word in words if word.startswith("-")]

@@ -67,7 +67,7 @@ def show(result: ProfileResult, store: ObservationStore, *, max_error: float | N
 
 
 def _show_next(result: ProfileResult, store: ObservationStore, max_error: float | None) -> None:
-    """Print the next command: `vinelm estimate`, or how to continue if there are too few results for it."""
+    """Print the next command: `vinelm estimate`, or how to continue if there are too few results to estimate."""
     from vinelm.api.certainty import shortfall
     from vinelm.api.estimation import MAX_ERROR
 
@@ -167,7 +167,7 @@ def _show_judge_price(found: RunForecast) -> None:
 
 
 def print_forecast(found: RunForecast, *, as_json: bool) -> None:
-    """Print what the run would do, and its needs compared with what is left."""
+    """Print the forecast of a run: its expected results and cost, and its needs compared with what is left of the budgets."""
     forecast, needs, batches = found.run, found.needs, found.batches
     if as_json:
         facts = {"workflow": found.workflow.name, "is_simulated": found.is_simulated, "dry_run": True}
@@ -227,7 +227,7 @@ def _show_batches(batches: BatchApiForecast, stopped_by: str) -> None:
 
 
 def _show_needs(needs: Needs) -> None:
-    """Print what the coverage needs, next to the limits of budgets, dataset and paths."""
+    """Print the dollars, calls, requests and results that the requested coverage needs, next to the numbers that are left."""
     left_usd = "no budget" if needs.left_usd is None else usd(needs.left_usd)
     left_calls = "no budget" if needs.left_calls is None else f"{needs.left_calls:,}"
     rows = [
@@ -269,7 +269,7 @@ def _whole(one: ForecastInterval) -> tuple[str, str, str]:
 
 
 def _plain(one: Forecast | Needs) -> dict[str, Any]:
-    """Return the fields as plain JSON types; an interval becomes an object with named ends."""
+    """Return the fields as plain JSON types. An interval becomes an object whose keys name its limits."""
     return {field.name: _named(getattr(one, field.name)) for field in fields(one)}
 
 

@@ -22,7 +22,7 @@ _TERMINAL_S, _LOG_S, _EVENT_S = 0.1, 10.0, 1.0
 
 @contextmanager
 def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Iterator[ThrottledReporter | None]:
-    """Yield the callback that the profiler calls after each row; None if nothing is shown."""
+    """Yield the callback that the profiler calls after each result; None if nothing is shown."""
     if kind == "quiet":
         yield None
         return
@@ -40,7 +40,7 @@ def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Ite
 
 
 def at_step(text: str, *, after: ThrottledReporter | None = None) -> None:
-    """Print which step of a long command begins; on a terminal the previous step's progress stays on screen."""
+    """Print which step of a long command begins. On a terminal the previous step's progress stays on screen."""
     if after is not None:
         after.last()
     echo(text, err=True)
@@ -55,7 +55,7 @@ def noted(kind: EventKind) -> Callable[[str], None] | None:
 
 
 def raced(kind: EventKind) -> Callable[[SingleModels], None] | None:
-    """Return the callback that prints the table of single models after their race; None if nothing is shown."""
+    """Return the callback that prints the table of single models after they have been compared; None if nothing is shown."""
     if kind == "quiet":
         return None
     if kind == "json":
@@ -64,7 +64,7 @@ def raced(kind: EventKind) -> Callable[[SingleModels], None] | None:
 
 
 def show_single_models(found: SingleModels, *, err: bool = False) -> None:
-    """Print each model's accuracy and cost on every call, and the sentences about them."""
+    """Print the accuracy and the cost of using each model for every call, and the sentences that explain the table."""
     columns = ("model on every call", "requests", f"% {found.counted} (90 %)", "$ per 1,000")
     show_table("Single models", columns, found.table(), err=err)
     for sentence in found.lines():
@@ -72,7 +72,9 @@ def show_single_models(found: SingleModels, *, err: bool = False) -> None:
 
 
 class RateEstimate:
-    """Rate and remaining time of this run. ``eta_s`` is None until there is progress."""
+    """The speed of this run in calls per second, and its estimated remaining time ``eta_s`` in seconds, which is None until
+    there is progress.
+    """
 
     def __init__(self, started_s: float, share: float) -> None:
         self._started_s, self._began_at = started_s, share
@@ -88,7 +90,9 @@ class RateEstimate:
 
 
 def share(now: Progress) -> float:
-    """Return the reached fraction of the nearest limit (coverage, budget or the next interim check), in [0, 1]."""
+    """Return the progress as a fraction in [0, 1] of the limit that will be reached first: coverage, budget or the next interim
+    check.
+    """
     shares = [now.coverage / (now.target or 1.0)]
     if now.budget_usd:
         shares.append(now.committed_usd / now.budget_usd)
@@ -120,7 +124,7 @@ def line(now: Progress, rate: RateEstimate) -> str:
 
 
 def _money(now: Progress) -> str:
-    """Return dollars spent, and dollars that units in flight may still cost."""
+    """Return the dollars spent, and the dollars that requests in flight may still cost, as text."""
     spent = f"{usd(now.committed_usd - now.reserved_usd)} spent"
     is_reserved = now.reserved_usd > 1e-9  # less than this is a rounding error
     return f"{spent} + {usd(now.reserved_usd)} reserved" if is_reserved else spent
@@ -132,7 +136,7 @@ def _event(now: Progress, rate: RateEstimate) -> None:
 
 
 class ThrottledReporter:
-    """Passes on progress at most once per ``every_s`` seconds, and always the last progress."""
+    """Reports progress at most once every ``every_s`` seconds, and always reports the last progress."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.report: Callable[[Progress, RateEstimate], None] = lambda now, rate: None
@@ -144,7 +148,7 @@ class ThrottledReporter:
         self._was_draining = False
 
     def __call__(self, now: Progress) -> None:
-        """Take the progress after a result."""
+        """Report the progress after a result, if the last report is old enough."""
         at_s = self._clock()
         if self._rate is None:
             self._rate = RateEstimate(self._reported_s, share(now))
@@ -157,7 +161,7 @@ class ThrottledReporter:
             self.report(now, self._rate)
 
     def last(self) -> None:
-        """Report the last progress if it was held back; not needed on a terminal."""
+        """Report the last progress if it has not been reported. This is not needed on a terminal."""
         if self._pending is not None and self._rate is not None and self.every_s >= _EVENT_S:
             self.report(self._pending, self._rate)
             self._pending = None

@@ -1,7 +1,7 @@
 """Types of options by quantity: dollars, fractions, seconds and counts, as people write them.
 
-Values are parsed when the command starts. An invalid value raises an error that names the option, before anything is
-done or spent.
+Values are parsed when the command starts. An invalid value raises an error that names the option, before the command does or
+spends anything.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Quantity(_OfFloat):
     """A finite number with a unit, at least 0.
 
     Args:
-        name: Its name in help and completions.
+        name: The quantity's name in help and completions.
         read: Parses a text as a number, or raises :class:`ValueError`.
-        forms: The accepted notations, for the error.
+        forms: The accepted notations, for the error message.
         most: The largest value.
         unit: The value that the command receives for an input of 1.
     """
@@ -41,7 +41,7 @@ class Quantity(_OfFloat):
         self.name, self._read, self._forms, self._most, self._unit = name, read, forms, most, unit
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number; a usage error names the option, the value and what was probably meant."""
+        """Return the number. Raise a usage error with the option, the value and the value that was probably meant."""
         if not isinstance(value, str):
             return float(value)
         try:
@@ -66,7 +66,7 @@ class Count(_OfInt):
         self._least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number; a usage error names the option and the least value."""
+        """Return the number. Raise a usage error with the option and the smallest allowed value."""
         if not isinstance(value, str):
             return int(value)
         try:
@@ -82,7 +82,7 @@ class OneOf(click.Choice[str]):
     """One of a list of words; the error suggests the nearest one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the word; a usage error lists the valid words."""
+        """Return the word. Raise a usage error with the valid words if the word is not among them."""
         if value in self.choices:
             return str(value)
         raise _refused(param, ctx, f"is {value!r}{did_you_mean(value, self.choices)}: use {' or '.join(self.choices)}")
@@ -95,7 +95,7 @@ class InputFile(click.Path):
         super().__init__(path_type=str)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path unchanged."""
+        """Return the path unchanged if it exists. Otherwise raise a usage error with the nearest existing path."""
         found = str(super().convert(value, param, ctx))
         try:
             is_there = Path(found).exists()

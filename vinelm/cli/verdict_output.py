@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def show_verdict(found: Verdict) -> None:
-    """Print the sentence, and a table of the baseline and all plans that were compared with it."""
+    """Print the verdict in a sentence, and a table of the baseline and all plans that were compared with the baseline."""
     say(found.sentence, bold=True)
     rows = list(table_rows(found))
     if not rows:

@@ -29,9 +29,9 @@ class AtWork:
 
     Args:
         title: The current work, such as ``vinelm estimate a.db``.
-        show: Replaces the last text on a terminal; None if stderr is not a terminal.
+        show: Replaces the text of the activity line on a terminal; None if stderr is not a terminal.
         log: Writes a line to a log.
-        clock: Seconds.
+        clock: Returns the time in seconds.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class AtWork:
         self._next_log_s, self._holds, self._is_shown = FIRST_LOG_S, 0, False
 
     def tick(self) -> None:
-        """Show that the command is working, if it has been silent for long enough."""
+        """Show that the command is working, if nothing has been printed for long enough."""
         with self._lock:
             now_s = self._clock()
             silent_s, elapsed_s = now_s - self._heard_s, now_s - self._began_s
@@ -71,12 +71,14 @@ class AtWork:
             self._is_shown = False
 
     def rename(self, title: str) -> None:
-        """Change the title of the work, and restart its seconds."""
+        """Change the title of the work, and count its seconds from 0 again."""
         with self._lock:
             self._title, self._began_s, self._next_log_s = title, self._clock(), FIRST_LOG_S
 
     def hold(self, change: int) -> None:
-        """Count code that draws on the terminal: +1 when it starts, -1 when it ends; hide the line meanwhile."""
+        """Add ``change`` to the number of code blocks that draw on the terminal: +1 when a block starts, -1 when it ends. The
+        line is hidden while the number is above 0.
+        """
         with self._lock:
             self.make_way()
             self._holds += change
@@ -127,7 +129,7 @@ def at_work(title: str) -> Iterator[None]:
 
 
 def _show(text: str) -> None:
-    """Replace the line, and leave the cursor at its beginning so that an application's output overwrites it."""
+    """Replace the activity line, and leave the cursor at its beginning, so that an application's output overwrites the line."""
     with suppress(OSError, ValueError):
         width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # a pseudo-terminal without a size reports 0
         os.write(sys.stderr.fileno(), f"{_CLEARED}{text[: width - 1]}\r".encode("utf-8", "replace"))

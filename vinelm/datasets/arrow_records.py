@@ -30,7 +30,9 @@ def parquet_records(path: Path) -> Iterator[Record]:
 
 
 def arrow_records(path: Path) -> Iterator[Record]:
-    """Yield the rows of an Arrow IPC stream or file, as ``datasets`` saves it; raises the errors of :func:`parquet_records`."""
+    """Yield the rows of an Arrow IPC stream or file, as ``datasets`` saves it. Raises the same errors as
+    :func:`parquet_records`.
+    """
     yield from _records(path, read_arrow(path, called="dataset"))
 
 
@@ -40,10 +42,11 @@ def _records(path: Path, rows: Iterable[tuple[int, Mapping[str, Any]]]) -> Itera
 
 
 def folder_records(path: Path) -> Iterator[Record]:
-    """Yield the rows of a Hugging Face ``datasets`` folder: saved by ``save_to_disk``, or a download with Parquet files.
+    """Yield the rows of a Hugging Face ``datasets`` folder, which was saved by ``save_to_disk`` or downloaded with Parquet
+    files.
 
     Raises:
-        DatasetError: It is not such a folder, or contains several splits, which the message names.
+        DatasetError: The path is not such a folder, or the folder contains several splits, which the message names.
     """
     splits = _splits(path)
     if not splits:
@@ -59,7 +62,7 @@ def folder_records(path: Path) -> Iterator[Record]:
 
 
 def _splits(path: Path) -> dict[str, list[Path]]:
-    """Map each split to its files, in order; the key is "" for a folder with a single split."""
+    """Return the files of each split, in order, by the split's name. The name is "" if the folder has a single split."""
     state = path / "state.json"
     if state.is_file():
         names = [item["filename"] for item in _json(state).get("_data_files", [])]
@@ -91,7 +94,7 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain_value(value: Any) -> Any:
-    """Return the value as a JSON type: times as ISO text, decimals as their digits."""
+    """Return the value as a JSON type. Times become ISO text, and decimals become the text of their digits."""
     if isinstance(value, Mapping):
         return _plain(value)
     if isinstance(value, (list, tuple)):

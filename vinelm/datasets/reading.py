@@ -24,7 +24,7 @@ METADATA = "metadata"
 
 @dataclass(frozen=True, slots=True)
 class Unfolded:
-    """A row, divided into inputs and labels.
+    """A row of a dataset, divided into inputs and labels.
 
     Attributes:
         inputs: What the graph may see.
@@ -36,12 +36,12 @@ class Unfolded:
 
 
 def unfolded(row: Mapping[str, Any], where: str) -> Unfolded | None:
-    """Return the inputs and labels of an export's row; None if the item is archived. Rows of other tables are all
-    input.
+    """Return the inputs and labels of a row from an export of LangSmith or Langfuse, or None if the item is archived. In rows
+    of other tables, all columns are inputs.
 
-    LangSmith's examples have ``inputs`` and ``outputs`` (as objects, as JSON text, or as columns ``inputs.KEY``),
-    Langfuse's items ``input`` and ``expectedOutput`` or ``expected_output``. Objects are split into their keys; any
-    other value is named after its part.
+    LangSmith's examples have ``inputs`` and ``outputs`` (as objects, as JSON text, or as columns ``inputs.KEY``), Langfuse's
+    items ``input`` and ``expectedOutput`` or ``expected_output``. Objects are split into their keys; any other value gets the
+    name of its part of the row.
 
     Raises:
         DatasetError: A key is both in the input and in the reference.
@@ -77,7 +77,9 @@ def _keys(value: Any, name: str) -> dict[str, Any]:
 
 
 def _nested(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row with columns ``inputs.KEY`` and ``outputs.KEY`` grouped into objects, for exports that flatten them."""
+    """Return a row with columns ``inputs.KEY`` and ``outputs.KEY`` grouped into objects again, for exports with flattened
+    objects.
+    """
     if not any(isinstance(name, str) and name.startswith(("inputs.", "outputs.")) for name in row):
         return row
     found: dict[str, Any] = {}
@@ -103,18 +105,17 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The columns that become the input and the labels of a request. If left out, the format decides
-    (docs/profiling.md).
+    """The columns that become the input and the labels of a request. If left out, the format decides (docs/profiling.md).
 
     Args:
-        inputs: (key of the request, column) of each input. Columns that are not named are then left out.
+        inputs: (key of the request, column) of each input. If there are any, other columns are left out.
         labels: (key of the request, column) of each label, which the graph never sees.
-        id: The column of the request's id; None: the column ``id`` if it exists, else a digest of the row.
+        id: The column of the request's id. None uses the column ``id`` if it exists, otherwise a digest of the row.
 
     A column may be a path into nested values, such as ``outputs.answer``.
 
     Raises:
-        ConfigError: A name is empty, or two columns have one key.
+        ConfigError: A name is empty, or two columns have the same key.
     """
 
     inputs: Pairs = ()
@@ -134,7 +135,7 @@ class Columns:
         """Parse texts that name columns: ``input.KEY=COLUMN``, ``label.KEY=COLUMN`` and ``id=COLUMN``.
 
         Raises:
-            ConfigError: A text has another form (``dataset-column-text``), or see :class:`Columns`.
+            ConfigError: A text has another form (``dataset-column-text``), or the columns are invalid (see :class:`Columns`).
         """
         found: dict[str, list[tuple[str, str]]] = {"input": [], "label": []}
         ids: list[str] = []
@@ -159,7 +160,7 @@ class Columns:
 
 
 def value_at(row: Mapping[str, Any], column: str, where: str) -> Any:
-    """Return a row's value of a column or nested path; :class:`DatasetError` if the row has none."""
+    """Return a row's value of a column or nested path. Raise :class:`DatasetError` if the row lacks it."""
     if column in row:
         return row[column]
     found: Any = row
@@ -191,7 +192,7 @@ _READERS = {
 
 @dataclass(frozen=True, slots=True)
 class RequestSet:
-    """The requests of a file, in its order; at least one, with unique ids.
+    """The requests of a file, in the file's order. There is at least one request, and ids are unique.
 
     Attributes:
         path: The file or folder.
@@ -211,23 +212,22 @@ def read_dataset(
 ) -> RequestSet:
     """Read requests from CSV, JSON lines, JSON, Parquet, Arrow, a Hugging Face ``datasets`` folder, or an export.
 
-    The format follows from the file's name (``.csv``, ``.tsv``, ``.json``, ``.jsonl``, ``.ndjson``, ``.parquet``,
-    ``.arrow``; text also with ``.gz``); exports of LangSmith and Langfuse are recognized by their columns. See
-    docs/profiling.md.
+    The format follows from the file's name (``.csv``, ``.tsv``, ``.json``, ``.jsonl``, ``.ndjson``, ``.parquet``, ``.arrow``;
+    text also with ``.gz``); exports of LangSmith and Langfuse are recognized by their columns. See docs/profiling.md.
 
     Args:
         path: The file or folder.
-        columns: Which columns become inputs, labels and ids; None leaves that to the format.
-        limit: Stop reading after that many requests; None reads all.
+        columns: The columns that become inputs, labels and ids. None lets the format decide.
+        limit: Maximum number of requests to read; None reads all.
         may_repeat: Name rows without an id by their line, so that equal rows may occur more than once.
 
     Returns:
         The requests with their ids: the column ``id``, or a digest of the row, which does not depend on its position.
 
     Raises:
-        DatasetError: The path is not a regular file, the format is unknown, a line is invalid, an id repeats, or there
-            are no rows. Names the file and the line.
-        ConfigError: Parquet or Arrow without pyarrow.
+        DatasetError: The path is not a regular file, the format is unknown, a line is invalid, an id repeats, or there are no
+            rows. The message names the file and the line.
+        ConfigError: The format is Parquet or Arrow, but pyarrow is not installed.
     """
     path, columns = Path(path), columns or Columns()
     requests: list[Request] = []
@@ -279,7 +279,9 @@ def _records(path: Path) -> Iterator[Record]:
 def _request(
     row: Mapping[str, Any], parts: Unfolded, columns: Columns, where: str, place: str | None
 ) -> tuple[Request, tuple[str, ...]]:
-    """Return a row's request, named by its position if it has no id, and the keys hidden from the graph."""
+    """Return the request in a row, and the keys that are hidden from the graph. Without an id, the request's id is its
+    position.
+    """
     whole: dict[str, Any] = {**decoded(row), **parts.inputs, **parts.labels}
     inputs = {str(key): value for key, value in parts.inputs.items()}
     labels = {str(key): value for key, value in parts.labels.items()}
@@ -298,7 +300,7 @@ def _request(
 
 
 def place_in(path: Path, where: str) -> str:
-    """Return a row's position without the folder: ``12``, ``row 12``, ``item 12``, ``part.parquet, row 12``."""
+    """Return a row's position in the file or folder, such as ``12``, ``row 12``, ``item 12``, ``part.parquet, row 12``."""
     return where.removeprefix(str(path)).lstrip(":,/\\ ")
 
 
@@ -322,13 +324,13 @@ def with_dataset(workflow: Workflow, dataset: RequestSet, *, labelled: bool = Tr
     """Return the workflow with the dataset's requests instead of its own.
 
     Args:
-        workflow: A finished workflow. Every new request must have the keys that all of its own requests have, and a
-            value for each of its labels. Requests scored by a judge or against today's answers need no label.
+        workflow: A finished workflow. Every new request must have the keys that all of its own requests have, and a value for
+            each of its labels. Requests scored by a judge or by comparison with the current setup need no label.
         dataset: The requests.
         labelled: False if answers are not scored, so that no request needs a label.
 
     Raises:
-        DatasetError: A request lacks a key or a label. Names the file, the line and the key.
+        DatasetError: A request lacks a key or a label. The message names the file, the line and the key.
     """
     own = [set(request.data) for request in workflow.requests]
     wanted = set.intersection(*own) - {"id"}

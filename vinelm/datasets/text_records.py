@@ -76,7 +76,8 @@ def json_line_records(path: Path) -> Iterator[Record]:
 
 
 def json_records(path: Path) -> Iterator[Record]:
-    """Yield the objects of a JSON file that holds a list of them, or an object with one such list (``examples``, ``data`` ...).
+    """Yield the objects of a JSON file that contains a list of objects, or an object with a single list of objects
+    (``examples``, ``data`` ...).
 
     A file whose first line is a whole object is read as JSON lines.
 
@@ -128,7 +129,7 @@ def _record(row: Any, where: str) -> Record:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, text with its line break) of each line, without a byte order mark."""
+    """Yield (number from 1, text including the line break) for each line, without a byte order mark."""
     with _opened(path) as file:
         number = 0
         while line := _read_line(file, path, number + 1):

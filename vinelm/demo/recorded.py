@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 def run_recorded(name: str, folder: Path, *, seed: int, advance: Callable[..., None]) -> RecordedResult:
     """Run the demo on a table of recorded answers. Writes a store, a trie and a report into ``folder``.
 
-    A sample of all requests is profiled. On each half of the requests the application runs the plan that the other half
-    recommends, and each model alone. Recorded answers cost nothing, so no figure has to be estimated.
+    A sample of all requests is profiled. On each half of the requests the application runs the plan that was chosen on the
+    other half, and each model alone. Recorded answers cost nothing, so every result is measured rather than estimated.
 
     Args:
         name: A key of :data:`SUBJECTS`.
         folder: Created if it does not exist; files of an earlier demo are replaced.
-        seed: Decides the sample and the halves.
+        seed: Determines the sample and the halves.
         advance: Shows progress: done, total, the title of the step, and a short text.
 
     Raises:
@@ -112,7 +112,7 @@ def against_today(
     decision: Decision | None = None,
     cap_usd: float | None = None,
 ) -> Verdict:
-    """Compare a plan with the current setup, both served on requests that were used to choose neither.
+    """Compare a plan with the current setup, both served on requests that were not used to choose the plan.
 
     The verdict follows the same rule as every verdict of VineLM.
 
@@ -120,9 +120,9 @@ def against_today(
         plan: The plan.
         today: The current setup: one model.
         groups: The group of each request.
-        beside: Other policies to show next to them.
-        decision: The same plan, chosen on all rows.
-        cap_usd: The cap on dollars per request that it was planned with.
+        beside: Other policies that are listed with the plan and the current setup.
+        decision: The plan chosen on all results for the same objective.
+        cap_usd: The cost limit per request, in dollars, for which the plan was made.
     """
     own = _compared(plan, today, groups)
     if decision is not None:
@@ -160,7 +160,7 @@ def _compared(plan: DemoPolicy, today: DemoPolicy, groups: Sequence[str]) -> Com
 
 
 def _halves(requests: Sequence[Request], group: Callable[[str], str], seed: int) -> Iterator[list[Request]]:
-    """Yield both halves of the requests; their groups are split by a hash of the groups' names and the seed."""
+    """Yield both halves of the requests. Whole groups are assigned to a half by a hash of the group's name and the seed."""
     names = dict.fromkeys(group(request.id) for request in requests)
     order = sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
     first = set(order[::2])
@@ -169,7 +169,7 @@ def _halves(requests: Sequence[Request], group: Callable[[str], str], seed: int)
 
 
 def _estimated(rows: Sequence[Observation], template: Template, catalog: Catalog) -> AnnotatedTrie:
-    """Return the trie of some rows, estimated as :func:`vinelm.estimate` does for a store."""
+    """Return the annotated trie estimated from some results, as :func:`vinelm.estimate` does for a store."""
     from vinelm.estimator import estimate_signals, make_estimator
 
     annotated = make_estimator("latent").fit(rows, template, catalog).annotated_
@@ -209,8 +209,8 @@ class _Application:
         return cls(workflow=workflow, annotated=annotated, vine=vine, app=build_graph(workflow, vine))
 
     def objective(self, subject: Subject) -> Objective:
-        """Return the objective of the most accurate plan (no mixture) within a share of today's dollars, estimated from
-        the rows.
+        """Return the objective to maximize accuracy with a single plan, at a fraction of the current setup's cost as estimated
+        from the results.
         """
         return Objective(maximize="accuracy", max_cost_usd=subject.share * self._today(subject).path_cost_usd, mix=False)
 
@@ -219,7 +219,7 @@ class _Application:
         return self.vine.served_planner().plan(self.objective(subject))
 
     def policies(self, subject: Subject) -> Iterator[_Policy]:
-        """Yield each model alone, the best fixed plan within the dollars, and VineLM.
+        """Yield the policies to compare: each model alone, the best fixed plan within the cost limit, and VineLM's plan.
 
         A single model is called once, because it would only repeat its recorded answer.
         """

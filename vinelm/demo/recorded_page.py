@@ -31,11 +31,12 @@ def table_columns(found: RecordedResult) -> tuple[str, ...]:
 
 
 def table_rows(found: RecordedResult, *, most_models: int | None = None) -> Iterator[tuple[DemoPolicy, tuple[str, ...]]]:
-    """Yield each policy with its cells.
+    """Yield each policy with the cells of its table row.
 
     Args:
         found: The result.
-        most_models: The most single models to show: today's, and the most accurate models that no other model beats.
+        most_models: The maximum number of single models in the table: the current setup's, and the most accurate models that no
+            other model beats.
     """
     models = found.models
     if most_models is not None and len(models) > most_models:
@@ -66,7 +67,7 @@ def sentence(found: RecordedResult) -> str:
 
 
 def open_question(found: RecordedResult) -> str | None:
-    """Return the open question in one sentence; None if nothing is open."""
+    """Return the question that the demo leaves open, in one sentence; None if there are no open questions."""
     if found.equal is None:
         return None
     plan = f"the cheapest plan that promises {found.today.name}'s accuracy"
@@ -84,7 +85,7 @@ def _points(plan: ComparedPlan) -> str:
 
 
 def bought(found: RecordedResult) -> str:
-    """Return in one sentence which results the plan is based on."""
+    """Return one sentence on the results that the plan is based on."""
     return f"The plan rests on {sum(found.profiled.counts):,} answers for {usd(found.profiled.spent_usd)}."
 
 

@@ -25,19 +25,19 @@ Z95 = 1.96
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What is specific to a table of recorded answers.
+    """The facts and texts that are specific to one table of recorded answers.
 
     Attributes:
         workflow: Returns the workflow; the answers of its ``models`` are recorded.
-        today: The model that the application is assumed to run on every call today.
-        share, share_words: The dollars that VineLM's plan may cost, as a fraction of today's and in words.
-        coverage: The profile's coverage: a fraction of the dollars that all rows would cost.
+        today: The current setup: the model that the application is assumed to run on every call.
+        share, share_words: The maximum cost of VineLM's plan, as a fraction of the current setup's cost, and the same in words.
+        coverage: The profile's coverage, as a fraction of the cost of profiling everything.
         group: Returns a request's group: requests of one group depend on each other, so they stay in the same half.
         noun: A word for the requests.
         replayed: A sentence on what is replayed.
         real: A sentence on what is real and what is computed.
         chosen: A sentence on why this table was chosen and where to look next.
-        asks_equal: Whether to test the cheapest plan with today's predicted accuracy, too.
+        asks_equal: Whether to also test the cheapest plan with the current setup's predicted accuracy.
     """
 
     workflow: Callable[[], Workflow]
@@ -100,22 +100,22 @@ class DemoPolicy:
 
     @cached_property
     def cost_usd(self) -> FloatArray:
-        """Dollars of each request, shape (requests,)."""
+        """The cost of each request in dollars, shape (requests,)."""
         return np.array([one.cost_usd for one in self.served], np.float64)
 
     @property
     def accuracy(self) -> float:
-        """Share of right answers."""
+        """The fraction of right answers."""
         return float(self.right.mean())
 
     @property
     def usd(self) -> float:
-        """Mean dollars per request."""
+        """The mean cost per request in dollars."""
         return float(self.cost_usd.mean())
 
     @property
     def seconds(self) -> float:
-        """Mean seconds per request; 0 if none were recorded."""
+        """The mean latency per request in seconds; 0 if no latency was recorded."""
         return float(np.mean([one.latency_s for one in self.served]))
 
 
@@ -126,13 +126,13 @@ class RecordedResult:
     Attributes:
         subject: The description of the table.
         profiled: The profile.
-        models: Each model alone, today's first, then by falling dollars.
-        fixed: The best plan with one model per step within the same dollars; None if there is none.
+        models: Each model alone: the current setup's model first, then the others from the most to the least expensive.
+        fixed: The best fixed plan within the same cost limit; None if no fixed plan meets it.
         vinelm: VineLM's plan.
-        found: The verdict on VineLM's plan; the single models and the best fixed plan are shown next to it.
-        equal: The verdict on the cheapest plan with today's predicted accuracy; None if not requested.
-        annotated: The trie of all rows, with the verdict.
-        decision: The plan that all rows recommend.
+        found: The verdict on VineLM's plan, listed with the single models and the best fixed plan.
+        equal: The verdict on the cheapest plan with the current setup's predicted accuracy; None if not requested.
+        annotated: The trie estimated from all results, with the verdict.
+        decision: The plan that was chosen on all results.
         groups: The group of each request.
         store, trie, page: The observation store, the annotated trie and the report.
     """
@@ -153,12 +153,12 @@ class RecordedResult:
 
     @property
     def plan(self) -> str:
-        """The plan that all rows recommend, in words."""
+        """The plan that was chosen on all results, in words."""
         return self.decision.words
 
     @property
     def today(self) -> DemoPolicy:
-        """The current setup."""
+        """The results of the current setup."""
         return self.models[0]
 
     @property
@@ -170,7 +170,8 @@ class RecordedResult:
 def mean_over_groups(values: FloatArray, groups: Sequence[str]) -> Interval:
     """Return the mean with its 95 % interval, for values that depend on each other within groups.
 
-    Uses the linearized (cluster-robust) variance of a ratio: the sum of values over their number, by group.
+    Uses the linearized (cluster-robust) variance of a ratio, which is the sum of the values divided by their number, with sums
+    by group.
     """
     names, of = np.unique(groups, return_inverse=True)
     mean = float(values.mean())

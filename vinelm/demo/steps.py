@@ -29,11 +29,11 @@ def profiled_anew(
 
     Args:
         workflow: A bundled workflow.
-        catalog: Its models.
+        catalog: The models of the workflow.
         folder: Created if it does not exist.
-        seed: Decides the sample, and the answers of simulated models.
-        coverage: Fraction of the dollars that profiling everything would cost, in (0, 1].
-        budget_usd: The most that the profile may cost; None for models that cost nothing.
+        seed: Determines the sample, and the answers of simulated models.
+        coverage: The profile's cost as a fraction of the cost of profiling everything, in (0, 1].
+        budget_usd: The maximum cost of the profile in dollars; None for models that cost nothing.
         advance: Shows progress: done, total, the title of the step, and a short text.
 
     Raises:

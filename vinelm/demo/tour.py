@@ -45,15 +45,15 @@ def run_tour(
 
     Args:
         workflow: A bundled workflow.
-        catalog: Its models.
+        catalog: The models of the workflow.
         folder: Created if it does not exist.
-        seed: Decides the sample, the split and the simulated answers.
+        seed: Determines the sample, the split into halves and the simulated answers.
         advance: Shows progress: done, total, the title of the step, and a short text.
-        coverage: Fraction of the dollars that profiling everything would cost, in (0, 1].
-        budget_usd: The most that the profile may cost; needed unless the models are simulated.
+        coverage: The profile's cost as a fraction of the cost of profiling everything, in (0, 1].
+        budget_usd: The maximum cost of the profile in dollars; needed unless the models are simulated.
 
     Raises:
-        ConfigError: A library is missing, the folder cannot be written to, or there are too few rows for a verdict.
+        ConfigError: A library is missing, the folder cannot be written to, or there are too few results for a verdict.
         KeyboardInterrupt: The profile was interrupted.
     """
     from vinelm.api import estimate

@@ -1,4 +1,4 @@
-"""The gateway: OpenAI's chat completions and Responses over HTTP; each call is an invocation of :class:`~vinelm.VineLM`."""
+"""The gateway: serves OpenAI's chat completions and Responses over HTTP. A :class:`~vinelm.VineLM` answers each call."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -22,7 +22,7 @@ class ChatAnswer:
     """The answer so far, in the format of chat completions.
 
     Attributes:
-        usage: as last stated; None if it was never stated.
+        usage: the token usage as last stated; None if it was never stated.
         model: the name of the model, as the server states it.
         may_end: whether the server may end the stream here.
         tells_failure: whether the answer itself states that it has failed.
@@ -37,14 +37,14 @@ class ChatAnswer:
 
     @property
     def message(self) -> dict[str, Any] | None:
-        """The assistant's message, the first if there are several; None if nothing came."""
+        """The assistant's message, or the first of several; None if nothing has arrived."""
         text, calls = "".join(self._texts), [dict(call) for call in self._calls.values()]
         if not (text or calls):
             return None
         return {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
 
     def read(self, plain: Mapping[str, Any], seen: SeenAnswer) -> bool:
-        """Parse an answer or chunk and record it in ``seen``; return whether it contains model output."""
+        """Parse an answer or a chunk, record it in ``seen``, and return whether it contains model output."""
         seen.has_begun = True
         chars, has_calls, reason = 0, False, None
         choices = plain.get("choices")
@@ -68,7 +68,7 @@ class ChatAnswer:
         return bool(chars or has_calls)
 
     def _said(self, said: Mapping[str, Any], seen: SeenAnswer, *, keep: bool) -> tuple[int, bool]:
-        """Parse a message or a chunk of it; return its number of characters, and whether it calls tools."""
+        """Parse a message or a chunk of a message. Return its number of characters, and whether it calls tools."""
         chars, has_calls, text, refusal = 0, False, said.get("content"), said.get("refusal")
         if isinstance(text, str) and text:
             chars += len(text)
@@ -88,7 +88,7 @@ class ChatAnswer:
         return chars, has_calls
 
     def _call(self, call: Mapping[str, Any], place: int, *, keep: bool) -> int:
-        """Join a tool call, or a chunk of it; return its number of characters."""
+        """Add a tool call, or a chunk of a tool call, to the answer so far. Return its number of characters."""
         inner = call.get("function") or call.get("function_call")
         inner = inner if isinstance(inner, Mapping) else {}
         name, arguments = (one if isinstance(one := inner.get(key), str) else "" for key in ("name", "arguments"))
@@ -102,7 +102,7 @@ class ChatAnswer:
 
 
 class ResponsesAnswer(ChatAnswer):
-    """The answer so far, in the format of Responses, whose last event contains the whole answer."""
+    """The answer so far, in the format of Responses. The last event of a stream contains the whole answer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,13 +111,13 @@ class ResponsesAnswer(ChatAnswer):
 
     @property
     def message(self) -> dict[str, Any] | None:
-        """The answer as the assistant's message of chat completions; None if nothing came."""
+        """The answer as the assistant's message of chat completions; None if nothing has arrived."""
         items = self._output if isinstance(self._output, list) else []
         said = [one for one in items if isinstance(one, Mapping) and one.get("type") in ("message", "function_call")]
         return answer_of(said) if said else None
 
     def read(self, plain: Mapping[str, Any], seen: SeenAnswer) -> bool:
-        """See :class:`ChatAnswer`."""
+        """Parse an answer or an event; see :meth:`ChatAnswer.read`."""
         seen.has_begun = True
         kind, delta = str(plain.get("type", "")), plain.get("delta")
         if kind == "error":
@@ -139,7 +139,7 @@ class ResponsesAnswer(ChatAnswer):
         return len(text)
 
     def _response(self, response: Mapping[str, Any], seen: SeenAnswer) -> int:
-        """Parse a response's own fields, and its output once that is complete; return the number of new characters."""
+        """Parse a response's own fields, and its output once the output is complete. Return the number of new characters."""
         self.model = str(response.get("model") or self.model)
         told = {name: one for name in ("id", "model", "service_tier") if isinstance(one := response.get(name), str)}
         status = response.get("status")
@@ -210,7 +210,7 @@ class AnswerPiece(RawPiece):
         self.data, self._plains, self._answer, self._is_end = data, plains, answer, is_end
 
     def show(self, seen: SeenAnswer) -> bool:
-        """Record what the chunk states; return whether it contains model output."""
+        """Record the parsed content in ``seen``, and return whether it contains model output."""
         is_output = False
         for plain in self._plains:
             is_output |= self._answer.read(plain, seen)
@@ -231,7 +231,9 @@ class EventReader:
         self._rest, self._searched = bytearray(), 0
 
     def feed(self, data: bytes) -> list[tuple[bytes, Any]]:
-        """Return the completed events: the bytes for the client, and their JSON (None if there is none)."""
+        """Add bytes of the stream. Return the completed events, each with its bytes for the client and its JSON (None without
+        JSON).
+        """
         rest, begin = self._rest, 0
         rest += data
         events = []
@@ -245,7 +247,7 @@ class EventReader:
         return [self._event(event) for event in events]
 
     def end(self) -> list[tuple[bytes, Any]]:
-        """Return the remaining data of a stream without a final blank line."""
+        """Return the last event of a stream that ends without a blank line."""
         rest, self._rest, self._searched = bytes(self._rest), bytearray(), 0
         return [self._event(rest)] if rest else []
 

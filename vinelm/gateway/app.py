@@ -81,26 +81,24 @@ class Refused(Exception):
         self.headers = {} if retry_after_s is None else {"retry-after": str(max(int(retry_after_s + 0.999), 1))}
 
     def response(self) -> JSONResponse:
-        """Return the answer."""
+        """Return the HTTP response for this error."""
         return JSONResponse(error_body(self.status, self.message, self.code, self.param), self.status, self.headers)
 
 
 class Gateway:
-    """OpenAI's chat completions and Responses as an ASGI application; each call is an invocation of ``vine``. Spends
-    money.
+    """OpenAI's chat completions and Responses as an ASGI application. ``vine`` answers each call. Spends money.
 
-    Without a trie a call goes to the model that its client named. With a trie, the plan chooses the model for the steps
-    that it knows. Bodies and answers pass unchanged if the model uses OpenAI's format, and are translated otherwise.
+    Without a trie a call goes to the model that its client named. With a trie, the plan chooses the model for the steps that it
+    knows. Bodies and answers pass unchanged if the model uses OpenAI's format, and are translated otherwise.
 
     Args:
-        vine: Chooses and creates the models. Its catalog has all addresses, and the names of the variables that hold
-            keys.
-        keys: The keys of callers with their caps; None: everybody is served, which is meant for the loopback interface
-            only.
-        record: The file to which calls are written, for ``vinelm replay``; None: no calls are written.
-        objective: The objective of requests that name none; None: that of the plan which the trie's verdict is about.
-        steps: Names of steps by the first words of their system prompt, which ``vinelm replay`` shows for steps without
-            a name.
+        vine: Chooses and creates the models. Its catalog has all addresses, and the names of the variables that hold keys.
+        keys: The keys of callers with their caps. None serves every caller, which is meant for the loopback interface only.
+        record: The file to which calls are written, for ``vinelm replay``. None writes no calls.
+        objective: The objective of requests that do not name an objective. None uses the objective of the plan that the trie's
+            verdict is about.
+        steps: Names of steps by the first words of their system prompt. ``vinelm replay`` shows these words for steps without a
+            name.
         limits: The resources that a client may use.
 
     Raises:
@@ -239,7 +237,7 @@ class Gateway:
         return Objective.from_dict(plain)
 
     def _step_of(self, request: Request, form: Form, body: Mapping[str, Any]) -> tuple[str, str, str | None]:
-        """Return the step, with its name if it has a name, and the catalog entry that the client named."""
+        """Return the step that makes the call, its name (empty without a name), and the catalog entry that the client named."""
         model, title = body["model"], request.headers.get("x-vinelm-step", "")
         default = None
         if model.startswith(PREFIX):
@@ -285,7 +283,7 @@ class Gateway:
     # -- who asks ------------------------------------------------------------------------------------------------------------
 
     def _caller(self, request: Request) -> CallerKey | None:
-        """Return the key of the caller; None if no key is needed."""
+        """Return the caller's key, or None if callers need no key."""
         if self.keys is None:
             # A page in a browser must not spend the owner's money, whatever name it uses for this machine.
             host = request.headers.get("host", "")
@@ -303,14 +301,14 @@ class Gateway:
         return key
 
     def _account_of(self, context: RunContext) -> CallGuard | None:
-        """Return the guard of a run's calls: the capped accounts of the caller's key and of the fleet's tenant."""
+        """Return the guard that authorizes a run's calls under the caps of the caller's key and of the fleet's tenant."""
         theirs = None if self._theirs is None else self._theirs(context)
         key = self._by_key.get((context.configurable or {}).get(KEY, ""))
         own = None if key is None or self.keys is None else self.keys.account(key)
         return GuardPair(theirs, own) if theirs is not None and own is not None else theirs or own
 
     async def _read(self, request: Request) -> bytes:
-        """Return the body; an error if it exceeds the limits."""
+        """Return the body of an HTTP request. Raise an error if the body exceeds the limits."""
         limits, found, size = self._limits, [], 0
         length = request.headers.get("content-length", "")
         if length.isdecimal() and int(length) > limits.body_bytes:
@@ -370,7 +368,7 @@ class Gateway:
 
 
 class Relay(Response):
-    """The answer of a call, produced while it is sent. If the client disconnects, the call ends."""
+    """The response to a call, which is produced while it is sent. If the client disconnects, the call ends."""
 
     def __init__(self, gateway: Gateway, call: ClientCall, ended: Callable[[Sequence[Usage]], None]) -> None:
         self._gateway, self._call, self._ended = gateway, call, ended
@@ -418,7 +416,7 @@ class _LoadedPlan(NamedTuple):
 
 
 def _body_of(content: bytes, form: Form) -> dict[str, Any]:
-    """Parse a body's JSON as far as the gateway needs it; the provider checks the rest."""
+    """Parse a body's JSON. Only the fields that the gateway needs are checked; the provider checks the rest."""
     try:
         body = json.loads(content, parse_constant=_no_number)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""One call of a client: an invocation of its step, the provider's answer, and the record of both."""
+"""Handles one call of a client: sends it to a model, passes on the provider's answer, and records both."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class ClientCall:
     """A call as its client sent it.
 
     Attributes:
-        form: the format of its body and answer.
-        body: its JSON.
+        form: the format of the call's body and answer.
+        body: the body's JSON.
         step: the step that makes the call, as VineLM knows it.
         title: the step's name; empty if only its prompt identifies it.
-        default: the entry that the client named, which runs without a plan; None for the step's own entry.
+        default: the catalog entry that the client named, which is used without a plan; None means the step's own entry.
         request: the request that the call belongs to.
         is_planned: whether the plan knows the step, so that another model may answer after a failure.
     """
@@ -87,12 +87,12 @@ class Exchange:
     Args:
         vine: chooses and creates the models.
         http: the client that sends requests to the providers' servers.
-        record: the file of recorded calls; None: calls are not recorded.
+        record: the file of recorded calls. None records no calls.
         call: the call as its client sent it.
         send: ASGI's ``send``.
 
     Attributes:
-        usages: the cost of the call, once it is over, for each model that was asked.
+        usages: the usage record of each model that was asked, once the call is over.
     """
 
     def __init__(self, vine: VineLM, http: Upstream, record: CallFile | None, call: ClientCall, send: Send) -> None:
@@ -118,7 +118,7 @@ class Exchange:
             self._record(started_at, time.monotonic() - began_s, why)
 
     async def _run(self) -> str | None:
-        """Make the call and answer the client; return why the call failed, or None."""
+        """Make the call and answer the client. Return the reason for a failure, or None."""
         call, adapter = self._call, self._vine.adapter
         try:
             begun = await ChatCall.abegin(adapter, call.step, default=call.default, falls_back=False)
@@ -142,7 +142,7 @@ class Exchange:
         return None
 
     async def _answered(self, scope: InvocationScope) -> None:
-        """Answer with the chosen model, or with another model if the first fails before the client has received anything."""
+        """Answer with the chosen model. If it fails before the client has received anything, answer with another model."""
         while True:
             answering: BaseChatModel = scope.answering
             if self._call.form is RESPONSES_FORM:  # a plan of several models does not support it
@@ -197,7 +197,7 @@ class Exchange:
             await self._send({"type": "http.response.body", "body": b""})
 
     def _is_whole(self, error: CallError) -> bool:
-        """Return whether the client has the provider's complete answer although the call counts as failed."""
+        """Return whether the client has received the provider's complete answer, although the call counts as failed."""
         came = self._has_begun or (self._upstream is not None and self._upstream.status == 200)
         return (error.kind in _WHOLE or self._answer.tells_failure) and self._passes and came
 
@@ -260,7 +260,7 @@ class Exchange:
         return {name: found[name] for name in _HEADERS if name in found}
 
     async def _failed(self, error: VineLMError) -> None:
-        """Report the failure, in the provider's own words if its response can be shown to the client."""
+        """Send the failure to the client, in the provider's own words if its error response can be shown to the client."""
         upstream = self._upstream
         if (
             not self._has_begun and isinstance(error, CallError) and error.kind == "auth"
@@ -345,7 +345,9 @@ class SingleAttempt:
 
 
 def _shown(content: bytes) -> bytes | None:
-    """Return a provider's refusal without keys and account numbers; None if it is not in the format of OpenAI's errors."""
+    """Return a provider's error response without keys and account numbers; None if it is not in the format of OpenAI's
+    errors.
+    """
     try:
         plain = json.loads(content)
         if len(content) > 1 << 16 or not isinstance(plain, dict) or "error" not in plain:

@@ -17,7 +17,9 @@ _TYPES: Mapping[Any, str] = {"developer": "system", "user": "human", "assistant"
 
 
 class SaidMessage(NamedTuple):
-    """A prompt's message with the fields of LangChain's messages, which cost bounds and the choice of a replica need."""
+    """A message of a prompt, with the fields of LangChain's messages. Calculations of the maximum cost and the choice of a
+    replica need these fields.
+    """
 
     type: str
     content: str | list[Any]
@@ -54,7 +56,7 @@ class Form(ABC):
 
     @abstractmethod
     def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
-        """Return the messages of a body, for cost bounds."""
+        """Return the messages of a body, to calculate the call's maximum cost."""
 
     @abstractmethod
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -79,37 +81,39 @@ class ChatForm(Form):
     path, limits, answer = CHAT, ("max_tokens", "max_completion_tokens"), ChatAnswer
 
     def wrong(self, body: Mapping[str, Any]) -> tuple[str, str] | None:
-        """See :class:`Form`."""
+        """Return an invalid parameter and the reason; see :meth:`Form.wrong`."""
         if not _is_objects(body.get("messages")):
             return "messages", "messages must be a list of objects, and not empty"
         return None
 
     def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
-        """See :class:`Form`."""
+        """Return the messages of a body; see :meth:`Form.said`."""
         return [SaidMessage.of(str(one.get("role")), one.get("content")) for one in body["messages"]]
 
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """See :class:`Form`."""
+        """Return the body's messages, which are those of chat completions already; see :meth:`Form.messages`."""
         found: list[dict[str, Any]] = body["messages"]
         return found
 
     def response_format(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
-        """See :class:`Form`."""
+        """Return the required answer format; see :meth:`Form.response_format`."""
         return format_of(body)
 
     def adds_usage(self, asked: Mapping[str, Any]) -> bool:
-        """See :class:`Form`."""
+        """Return whether the gateway must request the usage; see :meth:`Form.adds_usage`."""
         options = asked.get("stream_options")
         return bool(asked.get("stream")) and not (isinstance(options, Mapping) and options.get("include_usage"))
 
 
 class ResponsesForm(Form):
-    """Responses whose whole input comes with the call. Input stored at the provider could not be priced or recorded."""
+    """The format of Responses, restricted to calls that contain their whole input. Input stored at the provider could be
+    neither priced nor recorded.
+    """
 
     path, limits, answer = RESPONSES, ("max_output_tokens",), ResponsesAnswer
 
     def wrong(self, body: Mapping[str, Any]) -> tuple[str, str] | None:
-        """See :class:`Form`."""
+        """Return an invalid parameter and the reason; see :meth:`Form.wrong`."""
         given, above = body.get("input"), body.get("instructions")
         if not (isinstance(given, str) and given) and not _is_objects(given):
             return "input", "input must be a text or a list of objects, and not empty"
@@ -123,7 +127,7 @@ class ResponsesForm(Form):
         return None
 
     def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
-        """See :class:`Form`."""
+        """Return the messages of a body; see :meth:`Form.said`."""
         given, above = body["input"], body.get("instructions")
         items = [{"role": "user", "content": given}] if isinstance(given, str) else given
         found = [
@@ -132,7 +136,7 @@ class ResponsesForm(Form):
         return [SaidMessage.of("system", above), *found] if above else found
 
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """See :class:`Form`."""
+        """Convert the body's input to messages of chat completions; see :meth:`Form.messages`."""
         given, above = body["input"], body.get("instructions")
         system = [{"role": "system", "content": above}] if above else []
         if isinstance(given, str):
@@ -140,15 +144,15 @@ class ResponsesForm(Form):
         return [*system, *messages_of([one for one in given if one.get("type") != "reasoning"])]
 
     def response_format(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
-        """See :class:`Form`."""
+        """Return the required answer format; see :meth:`Form.response_format`."""
         found = format_of(body)
         if found is None or found.get("type") != "json_schema":
             return found
         return {"type": "json_schema", "json_schema": {name: one for name, one in found.items() if name != "type"}}
 
     def error_event(self, error: Mapping[str, Any]) -> dict[str, Any]:
-        """See :class:`Form`. SDKs raise the content of ``error``, although the format itself has its fields at the top
-        level.
+        """Return the JSON of the event that ends a stream with an error. SDKs raise the content of ``error``, although the
+        format itself has its fields at the top level.
         """
         return {**error, "type": "error", "error": error}
 

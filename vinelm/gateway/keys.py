@@ -1,4 +1,6 @@
-"""Keys of callers, hashed, with each key's dollars of the day, in one SQLite file that processes of one machine may share."""
+"""Stores hashes of callers' keys, and each key's spending per day, in an SQLite file that processes of one machine may
+share.
+"""
 
 from __future__ import annotations
 
@@ -55,10 +57,10 @@ class CallerKey:
     """A caller's key, as the operator sees it.
 
     Attributes:
-        name, tenant: as the operator gave them.
-        daily_usd: the most dollars per UTC day; None: no cap.
-        calls_per_min: the most calls per minute in each process; None: no limit.
-        is_revoked: whether it is no longer valid.
+        name, tenant: the names that the operator gave the key and its owner.
+        daily_usd: maximum cost per UTC day in dollars; None means no cap.
+        calls_per_min: maximum number of calls per minute in each process; None means no limit.
+        is_revoked: whether the key is no longer valid.
     """
 
     name: str
@@ -82,11 +84,11 @@ class KeyBook:
     """The keys and their spending. Thread-safe; processes may share the file, which only its owner may read (mode 600).
 
     A reservation is a single SQL statement that adds an amount only if it fits under the cap. So the cap holds for all
-    processes together, and a killed process leaves its reservations at their upper bounds.
+    processes together, and after a process is killed, its reservations still count at the calls' maximum cost.
 
     Args:
         path: The file; created if it does not exist.
-        now: Unix time, in seconds.
+        now: Returns the Unix time in seconds.
 
     Raises:
         ConfigError: The file cannot be opened, or is not a file of keys.
@@ -119,16 +121,16 @@ class KeyBook:
     def add(
         self, name: str, *, tenant: str | None = None, daily_usd: float | None = None, calls_per_min: int | None = None
     ) -> str:
-        """Create a key and return it; it cannot be shown again.
+        """Create a key and return it. The key cannot be shown again, since only its hash is stored.
 
         Args:
-            name: Its name; 1 to 64 letters, digits and ``._@-``.
-            tenant: The tenant that owns it; None: a separate tenant with the key's name.
-            daily_usd: The most dollars per UTC day, >= 0; None: no cap.
-            calls_per_min: The most calls per minute, >= 1; None: no limit.
+            name: The key's name; 1 to 64 letters, digits and ``._@-``.
+            tenant: The tenant that owns the key. None makes a separate tenant with the key's name.
+            daily_usd: Maximum cost per UTC day in dollars, >= 0; None means no cap.
+            calls_per_min: Maximum number of calls per minute, >= 1; None means no limit.
 
         Raises:
-            ConfigError: A key with this name exists, or a figure is out of range.
+            ConfigError: A key with this name exists, or a number is out of range.
         """
         for what, text in (("name", name), ("tenant", name if tenant is None else tenant)):
             if not _NAME.fullmatch(text):
@@ -147,7 +149,7 @@ class KeyBook:
         return key
 
     def revoke(self, name: str) -> None:
-        """Revoke a key, so that no process starts a call with it; :class:`ConfigError` if no key has this name."""
+        """Revoke a key, so that no process starts a call with it. Raise :class:`ConfigError` if no key has this name."""
         with self._writing():
             found = self._connection.execute(
                 "UPDATE gateway_keys SET revoked_at = coalesce(revoked_at, ?) WHERE name = ?", (self._now(), name)
@@ -201,11 +203,11 @@ class KeyBook:
     # -- dollars -----------------------------------------------------------------------------------------------------------
 
     def account(self, key: CallerKey) -> KeyAccount | None:
-        """Return the guard of a key's calls; None without a cap, so that :meth:`count` only adds up their cost."""
+        """Return the guard of a key's calls, or None if the key has no cap. The caller then reports costs to :meth:`count`."""
         return None if key.daily_usd is None else KeyAccount(self, key, key.daily_usd)
 
     def count(self, key: CallerKey, usages: Sequence[Usage]) -> None:
-        """Count the cost of a call without a cap; log it if the file cannot be written."""
+        """Count the cost of a call of a key without a cap. If the file cannot be written, only log an error."""
         cost_nano = min(sum(math.ceil(usage.cost_usd * NANO) for usage in usages), MOST_NANO)
         calls = sum(bool(usage.model) for usage in usages)
         with _noted(), self._writing():
@@ -217,8 +219,8 @@ class KeyBook:
             )
 
     def reserve(self, key: CallerKey, upper_nano: int, most: int) -> int | None:
-        """Reserve dollars for a call on this day, and return the day; None without a reservation if the cap would be
-        exceeded.
+        """Reserve a call's maximum cost in dollars on the current UTC day, and return the day. Return None, without a
+        reservation, if the cap would be exceeded.
         """
         day = self._day()
         if upper_nano > most:
@@ -241,7 +243,7 @@ class KeyBook:
             )
 
     def held_usd(self, key: CallerKey) -> float:
-        """Return a key's spending on this day, including reservations."""
+        """Return a key's spending on the current UTC day in dollars, including reservations."""
         with self._lock:
             row = self._connection.execute(
                 "SELECT held_nano FROM gateway_days WHERE key = ? AND day = ?", (key.name, self._day())
@@ -276,7 +278,7 @@ def _key_of(row: Any) -> CallerKey:
 
 @contextmanager
 def _noted() -> Iterator[None]:
-    """Log an error if the block cannot record a call's cost; the call itself is over."""
+    """Log an error, instead of raising it, if the block cannot record the cost of a call that is over."""
     try:
         yield
     except KeysUnwritable as error:
@@ -292,7 +294,7 @@ class KeyAccount:
         self._book, self._key, self._daily_usd = book, key, daily_usd
 
     def authorize(self, upper_usd: float) -> KeyPermit:
-        """Reserve money for a call.
+        """Reserve the call's maximum cost.
 
         Raises:
             CallRefused: The key's daily cap does not allow the call, or the file cannot be written.
@@ -313,7 +315,7 @@ class KeyAccount:
 
 
 class KeyPermit:
-    """One call that a key's account has authorized. It is settled exactly once."""
+    """One call that a key's account has authorized, whose reservation is settled exactly once."""
 
     __slots__ = ("_book", "_day", "_is_settled", "_key", "_upper_nano")
 
@@ -326,7 +328,7 @@ class KeyPermit:
         self._settle(math.ceil(usage.cost_usd * NANO), calls=int(bool(usage.model)))
 
     def close(self) -> None:
-        """Book the call at its upper bound unless it was settled."""
+        """Charge the call's maximum cost, unless the call is already settled."""
         self._settle(self._upper_nano, calls=1)
 
     def _settle(self, cost_nano: int, *, calls: int) -> None:

@@ -1,4 +1,4 @@
-"""The open requests of a gateway. Calls that name the same request are invocations of one run."""
+"""The open requests of a gateway. Calls that name the same request belong to one run."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ class OpenRequest:
     """One open request.
 
     Attributes:
-        key: The caller, and the name that the caller gave it; None if unnamed, so that it has a single call.
-        name: The name given by its caller, or the generated name.
-        context: The settings of its run; the run is found by the identity of this object.
-        asked: The objective that its first call requested; None if it requested none.
+        key: The caller, and the name that the caller gave the request; None if it has no name, so that it consists of a single
+            call.
+        name: The name that the caller gave the request, or a generated name.
+        context: The settings of the request's run. The run is found by the identity of this object.
+        asked: The objective that the first call named; None if it named no objective.
         calls: Number of calls in progress.
-        used_s: When its last call ended.
+        used_s: When the request's last call ended, in seconds of the clock ``now``.
     """
 
     key: tuple[str, str] | None
@@ -40,10 +41,10 @@ class OpenRequest:
 
 
 class OpenRequests:
-    """The requests that have begun and not ended. For one event loop.
+    """The requests that have begun but have not ended. Used by a single event loop.
 
     Args:
-        vine: Creates the contexts of the requests, and keeps their runs.
+        vine: Creates the requests' contexts, and keeps their runs.
         now: Returns seconds that never decrease.
     """
 
@@ -70,10 +71,10 @@ class OpenRequests:
 
         Args:
             name: the request's name.
-            is_named: Whether the caller has named it, so that other calls may belong to it; otherwise it has only this
+            is_named: Whether the caller has named it, so that other calls may belong to it; otherwise the request has only this
                 call.
             caller: the caller; equal names of different callers are different requests.
-            configurable: facts about the caller for the run.
+            configurable: facts about the caller, which the run's settings contain.
             objective: the objective of a new request.
             asked: the same objective, if the caller requested it explicitly.
 
@@ -95,7 +96,7 @@ class OpenRequests:
         return found
 
     def end_call(self, request: OpenRequest) -> None:
-        """Record that a call has ended. This also ends an unnamed request."""
+        """Record that a call has ended. If the call's request has no name, the request ends as well."""
         request.calls -= 1
         request.used_s = self._now()
         if request.key is None:
@@ -104,7 +105,9 @@ class OpenRequests:
             self._idle[request.key] = request
 
     def _forget_idle(self) -> None:
-        """End requests that were idle too long, and the longest idle requests if there are too many."""
+        """End requests that have been idle for too long. If too many requests are open, also end the requests that have been
+        idle longest.
+        """
         until = self._now() - IDLE_S
         while self._idle:
             key, oldest = next(iter(self._idle.items()))

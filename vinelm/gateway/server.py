@@ -28,11 +28,11 @@ def serve(gateway: Gateway, host: str, port: int, *, on_listening: Callable[[str
         gateway: The gateway to serve.
         host: The address to listen on. Any address except the loopback interface needs keys.
         port: 0 picks a free port.
-        on_listening: Called with the URL once it listens.
+        on_listening: Called with the URL once the server listens.
         limits: The resources that a client may use.
 
     Raises:
-        ConfigError: It cannot or may not listen at this address.
+        ConfigError: The server cannot or may not listen at this address.
     """
     if gateway.keys is None and not _is_loopback(host):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Calls of entries that use the client's format: body and answer are passed on unchanged."""
+"""Makes calls to models that use the client's format, so that the body and the answer are passed on unchanged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ACCOUNT = re.compile(r"\b(org|proj)[-_][\w-]{6,}")
 
 @dataclass(frozen=True, slots=True)
 class WireRequest(ModelRequest):
-    """The body of a call. ``added``: settings added by the gateway, which may be removed again."""
+    """The body of a call as sent to the provider. ``added``: settings that the gateway added, and may remove again."""
 
     body: Mapping[str, Any] = field(default_factory=dict)
     text: str = ""
@@ -48,7 +48,7 @@ class WireRequest(ModelRequest):
 
     @property
     def prompt(self) -> str:
-        """All text that is sent, for cost bounds."""
+        """All text that is sent, from which the call's maximum cost is calculated."""
         return self.text
 
 
@@ -66,16 +66,16 @@ def wire_request(
 
     Args:
         form: the format of the body.
-        asked: the body.
+        asked: the client's body.
         model: the called model.
         address: the model's address.
         is_own: whether the client named this model. If not, the answer limit is renamed to this server's parameter.
-        is_capped: whether the call counts toward a cap on dollars: it is sent with a limit, and settings without a bound
-            are refused.
+        is_capped: whether the call counts toward a spending cap. Such a call is sent with a limit on the answer's tokens, and
+            settings without a maximum cost are refused.
         refused: settings that the model is known to refuse, which are left out unless the client named this model.
 
     Raises:
-        ConfigError: under a cap, a setting whose price cannot be bounded.
+        ConfigError: the call is capped, and the maximum cost of a setting is unknown.
     """
     body: dict[str, Any] = {**asked, **address.body, "model": model.model_id}
     added = set()
@@ -146,7 +146,7 @@ def refuse_billed_apart(asked: Mapping[str, Any]) -> None:
 
 
 class WireRefusal(Exception):
-    """A server's error response, in a form from which failures are classified."""
+    """A server's error response, as an exception with the attributes by which failures are classified."""
 
     def __init__(self, status: int | None, body: Any, response: Any) -> None:
         super().__init__()
@@ -207,7 +207,7 @@ class WireSender:
     Args:
         http: sends the request.
         provider: gives the address of a group's replica.
-        binding: the entry's chat model, which records what is learnt about it, and the entry's address.
+        binding: the entry's chat model, which also records what is learnt about the entry, and the entry's address.
         form: the format of the call.
         hides_usage: whether the usage is removed from the client's stream.
 
@@ -230,7 +230,7 @@ class WireSender:
         return self._inner
 
     def around(self, inner: InnerChat) -> WireSender:
-        """Return this sender: it has no settings to change."""
+        """Return this sender unchanged, because the client's body already has all settings."""
         return self
 
     def send(self, entry: Model, request: ModelRequest) -> NoReturn:
@@ -238,7 +238,7 @@ class WireSender:
         raise NotImplementedError
 
     async def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Any]:
-        """Make the attempt; it times out after the entry's ``timeout_s``."""
+        """Make the attempt, which times out after the entry's ``timeout_s``."""
         assert isinstance(request, WireRequest)
         until = asyncio.get_running_loop().time() + entry.timeout_s
         try:
@@ -283,7 +283,7 @@ class WireSender:
             await response.aclose()
 
     def _whole(self, request: WireRequest, response: Any, content: bytes) -> AnswerPiece:
-        """Return a whole answer; raise an error if it is not complete and valid."""
+        """Return an answer that is not streamed. Raise an error if the answer is incomplete or invalid."""
         try:
             plain = json.loads(content)
         except (ValueError, RecursionError):
@@ -334,5 +334,5 @@ def cleaned(plain: Any) -> Any:
 
 
 def address_of(provider: Provider, model: Model, form: Form) -> ChatAddress | None:
-    """Return the address at which a model serves calls in this format directly; None if it does not."""
+    """Return the address at which a model directly serves calls in this format; None if the model does not."""
     return provider.wire(entries_of(model)[0], form.path)

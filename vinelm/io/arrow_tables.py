@@ -21,7 +21,7 @@ def read_parquet(path: Path, *, called: str = "table") -> Iterator[tuple[int, di
 
     Args:
         path: The file.
-        called: Its name in errors.
+        called: The file's name in errors.
 
     Raises:
         DatasetError: The file is not Parquet, or damaged.
@@ -33,7 +33,9 @@ def read_parquet(path: Path, *, called: str = "table") -> Iterator[tuple[int, di
 
 
 def read_arrow(path: Path, *, called: str = "table") -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of an Arrow IPC stream or file. Has the arguments and errors of :func:`read_parquet`."""
+    """Yield the rows of an Arrow IPC stream or file. Takes the same arguments and raises the same errors as
+    :func:`read_parquet`.
+    """
     arrow, _ = _pyarrow(path)
     with _translated(arrow, path, called), arrow.memory_map(str(path)) as source:
         yield from _numbered(_slices(_batches(arrow, source)))
@@ -64,7 +66,7 @@ def _batches(arrow: Any, source: Any) -> Iterator[Any]:
 
 
 def parquet_note(path: Path, key: str) -> str | None:
-    """Return the text that the file's metadata holds under ``key`` (see :func:`write_parquet`); None if it is missing."""
+    """Return the text stored under ``key`` in the file's metadata (see :func:`write_parquet`), or None if it is missing."""
     arrow, parquet = _pyarrow(path)
     with _translated(arrow, path, "table"):
         found = (parquet.read_schema(path).metadata or {}).get(key.encode())

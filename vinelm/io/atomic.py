@@ -21,7 +21,8 @@ from vinelm.io.operating_system import is_running
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a draft path to write to; it replaces ``path`` when the block ends, and is removed if the block raises.
+    """Yield the path of a draft file to write to. The draft replaces ``path`` when the block ends, and is removed if the block
+    raises an error.
 
     The file and its folder are synced to disk before the block is left. A file that is replaced keeps its permissions.
 
@@ -43,7 +44,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path`` with :func:`atomic_path`; raises the same errors."""
+    """Write ``content`` to ``path`` atomically. Raises the same errors as :func:`atomic_path`."""
     with atomic_path(path) as draft:
         draft.write_bytes(content)
 
@@ -67,7 +68,7 @@ def draft_path(path: Path) -> Path:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Flush a file or a folder to disk. Does nothing if the system cannot open folders."""
+    """Flush a file or a folder to disk. Does nothing for a folder if the system cannot open folders."""
     with suppress(PermissionError):
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -26,7 +26,7 @@ def has_desktop() -> bool:
 
 
 def open_page(page: Path) -> bool:
-    """Open a file in the browser and return whether one was started."""
+    """Open a file in the browser, and return whether a browser was started."""
     try:
         return webbrowser.open(page.resolve().as_uri())
     except (webbrowser.Error, OSError):

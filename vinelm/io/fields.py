@@ -1,7 +1,7 @@
-"""Typed values of table fields: text, flags, numbers and amounts, with errors that name line and column.
+"""Converts table fields to typed values: text, flags, numbers and amounts. Errors name the line and the column.
 
-``where`` is ``FILE:LINE``, quoted in errors. The ``as_`` functions raise :class:`~vinelm.errors.DatasetError` for a
-value of another type.
+``where`` is ``FILE:LINE``, for error messages. The ``as_`` functions raise :class:`~vinelm.errors.DatasetError` for a value of
+another type.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FLAGS = {"1": True, "0": False, "true": True, "false": False, "yes": True, "no"
 
 
 def field_of(row: Row, column: str, where: str) -> Any:
-    """Return the value of ``column``; None if it is empty or NaN. :class:`DatasetError` if the row has no such column."""
+    """Return the value of ``column``; None if it is empty or NaN. Raise :class:`DatasetError` if the row lacks the column."""
     if column not in row:
         raise DatasetError(f"{where}: no column {column!r}: the table has {', '.join(map(str, row))}")
     value = row[column]
@@ -25,7 +25,7 @@ def field_of(row: Row, column: str, where: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Return the value as text: ``""`` for None, whole floats without their fraction."""
+    """Return the value as text. None becomes ``""``, and whole floats are written without a fraction."""
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer():
@@ -34,7 +34,7 @@ def as_text(value: Any) -> str:
 
 
 def as_flag(value: Any, column: str, where: str) -> bool:
-    """Return True for 1, true and yes, False for 0, false and no, in any case."""
+    """Return True for 1, true and yes, and False for 0, false and no, in upper or lower case."""
     try:
         return _FLAGS[str(value).strip().lower()]
     except KeyError:
@@ -64,7 +64,7 @@ def as_number(value: Any, column: str, where: str) -> float:
 
 
 def as_amount(value: Any, column: str, where: str) -> float:
-    """Return the value as a finite number >= 0: dollars or seconds."""
+    """Return the value as a finite number >= 0, such as dollars or seconds."""
     try:
         amount = float(value)
     except (ValueError, TypeError):
@@ -83,7 +83,7 @@ def as_count(value: Any, column: str, where: str, *, least: int = 0) -> int:
 
 
 def json_in(value: Any) -> Any:
-    """Return the value; text that is JSON (a cell, a span's attribute) is parsed."""
+    """Return the value, parsed if it is JSON text, as in a table's cell or a span's attribute."""
     if isinstance(value, str) and value[:1] in ("{", "[", '"'):
         try:
             return json.loads(value)

@@ -29,10 +29,9 @@ READERS = {TRIE: "`vinelm plan` reads it", STORE: "`vinelm estimate` and `store 
 
 
 def what_is(path: str | Path) -> str | None:
-    """Return the type of a file in words that follow "is": ``a folder``, ``an empty file``, ``a trie``; None if
-    unknown.
+    """Return the type of a file in words that follow "is": ``a folder``, ``an empty file``, ``a trie``; None if unknown.
 
-    Reads its first bytes; never blocks on a pipe or a device.
+    Reads the file's first bytes. Never blocks on a pipe or a device.
     """
     path = Path(path)
     try:
@@ -68,12 +67,12 @@ def _has_table(database: Path, name: str) -> bool:
 
 
 def instead_of(path: str | Path, wanted: str, made_by: str) -> str | None:
-    """Return the end of an error message if a file has another known type; None otherwise.
+    """Return the end of an error message if a file has a known type other than the expected type; None otherwise.
 
     Args:
         path: The file.
         wanted: The expected type: ``a trie file``, ``a store``.
-        made_by: The command that makes one: ```vinelm estimate` ``.
+        made_by: The command that makes a file of the expected type: ```vinelm estimate` ``.
     """
     found = what_is(path)
     if found is None or wanted.startswith(found):

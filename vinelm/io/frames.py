@@ -18,8 +18,8 @@ def data_frame(
     """Return a data frame of these columns, in their order.
 
     Args:
-        columns: Column name to its values.
-        dtypes: Column name to a pandas dtype, for columns that may have missing values (``"Int64"``, ``"boolean"``).
+        columns: The values of each column, by column name.
+        dtypes: The pandas dtype by column name, for columns that may have missing values (``"Int64"``, ``"boolean"``).
         index: The row labels; None numbers the rows from 0.
         index_name: The name of the row labels.
 

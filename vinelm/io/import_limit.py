@@ -20,7 +20,7 @@ def import_limited(what: str, place: Callable[[], str] = str) -> Iterator[None]:
 
     Args:
         what: The block's work, for the message: ``importing 'app'``.
-        place: Returns the running line, as ``" (at app.py:7)"``; called when the time is over.
+        place: Called when the time is over; returns the line that is running, as ``" (at app.py:7)"``.
 
     Raises:
         ConfigError: The environment variable is not a valid time.

@@ -41,12 +41,14 @@ ENDING: tuple[int, ...] = tuple(int(getattr(signal, name)) for name in ("SIGINT"
 
 
 def can_fork() -> bool:
-    """Return whether units can run in forked processes: on Linux and macOS, not on Windows."""
+    """Return whether runs can be executed in forked processes. True on Linux and macOS, False on Windows."""
     return resource is not None and all(hasattr(module, name) for module, names in _NEEDED for name in names)
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process with this id exists; always True on Windows, where a check would end the process."""
+    """Return whether a process with this id exists. The result is always True on Windows, where the check would end the
+    process.
+    """
     if sys.platform == "win32" or not hasattr(os, "killpg"):
         return True
     try:
@@ -59,9 +61,9 @@ def is_running(pid: int) -> bool:
 
 
 def lock(descriptor: int, *, is_shared: bool = False) -> bool:
-    """Lock an open file until it is closed, without waiting; return False if another process holds it.
+    """Lock an open file until it is closed, without waiting. Return False if another process holds the lock.
 
-    If the system has no such locks (Windows), nothing is locked and the result is True.
+    Windows lacks such locks: nothing is locked there, and the result is True.
 
     Raises:
         OSError: the file cannot be locked at all.
@@ -77,14 +79,13 @@ def lock(descriptor: int, *, is_shared: bool = False) -> bool:
 
 
 def apart(inherited: int) -> dict[str, Any]:
-    """Return arguments of ``subprocess.Popen`` for a process that inherits an open file and ignores Ctrl-C on the
-    terminal.
+    """Return arguments of ``subprocess.Popen`` for a process that inherits an open file and ignores Ctrl-C on the terminal.
 
     Args:
         inherited: descriptor of the inherited file.
 
     Returns:
-        ``pass_fds`` and ``start_new_session``; empty on Windows, which has neither.
+        ``pass_fds`` and ``start_new_session``. Empty on Windows, which supports neither argument.
     """
     return {"pass_fds": (inherited,), "start_new_session": True} if os.name == "posix" else {}
 
@@ -95,16 +96,18 @@ def signal_self(number: int) -> None:
 
 
 def die_with_parent() -> None:
-    """On Linux, have the kernel kill this process with its parent. On other systems a closed socket is the only sign."""
+    """On Linux, let the kernel kill this process when its parent dies. On other systems only a closed socket reveals the
+    parent's death.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextmanager
 def ended_after(seconds: float, error: Callable[[], BaseException]) -> Iterator[None]:
-    """Raise an error in the block if it takes too long; if the block catches it, again every second.
+    """Raise an error in the block if the block takes too long. If the block catches the error, raise it again every second.
 
-    Works only in the main thread and on systems with timers (not Windows); otherwise there is no limit. A block that
+    Works only in the main thread and on systems with timers (not Windows). Elsewhere the time is not limited. A block that
     waits in C code is not limited either, because Python does not see signals there.
     """
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
@@ -125,7 +128,9 @@ def ended_after(seconds: float, error: Callable[[], BaseException]) -> Iterator[
 
 
 def limit_process(memory_mb: int) -> None:
-    """Disable core files, and limit memory to what is mapped now plus ``memory_mb`` MiB (0: no limit; Linux only)."""
+    """Disable core files, and limit this process's memory to the currently mapped memory plus ``memory_mb`` MiB. 0 means no
+    limit. The limit works only on Linux.
+    """
     if resource is None:
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -143,10 +148,11 @@ def kill_group(pid: int, number: int) -> None:
 
 
 def reaped(pid: int) -> int | None:
-    """Return the exit code of a child that leads a process group, negative for a signal; None while it runs.
+    """Return the exit code of a child process that leads a process group, or None while it runs. A negative code is the number
+    of the signal that ended it.
 
-    Also kills processes that the child left running in its group; if the system has ``waitid``, before its id can be
-    reused.
+    Also kills processes that the child left running in its group. If the system has ``waitid``, this is done before the child's
+    id can be reused.
     """
     if hasattr(os, "waitid"):
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:

@@ -19,10 +19,10 @@ MOST_TEXT = 256 * MIB
 
 
 def open_regular(path: str | Path) -> BufferedReader:
-    """Open a regular file for reading; follows links.
+    """Open a regular file for reading, also through a symbolic link.
 
     Raises:
-        OSError: there is no such file, it may not be read, or it is a pipe, a device, a socket or a folder.
+        OSError: the file does not exist, it may not be read, or it is a pipe, a device, a socket or a folder.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     try:
@@ -41,7 +41,7 @@ def read_text(path: str | Path, *, most_bytes: int = MOST_TEXT) -> str:
     """Return the text of a regular file in UTF-8.
 
     Raises:
-        OSError: see :func:`open_regular`; or the file has more than ``most_bytes`` bytes.
+        OSError: the file cannot be opened (see :func:`open_regular`), or has more than ``most_bytes`` bytes.
         UnicodeDecodeError: it is not UTF-8.
     """
     with open_regular(path) as file:
@@ -52,7 +52,9 @@ def read_text(path: str | Path, *, most_bytes: int = MOST_TEXT) -> str:
 
 
 def json_objects(lines: Iterable[str], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number from 1, object) of every line that is not blank; :class:`DatasetError` names ``path`` and the line."""
+    """Yield (line number from 1, JSON object) of every line that is not blank. A :class:`DatasetError` names ``path`` and the
+    invalid line.
+    """
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue

@@ -18,7 +18,9 @@ _MAX_FIELD_CHARS = 2**24
 
 
 def kind_of(path: Path, allowed: Sequence[str] = ("csv", "jsonl", "parquet")) -> str:
-    """Return the table format by the file's extension: ``csv``, ``jsonl`` or ``parquet``; :class:`ConfigError` for another."""
+    """Return the table format by the file's extension: ``csv``, ``jsonl`` or ``parquet``. Raise :class:`ConfigError` for other
+    extensions.
+    """
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind not in allowed or (kind in ("parquet", "json") and path.suffix == ".gz"):
         raise ConfigError(f"{path}: unknown table format: the file name must end in .{', .'.join(allowed)} or .csv.gz")
@@ -36,7 +38,7 @@ def read_table(path: Path, columns: Sequence[str] = ()) -> Iterator[tuple[int, R
 
     Raises:
         ConfigError: the extension is unknown, or pyarrow is not installed.
-        DatasetError: the file cannot be read or a column is missing; names file and line.
+        DatasetError: the file cannot be read, or a column is missing. The message names the file and the line.
     """
     kind = kind_of(path)
     if kind == "parquet":

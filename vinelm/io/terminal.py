@@ -15,6 +15,6 @@ line feed."""
 def visible(text: str) -> str:
     """Return ``text`` with control, bidirectional and invisible characters written as escapes.
 
-    Names, errors and answers come from files and providers, and must not be able to rewrite what a terminal shows.
+    Names, errors and answers come from files and providers. They must not be able to change what a terminal displays.
     """
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -36,8 +36,8 @@ AGAIN = "Your last reply was not of that form. Reply with one JSON object with t
 
 @dataclass(frozen=True, kw_only=True)
 class LLMJudge:
-    """A scorer that asks a model; made by :func:`llm_judge`. It is only called where its cost is booked, never as a
-    plain function.
+    """A scorer that asks a model; made by :func:`llm_judge`. A profile calls it through code that books its cost; it cannot be
+    called as a plain function.
     """
 
     model: str | Model
@@ -59,7 +59,7 @@ class LLMJudge:
             raise WorkflowError(f"llm_judge has attempts={self.attempts}: it must be at least 1")
 
     def __call__(self, request: Request, state: Mapping[str, Any]) -> bool:
-        """Raise an error, because a judge costs money and a plain call has no budget.
+        """Raise an error, because a judge costs money but a plain function call has no budget.
 
         Raises:
             WorkflowError: always.
@@ -73,7 +73,9 @@ class LLMJudge:
 
     @property
     def digest(self) -> str:
-        """Hash of everything except the answer that decides a verdict: model, rubric, keys and instructions."""
+        """Hash of everything that determines a verdict apart from the request and the answer: the model, the rubric, the keys
+        and the instructions.
+        """
         model = self.model if isinstance(self.model, str) else self.model.model_dump(mode="json", exclude={"price", "price_id"})
         return _hash([model, self.rubric, self.question, self.answer, PROMPT])
 
@@ -96,11 +98,13 @@ class LLMJudge:
         return [("system", PROMPT.format(rubric=self.rubric.strip())), ("human", content)]
 
     def is_labelled(self, request: Request) -> bool:
-        """Return whether the request has a label that the judge is measured against."""
+        """Return whether the request has a label with which the judge's verdicts can be compared."""
         return self.label is not None and request.has((self.label,))
 
     def truth_of(self, request: Request, state: Mapping[str, Any]) -> bool | None:
-        """Return whether the answer is right by the label; None without a label. Without ``truth`` the texts are compared."""
+        """Return whether the answer is right according to the label; None without a label. If ``truth`` is None, the texts are
+        compared.
+        """
         if not self.is_labelled(request):
             return None
         if self.truth is not None:
@@ -137,24 +141,23 @@ def llm_judge(
 ) -> LLMJudge:
     """Return a scorer for a :class:`~vinelm.requests.workflow.Workflow` that asks a model whether an answer is correct.
 
-    The judge's calls are paid from the profile's budget like any other: an upper bound is reserved before each. Equal
-    answers to the same request are judged once. If a reply has no verdict, the judge is asked again; after ``attempts``
-    replies the row has no score, and the next run asks again. See docs/profiling.md.
+    The judge's calls are paid from the profile's budget like other calls. The maximum cost of a call is reserved before it is
+    made. Equal answers to the same request are judged once. If a reply contains no verdict, the judge is asked again. After
+    ``attempts`` replies the result remains without a score, and the next run asks again. See docs/profiling.md.
 
     Args:
-        model: A name of the catalog, ``"provider:model"`` whose list price is known, or a
-            :class:`~vinelm.catalog.Model`.
+        model: A name of the catalog, ``"provider:model"`` whose list price is known, or a :class:`~vinelm.catalog.Model`.
         rubric: What makes an answer correct, in plain words.
         question: Keys of the graph's input that the judge sees; () for all but ``id``. Labels are never among them.
         answer: Keys of the state that make the answer.
-        label: Key of the requests' rows that holds a reference, if they have one. The judge does not see it. Its
-            agreement with these references is measured, and corrects the estimate.
-        truth: ``truth(request, state)`` returns whether the answer of a request with a label is right; None compares the
-            texts, without regard to case and spacing. Must not spend money.
-        attempts: How often the judge is asked before a row is left without a score, >= 1.
+        label: Key of the requests' rows under which reference answers are stored, if there are any. The judge does not see the
+            reference. Its agreement with these references is measured, and used to correct the estimate.
+        truth: ``truth(request, state)`` returns whether the answer of a request with a label is right; None compares the texts,
+            without regard to case and spacing. Must not spend money.
+        attempts: Maximum number of times that the judge is asked about an answer, >= 1.
 
     Raises:
-        WorkflowError: There is no rubric or no answer, or an argument makes no sense.
+        WorkflowError: The rubric or the answer keys are missing, or an argument is invalid.
 
     Examples:
         >>> from vinelm import llm_judge

@@ -16,19 +16,19 @@ _FENCE = re.compile(r"```(?:json)?\s*\n(.*)\n\s*```", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The verdict of a judge, and of the label, on the answer after one invocation.
+    """The verdict of a judge, and of the label, on the answer after one call.
 
     Attributes:
         judge: Hash of the judge's model, rubric and keys.
         asked: Hash of the judge's model and its prompt.
-        correct: The judge's verdict; None if it gave none.
-        truth: Whether the answer is right by the request's label; None without a label.
-        label: Hash of the label and of how it is compared; None without a label.
+        correct: Whether the judge considers the answer right; None without a verdict.
+        truth: Whether the answer is right according to the request's label; None without a label.
+        label: Hash of the label and of the way in which answers are compared with it; None without a label.
         model: Name of the judge's model.
-        cost_usd: Dollars of the judge's calls, >= 0; 0 if an equal question had been asked before.
+        cost_usd: Cost of the judge's calls in dollars, >= 0; 0 if an equal question had been asked before.
         calls: Number of the judge's calls.
-        tokens_in, tokens_out: Tokens of these calls; None if unknown.
-        detail: Why there is no verdict, in one line.
+        tokens_in, tokens_out: Number of tokens of these calls; None if unknown.
+        detail: The reason why a verdict is missing, in one line.
     """
 
     judge: str
@@ -45,7 +45,7 @@ class Judgement:
 
     @property
     def is_refused(self) -> bool:
-        """Return whether the budget did not allow the judge to be asked."""
+        """Return whether the judge was not asked because the budget did not allow it."""
         return self.detail == REFUSED
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,7 +56,8 @@ class Judgement:
 def verdict_of(reply: str) -> bool | None:
     """Parse the verdict in a judge's reply: one JSON object with ``correct`` true or false, and perhaps a ``reason``.
 
-    None for anything else: surrounding text, other keys, a repeated key, or another type in place of true and false.
+    Return None for any other reply, such as one with surrounding text, other keys, a repeated key, or a ``correct`` of another
+    type.
     """
     text = reply.strip()
     fenced = _FENCE.fullmatch(text)

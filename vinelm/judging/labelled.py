@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def scored_by_labels(workflow: Workflow) -> Workflow:
-    """Return the workflow with only its labelled requests, scored by labels; the workflow itself if all have labels.
+    """Return the workflow with only its labelled requests, scored by labels. If all requests have labels, return the workflow
+    itself.
 
     Raises:
         ConfigError: no request has a label.

@@ -1,4 +1,4 @@
-"""A workflow's scorer that uses today's answers as references for requests without labels."""
+"""A workflow's scorer that uses answers of the current setup as references for requests without labels."""
 
 from __future__ import annotations
 
@@ -16,24 +16,29 @@ Score = Callable[["Request", Mapping[str, Any]], bool | float]
 
 
 class ComparesAnswers(Protocol):
-    """A function that compares today's answer with another; each has ``content``, a text, and ``tool_calls``."""
+    """The interface of a function that compares an answer of the current setup with another answer. Each answer has a text
+    ``content``, and ``tool_calls``.
+    """
 
     def __call__(self, recorded: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         """Return whether the two answers are the same."""
 
     def audit(self, recorded: Sequence[Mapping[str, Any]]) -> float:
-        """Return the share of equal answers that people are asked about; above 0 if equal answers may differ in score."""
+        """Return the fraction of equal answers that a person is asked to check. It is above 0 if answers that count as equal
+        may differ in score.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
 class AsToday:
-    """The scorer of a workflow that has requests without labels; made by ``vinelm.as_today``.
+    """The scorer of a workflow that has requests without labels. Made by ``vinelm.as_today``.
 
     Attributes:
-        answer: ``answer(state)`` returns the answer in a final state; None: the workflow's ``answer`` keys select it.
-        same: Compares two answers.
-        score: Scores the requests with a label; None if no request has a label.
-        labels: The keys of a request's row that make its label. A request that lacks one of them has none.
+        answer: ``answer(state)`` returns the answer in a final state. None uses the workflow's ``answer`` keys to select the
+            answer.
+        same: Returns whether two answers are the same.
+        score: Scores answers to requests with a label; None if no request has a label.
+        labels: The keys of a request's row whose values form the label. A request that lacks one of these keys has no label.
     """
 
     answer: Callable[[Mapping[str, Any]], Any] | None
@@ -49,14 +54,14 @@ class AsToday:
         """Score a request with a label.
 
         Raises:
-            WorkflowError: The request has no label: only a profile compares it with the current setup.
+            WorkflowError: The request has no label. Only a profile can compare its answer with the current setup.
         """
         if self.score is None or not self.is_labelled(request):
             raise WorkflowError(f"request {request.id!r} has no label: only a profile compares it with what runs today")
         return self.score(request, state)
 
     def is_labelled(self, request: Request) -> bool:
-        """Return whether the request has a label: a value for each of the keys."""
+        """Return whether the request has a label, which means a value for each key in ``labels``."""
         return bool(self.labels) and request.has(self.labels)
 
     def text(self, state: Mapping[str, Any]) -> str | None:

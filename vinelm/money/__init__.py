@@ -1,4 +1,6 @@
-"""Caps on dollars: who may make a call, how it is booked until its price is known, and bounds that follow spending."""
+"""Spending caps: which calls may be made, what is charged until a call's cost is known, and cost limits that adapt to real
+spending.
+"""
 
 from vinelm.whole_imports import attach_stub
 

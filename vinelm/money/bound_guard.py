@@ -1,4 +1,4 @@
-"""A fallback for a spending guard. Its separate account keeps the cap, and lets calls continue, if the guard fails."""
+"""A fallback for a spending guard. If the guard fails, a separate account enforces the cap, so that calls can continue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vinelm.rows.observation import Usage
 
 
 class BoundPermit:
-    """One call that a :class:`BoundGuard` has authorized; see :class:`vinelm.requests.protocols.CallPermit`."""
+    """The permit of one call that a :class:`BoundGuard` has authorized; see :class:`vinelm.requests.protocols.CallPermit`."""
 
     __slots__ = ("_guard", "_permit", "upper_usd")
 
@@ -21,11 +21,11 @@ class BoundPermit:
         self._guard, self._permit, self.upper_usd = guard, permit, upper_usd
 
     def settle(self, usage: Usage) -> None:
-        """Replace the reservation by the real cost; if that fails, it stays at its upper bound."""
+        """Replace the reservation by the real cost. If that fails, the call stays charged at its maximum cost."""
         self._guard._settle(self, usage)
 
     def close(self) -> None:
-        """Book the call at its upper bound unless it was settled."""
+        """Charge the call's maximum cost, unless the call is already settled."""
         self._guard._settle(self, None)
 
     def __enter__(self) -> BoundPermit:
@@ -36,15 +36,15 @@ class BoundPermit:
 
 
 class BoundGuard:
-    """Authorizes calls through ``guard`` until that fails, then by its own account.
+    """Authorizes calls through ``guard`` until the guard fails, and then by its own account.
 
-    A :class:`~vinelm.requests.protocols.CallGuard`. The account counts every call that was authorized here, at its
-    upper bound until it is settled. After the guard's first failure only the account decides, so the cap still holds.
-    If the limit or earlier spending is unknown, every further call is refused. Thread-safe.
+    A :class:`~vinelm.requests.protocols.CallGuard`. The account counts every call that was authorized here, at its maximum cost
+    until it is settled. After the guard's first failure only the account decides, so the cap still holds. If the limit or
+    earlier spending is unknown, every further call is refused. Thread-safe.
 
     Args:
-        guard: the guard; None if it could not be made.
-        limit_usd: the cap in dollars; None if it is not known.
+        guard: the guard; None if it could not be created.
+        limit_usd: the cap in dollars; None if it is unknown.
         on_failure: called as ``on_failure(what, error)`` when the guard fails.
     """
 
@@ -59,7 +59,7 @@ class BoundGuard:
         self._lock = Lock()
 
     def authorize(self, upper_usd: float) -> BoundPermit:
-        """Reserve money for a call that costs at most ``upper_usd`` dollars.
+        """Reserve ``upper_usd`` dollars for a call, its maximum cost.
 
         Raises:
             CallRefused: the limit does not allow the call, or can no longer be checked; the call must not be made.
@@ -80,7 +80,9 @@ class BoundGuard:
 
     @contextmanager
     def _surviving(self, what: str, *, may_refuse: bool) -> Iterator[None]:
-        """Switch to this account if the guard fails inside the block. A refusal passes only if a call asks for money."""
+        """Switch to this object's own account if the guard fails inside the block. A refusal is passed on only if a call asks
+        for money; otherwise it counts as a failure.
+        """
         try:
             yield
         except Exception as error:  # the guard may be the application's
@@ -90,7 +92,9 @@ class BoundGuard:
             self._on_failure(what, error)
 
     def _own(self, permit: CallPermit | None, upper_usd: float) -> BoundPermit:
-        """Count a call that the guard has permitted; if the guard failed, only if this account allows the call."""
+        """Count a call in this object's own account. If the guard has failed, the call must also fit into the account's
+        limit.
+        """
         with self._lock:
             if permit is None:
                 self._check(upper_usd)
@@ -100,7 +104,7 @@ class BoundGuard:
         return own
 
     def add_inherited(self, usd: float | None) -> None:
-        """Count dollars that another process spent on the request; None if unknown."""
+        """Add the dollars that another process spent on the request; None if unknown."""
         with self._lock:
             if usd is None:
                 self._limit_usd = None
@@ -142,15 +146,14 @@ class BoundGuard:
 def with_account(
     guard: CallGuard | None, account: CallGuard | None, note: Callable[[str, BaseException], None] | None
 ) -> CallGuard | None:
-    """Return a guard that asks the account of a run first, and then ``guard``.
+    """Return a guard that authorizes a call only if first the shared account and then the run's own guard authorize it.
 
-    Once the account fails, the run's further calls are refused, because only the account knows what other requests
-    spend.
+    If the account fails, the run's further calls are refused, because only the account knows the spending of other requests.
 
     Args:
-        guard: the run's own guard; None if there is none.
-        account: the account; None if there is none.
-        note: called with the part that failed and its error; None: failures are raised instead.
+        guard: the run's own guard; None without one.
+        account: the account that several requests share; None without one.
+        note: called with the part that failed and its error. None raises failures instead.
     """
     if account is None:
         return guard

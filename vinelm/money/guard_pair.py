@@ -16,14 +16,14 @@ async def aauthorized(guard: CallGuard, upper_usd: float) -> CallPermit:
     """Authorize by ``guard``, without blocking the event loop if the guard supports it.
 
     Raises:
-        CallRefused: the guard does not allow the call; it must not be made.
+        CallRefused: the guard does not allow the call, so the call must not be made.
     """
     ask: Callable[[float], Awaitable[CallPermit]] | None = getattr(guard, "aauthorize", None)
     return guard.authorize(upper_usd) if ask is None else await ask(upper_usd)
 
 
 class PairPermit:
-    """One call that both guards have authorized; see :class:`vinelm.requests.protocols.CallPermit`."""
+    """The permit of one call that both guards have authorized; see :class:`vinelm.requests.protocols.CallPermit`."""
 
     __slots__ = ("_permits",)
 
@@ -31,7 +31,7 @@ class PairPermit:
         self._permits = first, second
 
     def settle(self, usage: Usage) -> None:
-        """Replace both reservations by the real cost: the second even if the first fails."""
+        """Replace the reservations of both guards by the real cost. The second is replaced even if the first fails."""
         first, second = self._permits
         try:
             first.settle(usage)
@@ -39,7 +39,7 @@ class PairPermit:
             second.settle(usage)
 
     def close(self) -> None:
-        """Book the call at its upper bound in both, unless it was settled."""
+        """Charge the call's maximum cost to both guards, unless it is already settled."""
         first, second = self._permits
         try:
             first.close()
@@ -48,12 +48,12 @@ class PairPermit:
 
 
 class GuardPair:
-    """Authorizes calls that both guards authorize; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe if they
-    are.
+    """Authorizes calls that two guards both authorize; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe if the two
+    guards are.
 
     Args:
-        account: asked first.
-        guard: asked second; if it refuses, the account gets its reservation back.
+        account: the guard that is asked first.
+        guard: the guard that is asked second. If it refuses, the reservation in ``account`` is cancelled.
     """
 
     __slots__ = ("_account", "_guard")
@@ -62,7 +62,7 @@ class GuardPair:
         self._account, self._guard = account, guard
 
     def authorize(self, upper_usd: float) -> PairPermit:
-        """Reserve money with both for a call that costs at most ``upper_usd`` dollars.
+        """Reserve ``upper_usd`` dollars, the call's maximum cost, with both guards.
 
         Raises:
             CallRefused: one of the guards does not allow the call.
@@ -84,7 +84,7 @@ class GuardPair:
 
 @contextmanager
 def _undoing(permit: CallPermit) -> Iterator[None]:
-    """Cancel the reservation if the block fails, because then the call is not made."""
+    """Cancel the account's reservation if the block fails, because the call is then not made."""
     try:
         yield
     except BaseException:

@@ -1,4 +1,6 @@
-"""Corrects bounds on mean dollars by the real cost of requests, since traffic and estimates change."""
+"""Corrects limits on the mean cost per request by the real cost of requests, since traffic changes and estimates become
+outdated.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,16 @@ STEP = 0.5
 
 
 class SpendControl:
-    """Corrects the bound on mean dollars of one objective (``cost_budget="population"``). Thread-safe.
+    """Corrects an objective's limit on the mean cost per request (``cost_budget="population"``). Thread-safe.
 
-    If requests cost less than planned by some factor, plans are made as if the bound were larger by that factor, so
-    that real spending meets the bound. The factor changes slowly, and within limits. Requests count when they begin,
-    dollars when they are spent.
+    If requests cost less than planned by some factor, plans are made as if the limit were larger by that factor, so that real
+    spending meets the limit. The factor changes slowly, and within a fixed range. Requests are counted when they begin, dollars
+    when they are spent.
 
     In a fleet all processes share one factor (:meth:`take_counted`, :meth:`follow`).
 
     Args:
-        objective: an objective with a bound on mean dollars.
+        objective: an objective with a limit on the mean cost per request.
     """
 
     def __init__(self, objective: Objective) -> None:
@@ -45,24 +47,24 @@ class SpendControl:
 
     @staticmethod
     def applies_to(objective: Objective) -> bool:
-        """Return whether the objective bounds mean dollars."""
+        """Return whether the objective limits the mean cost per request."""
         return objective.max_cost_usd is not None and objective.cost_budget == "population"
 
     @property
     def factor(self) -> float:
-        """The corrected bound divided by the bound, in [1 / MOST, MOST]."""
+        """The corrected cost limit divided by the objective's own limit, in [1 / MOST, MOST]."""
         with self._lock:
             return self._factor
 
     def begin(self) -> Objective:
-        """Return the objective to plan the next request with."""
+        """Return the objective, with the corrected limit, for which the next request is planned."""
         with self._lock:
             if not self._is_led and self._since >= EVERY and self._planned_usd > 0.0 and self._spent_usd > 0.0:
                 self._correct()
             return self._corrected
 
     def planned(self, usd: float) -> None:
-        """Count a request with its planned dollars."""
+        """Count a request, with its planned cost in dollars."""
         with self._lock:
             keep = 1.0 - 1.0 / MEMORY
             self._requests = self._requests * keep + 1.0
@@ -73,20 +75,24 @@ class SpendControl:
             self._counted[1] += usd
 
     def spent(self, usd: float) -> None:
-        """Count dollars that a request has spent."""
+        """Add the dollars that a request has spent."""
         with self._lock:
             self._spent_usd += usd
             self._counted[2] += usd
 
     def take_counted(self) -> tuple[float, float, float]:
-        """Return the requests, planned dollars and spent dollars counted since the last call of this method."""
+        """Return the number of requests, the planned dollars and the spent dollars counted since the last call of this
+        method.
+        """
         with self._lock:
             requests, planned_usd, spent_usd = self._counted
             self._counted = [0.0, 0.0, 0.0]
             return requests, planned_usd, spent_usd
 
     def follow(self, factor: float | None) -> None:
-        """Use this factor, computed elsewhere, until the next call; None: compute it here again."""
+        """Use this factor, computed elsewhere, until the next call of this method. None computes the factor in this process
+        again.
+        """
         with self._lock:
             self._is_led = factor is not None
             if factor is not None:

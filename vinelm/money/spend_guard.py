@@ -1,4 +1,6 @@
-"""A limit on dollars, enforced call by call: money is reserved before a call and settled after it."""
+"""A spending limit that is enforced for each call. The call's maximum cost is reserved before the call, and replaced by the
+real cost afterwards.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,10 @@ OWED: ContextVar[bool] = ContextVar("vinelm_owed", default=False)
 
 
 class SpendPermit:
-    """One call that a :class:`SpendGuard` has authorized. It is settled exactly once; see
+    """The permit of one call that a :class:`SpendGuard` has authorized. It is settled exactly once; see
     :class:`vinelm.requests.protocols.CallPermit`.
 
-    A context manager: leaving the block closes it.
+    A context manager. The permit is closed when the block ends.
     """
 
     __slots__ = ("_guard", "upper_usd")
@@ -32,11 +34,11 @@ class SpendPermit:
         self.upper_usd = upper_usd
 
     def settle(self, usage: Usage) -> None:
-        """Replace the reservation by the real cost; no effect once settled."""
+        """Replace the reservation by the real cost. Has no effect if the call is already settled."""
         self._guard._settle(self, usage)
 
     def close(self) -> None:
-        """Book the call at its upper bound unless it was settled, because its price is unknown."""
+        """Charge the call's maximum cost, unless the call is already settled. Its real cost is then unknown."""
         self._guard._settle(self, None)
 
     def __enter__(self) -> SpendPermit:
@@ -47,15 +49,15 @@ class SpendPermit:
 
 
 class SpendGuard:
-    """Authorizes calls within a limit on dollars; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe.
+    """Authorizes calls within a spending limit; a :class:`vinelm.requests.protocols.CallGuard`. Thread-safe.
 
-    A call is authorized only if everything spent, everything reserved for calls in flight and its own upper bound
-    together stay within the limit. So the limit is exceeded only if calls cost more than their upper bounds. Spending
-    is what others spent before (:meth:`add_inherited`) plus what was spent here: the settled calls, or the recorded
-    calls (:meth:`note_recorded`) if these cost more, since a backend may report usage without asking a guard.
+    A call is authorized only if everything spent, everything reserved for calls in flight and the call's own maximum cost
+    together stay within the limit. So the limit is exceeded only if a call costs more than its stated maximum. Spending is what
+    others spent before (:meth:`add_inherited`) plus what was spent here. The latter is the cost of the settled calls or of the
+    recorded calls (:meth:`note_recorded`), whichever is larger, since a backend may report usage without asking a guard.
 
     Args:
-        limit_usd: dollars, at least 0.
+        limit_usd: the spending limit in dollars, at least 0.
     """
 
     def __init__(self, limit_usd: float) -> None:
@@ -73,7 +75,7 @@ class SpendGuard:
 
     @property
     def spent_usd(self) -> float:
-        """Dollars spent, here and earlier by others, excluding reservations."""
+        """The spending in dollars, both here and earlier by others, without reservations."""
         return self._inherited_usd + max(self.settled_usd, self._recorded_usd)
 
     @property
@@ -84,15 +86,15 @@ class SpendGuard:
 
     @property
     def reserved_usd(self) -> float:
-        """Dollars that the calls in flight may cost."""
+        """The maximum cost of the calls in flight in dollars."""
         return math.fsum(permit.upper_usd for permit in self._open)
 
     def authorize(self, upper_usd: float) -> SpendPermit:
-        """Reserve money for a call that costs at most ``upper_usd`` dollars; calls that are :data:`OWED` are never refused.
+        """Reserve ``upper_usd`` dollars for a call, its maximum cost. Calls that are :data:`OWED` are never refused.
 
         Raises:
-            CallRefused: the limit does not allow the call; it must not be made. Or this process is a fork of the
-                counting process: each fork would spend the whole limit again.
+            CallRefused: the limit does not allow the call, so the call must not be made. Or this process is a fork of the
+                process that counts, since each fork would spend the whole limit again.
         """
         if os.getpid() != self._pid:  # before taking the lock, which another thread may have held during the fork
             raise CallRefused(IN_FORK)
@@ -113,22 +115,24 @@ class SpendGuard:
             return permit
 
     def add_inherited(self, usd: float) -> None:
-        """Count dollars that others spent earlier for the same purpose."""
+        """Add the dollars that others spent earlier for the same purpose."""
         with self._lock:
             self._inherited_usd += usd
 
     def charge(self, usage: Usage) -> None:
-        """Count the cost of a call that a backend made without a permit."""
+        """Add the cost of a call that a backend made without a permit."""
         with self._lock:
             self._count(usage.cost_usd)
 
     def note_recorded(self, total_usd: float) -> None:
-        """Record the dollars of calls made without a permit, given the total recorded here so far."""
+        """Count the cost of calls that were made without a permit, given the total cost in dollars of all calls recorded here
+        so far.
+        """
         with self._lock:
             self._recorded_usd = max(self._recorded_usd, total_usd)
 
     def take_refusals(self) -> list[str]:
-        """Return why calls were refused since the last call of this method, one line per refusal."""
+        """Return one line for each call that was refused since the last call of this method, with the reason."""
         if not self._refusals:
             return []
         with self._lock:
@@ -151,18 +155,20 @@ class SpendGuard:
     # -- for budgets that can grow, and for their observers; called with the lock held ----------------------------
 
     def _raise_limit(self, needed_usd: float) -> bool:
-        """Raise ``limit_usd`` so that ``needed_usd`` fits; return whether the limit was raised."""
+        """Return False, because this limit is fixed. A subclass may raise ``limit_usd`` so that ``needed_usd`` fits, and return
+        True.
+        """
         return False
 
     def _refusal(self, upper_usd: float, left_usd: float) -> str:
-        """Return a one-line message for the refusal."""
+        """Return the message for a refused call, in one line."""
         return (
             f"the call may cost up to ${upper_usd:.6f}, and ${left_usd:.6f} is left of the request's ${self.limit_usd:g}: "
             "raise max_cost_usd, or lower the model's max_tokens"
         )
 
     def _settled(self, cost_usd: float) -> None:
-        """Hook that is called when a call was settled at that price."""
+        """Do nothing. Subclasses override this hook, which is called when a call was settled at this cost."""
 
     def _reservation_changed(self) -> None:
-        """Hook that is called when ``reserved_usd`` has changed."""
+        """Do nothing. Subclasses override this hook, which is called when ``reserved_usd`` has changed."""

@@ -1,7 +1,7 @@
-"""Checks a server's token counts against the prompt: the fewest possible tokens, and how long a cache keeps it.
+"""Compares a server's report with the prompt: the minimum possible number of tokens, and how long a cache keeps the prompt.
 
-Costs are computed from counts that the server states. If counts are impossible for the prompt, the call is booked at
-its upper bound. What a server does not state is taken from the prompt.
+Costs are computed from counts that the server states. If counts are impossible for the prompt, the call's maximum cost is
+charged. A fact that the server does not state is taken from the prompt.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MARKS = ("cache_control", "cachePoint", "cache_point")
 
 
 def is_too_few(tokens: int, *texts: str) -> bool:
-    """Return whether these texts cannot consist of this few tokens."""
+    """Return whether these texts must consist of more than ``tokens`` tokens."""
     most = MOST_CHARS * tokens + SPARED_CHARS if tokens else 0
     return sum(map(len, texts)) > most and sum(len(_RUN.sub(r"\1", text)) for text in texts) > most
 

@@ -46,7 +46,7 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         super().__init__(_client)
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Send the batch in one request."""
+        """Submit the calls to the provider as a batch, in one HTTP request."""
         bodies = {name: dict(body) for name, body in calls.items()}
         betas: dict[str, None] = {}
         for body in bodies.values():
@@ -58,7 +58,9 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         return messages.batches.create(requests=requests, extra_headers=headers, timeout=NO_LIMIT_S).id
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
-        """Check each batch that may be ours. A batch lists its calls only once it has ended, so this waits for its end."""
+        """Search the provider's list for our batch. A batch lists its calls only once it has ended, so this waits for
+        its end.
+        """
         batches, is_certain = self._clients.of(model).messages.batches, True
         for number, batch in enumerate(batches.list(limit=100)):
             if number >= LEAST_LISTED and batch.created_at.timestamp() < since_s - SKEW_S:
@@ -74,7 +76,7 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         return FoundBatch(None, is_certain)
 
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
-        """Return the results of a batch that has ended."""
+        """Return the results of a batch that has ended, by call."""
         batches = self._clients.of(model).messages.batches
         batch = batches.retrieve(provider_id)
         if batch.processing_status != "ended":
@@ -100,7 +102,9 @@ def _client(model: Model) -> Anthropic:
 
 
 def own_headers(key: str, base: str) -> dict[str, Any]:
-    """Return headers that send a server this key, and no other credentials that the SDK finds in the environment."""
+    """Return HTTP headers that send this key to the server, and suppress other credentials that the SDK finds in the
+    environment.
+    """
     from anthropic import Omit
 
     lines = "" if base.startswith(HOME) else os.environ.get(AMBIENT_HEADERS, "")
@@ -109,7 +113,7 @@ def own_headers(key: str, base: str) -> dict[str, Any]:
 
 
 def _results(lines: Iterator[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the calls in a results file. An invalid line leaves only its own call without an answer."""
+    """Yield the calls in a results file. If a line is invalid, only the call on that line has no answer."""
     for line in lines:
         name = None
         try:

@@ -22,8 +22,8 @@ LISTING_S = 15.0
 
 
 class AnthropicProvider(Provider):
-    """Creates ``ChatAnthropic`` models. A catalog entry's ``options`` are its settings (``temperature``, ``thinking``,
-    ``betas`` ...); other options are sent as parameters of the API, which rejects unknown ones.
+    """Creates ``ChatAnthropic`` models. The ``options`` of a catalog entry are settings of that class (``temperature``,
+    ``thinking``, ``betas`` ...); other options are sent as parameters of the API, which rejects unknown ones.
     """
 
     marks = ControlMarks()
@@ -35,7 +35,7 @@ class AnthropicProvider(Provider):
             import langchain_anthropic  # noqa: F401
 
     def make(self, model: Model) -> BaseChatModel:
-        """Make the chat model; see :class:`Provider`."""
+        """Create the entry's chat model; see :meth:`Provider.make`."""
         self.check(model)
         keep_quiet("anthropic._base_client")
         kind = _chat_class()
@@ -61,13 +61,13 @@ class AnthropicProvider(Provider):
         )
 
     def context_tokens(self, model: Model) -> int | None:
-        """Return the longest prompt in tokens; None if the server does not state it."""
+        """Return the maximum length of a prompt in tokens, as the server states it; None if the server does not."""
         client: Any = self.make(model)._client  # type: ignore[attr-defined]
         tokens = getattr(client.models.retrieve(model.model_id, timeout=LISTING_S), "max_input_tokens", None)
         return tokens if isinstance(tokens, int) else None
 
     def batches(self) -> BatchApi:
-        """Return the provider's batches; see :class:`Provider`."""
+        """Return the interface to the provider's batches; see :meth:`Provider.batches`."""
         return AnthropicBatches()
 
 
@@ -76,7 +76,9 @@ def _chat_class() -> type[BaseChatModel]:
     from langchain_anthropic import ChatAnthropic
 
     class CatalogAnthropic(ChatAnthropic):
-        """A ``ChatAnthropic`` that sends only the entry's key, and no credentials that the SDK finds in the environment."""
+        """A ``ChatAnthropic`` that sends only the catalog entry's key; it ignores credentials that the SDK finds in the
+        environment.
+        """
 
         @property
         def _llm_type(self) -> str:
@@ -93,7 +95,7 @@ def _chat_class() -> type[BaseChatModel]:
 
 
 def create(settings: ProviderSettings) -> RemoteBackend:
-    """Create the backend of the catalog's Anthropic models. Makes no call. :class:`ConfigError` for invalid settings."""
+    """Create the backend of the catalog's Anthropic models. Makes no call. Raises :class:`ConfigError` for invalid settings."""
     for model in settings.models:
         check_options(model, "system", "tools", "tool_choice")
         check_base(model)

@@ -25,8 +25,8 @@ class BedrockProvider(Provider):
     """Creates ``ChatBedrockConverse`` models. Credentials come from boto3's usual chain, or from a Bedrock API key in
     ``AWS_BEARER_TOKEN_BEDROCK``.
 
-    A catalog entry's option ``region`` sets the region (default: the environment's), ``api_base`` another endpoint.
-    Other options are settings of ``ChatBedrockConverse``, or fields that only the model knows.
+    A catalog entry's option ``region`` sets the region (default: the environment's), ``api_base`` another endpoint. Other
+    options are settings of ``ChatBedrockConverse``, or request fields that are specific to the model.
     """
 
     marks = PointMarks()
@@ -38,7 +38,7 @@ class BedrockProvider(Provider):
             import langchain_aws  # noqa: F401
 
     def make(self, model: Model) -> BaseChatModel:
-        """Make the chat model; see :class:`Provider`."""
+        """Create the entry's chat model; see :meth:`Provider.make`."""
         self.check(model)
         keep_quiet("botocore.endpoint", "botocore.auth", "botocore.httpsession", "botocore.hooks", "botocore.parsers")
         from botocore.config import Config
@@ -69,8 +69,8 @@ class BedrockProvider(Provider):
 
 
 def region_of(model: Model) -> str:
-    """Return the model's region; :class:`ConfigError` if no region is set, or if boto3 does not read the entry's key
-    variable.
+    """Return the model's region. Raise :class:`ConfigError` if no region is set, or if boto3 does not read the environment
+    variable that the entry names for its key.
     """
     if model.api_key_env not in (None, BEARER):
         raise ConfigError(f"model {model.name!r}: api_key_env is {model.api_key_env}: Bedrock's API key is read from {BEARER}")
@@ -83,7 +83,7 @@ def region_of(model: Model) -> str:
 
 
 def create(settings: ProviderSettings) -> RemoteBackend:
-    """Create the backend of the catalog's Bedrock models. Makes no call. :class:`ConfigError` for invalid settings."""
+    """Create the backend of the catalog's Bedrock models. Makes no call. Raises :class:`ConfigError` for invalid settings."""
     for model in settings.models:
         check_options(model, "system", "toolConfig", "messages")
         check_base(model)

@@ -1,4 +1,4 @@
-"""Gemini's batches, with their requests inline. Our batches have our key as their display name.
+"""Gemini's batches, with their requests inline. The display name of each batch is VineLM's own key for that batch.
 
 Wire format: https://ai.google.dev/gemini-api/docs/batch-api
 """
@@ -43,7 +43,7 @@ class GeminiBatches(SdkBatches["Client"]):
         super().__init__(_client)
 
     def body(self, chat: BaseChatModel, request: ModelRequest) -> Mapping[str, Any]:
-        """Return a call's contents and config, as langchain-google-genai builds them."""
+        """Return the ``contents`` and ``config`` of a call's request, as langchain-google-genai builds them."""
         own, options = asked(chat, request)
         made: Any = own._prepare_request(list(request.messages), stop=request.stop, **options)  # type: ignore[attr-defined]
         config = _plain(made["config"])
@@ -51,7 +51,7 @@ class GeminiBatches(SdkBatches["Client"]):
         return {"contents": [_plain(one) for one in made["contents"]], "config": config}
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Send the batch in one request."""
+        """Submit the calls to the provider as a batch, in one HTTP request."""
         requests: Any = [
             {"contents": body["contents"], "config": dict(body["config"]), "metadata": {NAME: name}}
             for name, body in calls.items()
@@ -60,7 +60,7 @@ class GeminiBatches(SdkBatches["Client"]):
         return str(batches.create(model=model.model_id, src=requests, config={"display_name": key}).name)
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
-        """Find our batch by its display name."""
+        """Search the provider's list for our batch, by its display name."""
         for number, job in enumerate(self._clients.of(model).batches.list(config={"page_size": 100})):
             if job.display_name == key and job.name:
                 return FoundBatch(job.name)
@@ -69,7 +69,7 @@ class GeminiBatches(SdkBatches["Client"]):
         return FoundBatch(None)
 
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
-        """Read the responses of a batch that has ended."""
+        """Return the responses of a batch that has ended, by call."""
         job = self._clients.of(model).batches.get(name=provider_id)
         state = str(getattr(job.state, "value", job.state)).removeprefix("JOB_STATE_")
         if state not in _ENDED:

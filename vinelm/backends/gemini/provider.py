@@ -23,8 +23,8 @@ PLACE = ("project", "location")
 
 
 class GeminiProvider(Provider):
-    """Creates ``ChatGoogleGenerativeAI`` models. A catalog entry's ``options`` are its settings (``temperature``,
-    ``thinking_budget``, ``safety_settings`` ...), or the API's ``thinking_config``.
+    """Creates ``ChatGoogleGenerativeAI`` models. The ``options`` of a catalog entry are settings of that class
+    (``temperature``, ``thinking_budget``, ``safety_settings`` ...), or the API's ``thinking_config``.
     """
 
     def check(self, model: Model) -> None:
@@ -35,11 +35,11 @@ class GeminiProvider(Provider):
         self._settings(model)
 
     def credentials(self, model: Model) -> dict[str, Any]:
-        """Return the settings for authentication and for the Google service."""
+        """Return the chat model's settings that hold the credentials and select the Google service."""
         return {"vertexai": False, "api_key": named_key(model, KEY_ENV)}
 
     def make(self, model: Model) -> BaseChatModel:
-        """Make the chat model; see :class:`Provider`."""
+        """Create the entry's chat model; see :meth:`Provider.make`."""
         self.check(model)
         from langchain_google_genai import ChatGoogleGenerativeAI
 
@@ -56,13 +56,13 @@ class GeminiProvider(Provider):
         )
 
     def context_tokens(self, model: Model) -> int | None:
-        """Return the model's input limit as the API reports it."""
+        """Return the model's input limit in tokens, as the API reports it."""
         chat: Any = self.make(model)  # kept alive, since its client closes with it
         found = chat.client.models.get(model=model.model_id).input_token_limit
         return found if isinstance(found, int) else None
 
     def batches(self) -> BatchApi | None:
-        """Return the provider's batches; see :class:`Provider`."""
+        """Return the interface to the provider's batches; see :meth:`Provider.batches`."""
         return GeminiBatches()
 
     def _settings(self, model: Model) -> dict[str, Any]:
@@ -84,14 +84,17 @@ class GeminiProvider(Provider):
 
 
 class VertexProvider(GeminiProvider):
-    """Gemini with a Google Cloud project and application default credentials, or the key of Vertex's express mode.
+    """Gemini on Vertex AI, with a Google Cloud project and application default credentials, or with a key of Vertex's express
+    mode.
 
-    The options ``project`` and ``location`` select the project (default: ``GOOGLE_CLOUD_PROJECT``) and location (default:
-    ``GOOGLE_CLOUD_LOCATION``, else ``global``).
+    The options ``project`` and ``location`` select the project (default: the variable ``GOOGLE_CLOUD_PROJECT``) and the
+    location (default: the variable ``GOOGLE_CLOUD_LOCATION``, otherwise ``global``).
     """
 
     def credentials(self, model: Model) -> dict[str, Any]:
-        """Return the key of Vertex's express mode if the entry names a key, else project, location and Google's credentials."""
+        """Return the chat model's credentials: the key of Vertex's express mode if the entry names a key, otherwise the
+        project, the location and Google's default credentials.
+        """
         if model.api_key_env is not None:
             return {"vertexai": True, "api_key": named_key(model, "GOOGLE_API_KEY")}
         project, location = where(model)
@@ -114,7 +117,9 @@ def _found(model: Model) -> Any:
 
 
 def where(model: Model) -> tuple[str | None, str | None]:
-    """Return project and location; :class:`ConfigError` without a project, or if the entry has both a project and a key."""
+    """Return the project and the location. Raise :class:`ConfigError` without a project, or if the entry has both a project and
+    a key.
+    """
     given = [model.options.get(name) for name in PLACE]
     if model.api_key_env is not None:
         if any(given):
@@ -131,7 +136,7 @@ def where(model: Model) -> tuple[str | None, str | None]:
 
 
 def create(settings: ProviderSettings) -> RemoteBackend:
-    """Create the backend of the catalog's Gemini models. Makes no call. :class:`ConfigError` for invalid settings."""
+    """Create the backend of the catalog's Gemini models. Makes no call. Raises :class:`ConfigError` for invalid settings."""
     for model in settings.models:
         check_options(model)
         check_base(model)
@@ -139,7 +144,7 @@ def create(settings: ProviderSettings) -> RemoteBackend:
 
 
 def create_vertex(settings: ProviderSettings) -> RemoteBackend:
-    """Create the backend of the catalog's Vertex models. Makes no call. :class:`ConfigError` for invalid settings."""
+    """Create the backend of the catalog's Vertex models. Makes no call. Raises :class:`ConfigError` for invalid settings."""
     for model in settings.models:
         check_options(model)
         check_base(model)

@@ -18,7 +18,9 @@ from vinelm.foreign_code import explained
 
 
 class LangChainProvider(Provider):
-    """Uses the application's objects unchanged except for their retries; ``init_chat_model`` makes other entries' models."""
+    """Provides chat models of any LangChain integration. Objects that the application passes in are used unchanged except for
+    their retries; ``init_chat_model`` makes the models of other entries.
+    """
 
     streams = False  # an object is called as its owner calls it
 
@@ -31,12 +33,12 @@ class LangChainProvider(Provider):
             self.make(model)
 
     def inner(self, model: Model) -> InnerChat:
-        """Return the application's own chat model object, else the chat model made from the entry."""
+        """Return the application's own chat model object if it passed one in, otherwise the chat model made from the entry."""
         given = self._live.get(model.name)
         return InnerChat(given) if given is not None else super().inner(model)
 
     def make(self, model: Model) -> BaseChatModel:
-        """Make the entry's chat model."""
+        """Create the entry's chat model; see :meth:`Provider.make`."""
         if ":" not in model.model_id:
             raise ConfigError(
                 f"model {model.name!r}: was a ready chat model of another process: pass it again, "
@@ -60,7 +62,7 @@ class LangChainProvider(Provider):
 
 
 def create(settings: ProviderSettings) -> RemoteBackend:
-    """Create the backend of the catalog's LangChain models. Makes no call. :class:`ConfigError` for invalid settings."""
+    """Create the backend of the catalog's LangChain models. Makes no call. Raises :class:`ConfigError` for invalid settings."""
     live = {model.name: settings.catalog.live[model.name] for model in settings.models if model.name in settings.catalog.live}
     for model in settings.models:
         check_options(model)

@@ -1,4 +1,6 @@
-"""Admits attempts whose prompts a cache may keep: waits for the call that writes the prefix, and sets cache marks."""
+"""Admits calls to models with a prompt cache: a call waits while another call writes its prefix to the cache, and its prompt
+gets cache marks.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,12 @@ from vinelm.requests.protocols import Backend, RateLimiter, RatePermit
 
 
 class PromptAdmission:
-    """Rate limits of a model with cache points. Thread-safe.
+    """The rate limits of a model whose prompts are cached (``cache_points``). A call waits while another call writes its prefix
+    to the cache. Thread-safe.
 
     Args:
         limiter: the rate limits of the model's engine.
-        points: the prefixes that the model's prompt cache holds.
+        points: an estimate of the prefixes that the model's prompt cache holds.
     """
 
     def __init__(self, limiter: RateLimiter, points: CachePoints) -> None:
@@ -25,13 +28,15 @@ class PromptAdmission:
         self.admit, self.aadmit = limiter.admit, limiter.aadmit  # an attempt without a prompt only needs the limits
 
     def of(self, prompt: PromptCall) -> RateLimiter:
-        """Return the admission of an attempt with this prompt. Its cache marks are chosen when it is admitted."""
+        """Return the rate limiter for an attempt with this prompt. The prompt's cache marks are chosen when the attempt is
+        admitted.
+        """
         return _OnePrompt(self._limiter, self._points, prompt)
 
 
 class _OnePrompt:
-    """A :class:`~vinelm.requests.protocols.RateLimiter` for one attempt: waits for the cache's leading call, then for
-    the limits.
+    """A :class:`~vinelm.requests.protocols.RateLimiter` for one attempt: waits for the call that writes the prefix to the
+    cache, then for the rate limits.
     """
 
     def __init__(self, limiter: RateLimiter, points: CachePoints, prompt: PromptCall) -> None:
@@ -39,7 +44,7 @@ class _OnePrompt:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[RatePermit]:
-        """See :class:`~vinelm.requests.protocols.RateLimiter`."""
+        """Wait until the attempt may start; see :meth:`RateLimiter.admit <vinelm.requests.protocols.RateLimiter.admit>`."""
         until_s = time.monotonic() + self._points.longest_wait_s
         while (leader := self._points.leader(self._prompt)) is not None and (rest_s := until_s - time.monotonic()) > 0:
             try:
@@ -70,7 +75,9 @@ class _OnePrompt:
 
 
 class AdmitsPrompts(Protocol):
-    """A rate limiter of a model with cache points, in this process or in another process."""
+    """The interface of a rate limiter for models whose prompts are cached (``cache_points``), in this process or in another
+    process.
+    """
 
     def of(self, prompt: PromptCall) -> RateLimiter:
         """See :meth:`PromptAdmission.of`."""
@@ -78,8 +85,8 @@ class AdmitsPrompts(Protocol):
 
 @runtime_checkable
 class KeepsPrompts(Backend, Protocol):
-    """A backend that marks prompts for a cache."""
+    """A backend that marks which beginnings of a prompt the provider should cache."""
 
     @property
     def prompt_admissions(self) -> Mapping[str, PromptAdmission]:
-        """The admissions of models with cache points, by model."""
+        """The :class:`PromptAdmission` of each model whose prompts are cached (``cache_points``), by the model's name."""

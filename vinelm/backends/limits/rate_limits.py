@@ -1,5 +1,5 @@
-"""Rate limits of an engine, shared by all threads and tasks of this process, with sliding windows and a fair queue of
-slots.
+"""Rate limits of an engine, shared by all threads and tasks of this process, with sliding windows of one minute and a fair
+queue for the engine's slots.
 
 Maintained libraries do not fit: ``limits`` does not wait, ``aiolimiter`` is bound to one event loop, and ``pyrate-limiter``
 stores one entry per token, cannot return unused tokens, and has no concurrency limit.
@@ -31,12 +31,12 @@ class RateLimits(BaseModel):
     """The limits of an engine; None means no limit.
 
     Args:
-        requests_per_min: Calls that may start within a minute, >= 1.
-        tokens_per_min: Tokens of calls that start within a minute, >= 1.
-        concurrency: The most calls in flight at a time, >= 1.
-        names_slots: The engine accepts a slot number with each call, as llama.cpp's server does (``id_slot``), so that
-            calls reuse the slot, 0 to ``concurrency`` - 1, that holds the beginning of their prompt. No other client may
-            use the engine.
+        requests_per_min: Maximum number of calls that start within a minute, >= 1.
+        tokens_per_min: Maximum number of tokens of the calls that start within a minute, >= 1.
+        concurrency: Maximum number of calls in flight at a time, >= 1.
+        names_slots: The engine accepts a slot number with each call, as llama.cpp's server does (``id_slot``), so that a call
+            can reuse the slot that holds the beginning of its prompt. Slots are numbered from 0 to ``concurrency`` - 1. No
+            other client may use the engine.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -48,7 +48,7 @@ class RateLimits(BaseModel):
 
 
 class _Waiting(NamedTuple):
-    """A waiting call. Numbers are unique, so key and number determine the order."""
+    """A waiting call. The order of calls is by ``key``, then by ``number``, which is unique."""
 
     key: float
     number: int
@@ -60,9 +60,10 @@ class _Waiting(NamedTuple):
 class EngineRateLimiter:
     """Enforces the limits of one engine in every half-open window of one minute.
 
-    Calls start in order of arrival, those of higher priority earlier: see
-    :func:`~vinelm.backends.limits.rate_share.turn_key`. A call with more tokens than a minute allows starts in an empty
-    window. Token numbers are the caller's estimates until it settles them. Thread-safe, and safe across event loops.
+    Calls start in order of arrival, except that a priority moves a call forward in the queue; see
+    :func:`~vinelm.backends.limits.rate_share.turn_key`. A call with more tokens than a minute allows starts in an empty window.
+    The tokens of a call are its caller's estimate until the caller reports the real number. Thread-safe, and safe across event
+    loops.
     """
 
     def __init__(self, limits: RateLimits, clock: Clock | None = None) -> None:
@@ -83,14 +84,15 @@ class EngineRateLimiter:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is any limit."""
+        """Whether the engine has any limit."""
         return self._is_limited
 
     def share(self, on_short: Callable[[], None]) -> RateShare | None:
         """Limit future calls to this process's share of the limits, which several processes divide.
 
-        Returns the share, initially zero; the same object if called again; None if nothing is limited per minute. Calls
-        that are already waiting keep their start times. The concurrency limit still applies to this process alone.
+        Returns the share, which is initially zero, or None if the engine has no limit per minute. Every call returns the same
+        object. Calls that are already waiting keep their start times. The concurrency limit still applies to this process
+        alone.
         """
         amounts = RateAmounts(self._limits.requests_per_min or 0, self._limits.tokens_per_min or 0)
         with self._lock:
@@ -99,7 +101,9 @@ class EngineRateLimiter:
             return self._share
 
     def _line(self) -> RateShare | None:
-        """Return a queue in which calls can overtake each other, if this process has the limits to itself."""
+        """Return the queue in which calls can overtake each other. If no other process shares the limits, this process gets all
+        of them.
+        """
         amounts = RateAmounts(self._limits.requests_per_min or 0, self._limits.tokens_per_min or 0)
         with self._lock:
             if self._share is None and any(amounts):
@@ -121,18 +125,20 @@ class EngineRateLimiter:
             share.reorder()
 
     def reserve(self, tokens: int) -> tuple[WindowPermit, float]:
-        """Reserve a place in the windows; return the permit and the seconds to wait for it."""
+        """Reserve a place in the rate windows. Return the permit and the seconds to wait before the call may start."""
         with self._lock:
             now_s = self._clock.now()
             start_s = self._first_start(tokens, now_s)
             return self._permit(start_s, tokens), start_s - now_s
 
     def line_up(self, tokens: int, priority: SupportsFloat = 0.0) -> EngineTurn:
-        """Queue a call on this engine without waiting, and return its turn; ``tokens`` is the most that the call may use."""
+        """Queue a call on this engine without waiting, and return its turn; ``tokens`` is the maximum number that the call may
+        use.
+        """
         return EngineTurn(self, None if self._share is None else self._share.line_up(tokens, priority), tokens)
 
     def _reserve_now(self, tokens: int) -> WindowPermit | None:
-        """Reserve a place in the windows; None if no call may start now."""
+        """Reserve a place in the rate windows if the call may start now, otherwise return None."""
         with self._lock:
             now_s = self._clock.now()
             return None if self._first_start(tokens, now_s) > now_s else self._permit(now_s, tokens)
@@ -154,7 +160,9 @@ class EngineRateLimiter:
         return permit
 
     def _room(self, allowed: int | None, wanted: int, weight: Callable[[WindowPermit], int]) -> float:
-        """Return the earliest time at which the window has room for ``wanted`` more units; minus infinity without a limit."""
+        """Return the earliest time at which the window has room for ``wanted`` more requests or tokens; minus infinity without
+        a limit.
+        """
         start_s = float("-inf")
         if allowed is None:
             return start_s
@@ -169,7 +177,7 @@ class EngineRateLimiter:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[WindowPermit]:
-        """Wait for a slot and a place in the windows; hold the slot during the block."""
+        """Wait for a slot and a place in the rate windows. The slot is held until the block ends."""
         if not self._is_limited:
             yield WindowPermit(-math.inf, tokens)
             return
@@ -207,13 +215,13 @@ class EngineRateLimiter:
             self._give(slot)
 
     def _start(self, tokens: int, priority: SupportsFloat) -> RateTurn | _Appointment:
-        """Return the object by which a call waits: in a queue, or until a known time if no call may overtake it."""
+        """Return the object that a call waits on: its place in a queue, or its start time if no call can overtake it."""
         # Without priorities no call overtakes another, so a call learns its time at once. The first priority makes a line.
         share = self._line() if self._share is None and priority else self._share
         return _Appointment(*self.reserve(tokens)) if share is None else share.line_up(tokens, priority)
 
     def _take(self, priority: SupportsFloat) -> Future[None] | None:
-        """Request a slot; return a future that completes when the slot is granted, or None without a concurrency limit."""
+        """Request a slot. Return a future that completes when the slot is granted, or None without a concurrency limit."""
         if self._limits.concurrency is None:
             return None
         slot: Future[None] = Future()
@@ -229,7 +237,9 @@ class EngineRateLimiter:
         return slot
 
     def _note_granted(self, priority: SupportsFloat) -> None:
-        """Tell a call that it has its slot; the next grant sorts the waiting calls again first."""
+        """Notify a call's priority that the call has its slot, and sort the waiting calls again, since their priorities may
+        have changed.
+        """
         granted = getattr(priority, "granted", None)
         if granted is not None:
             granted()
@@ -240,7 +250,9 @@ class EngineRateLimiter:
         heapq.heapify(self._queue)
 
     def _heir(self) -> Future[None] | None:
-        """Grant a free slot to the first call in the queue. None if no call should have it now: then it stays free."""
+        """Grant a free slot to the first call in the queue, and return the future to complete. Return None if no waiting call
+        may start now; the slot then stays free.
+        """
         while self._queue and self._queue[0].key < math.inf:
             first = heapq.heappop(self._queue)
             # A waiter that was cancelled meanwhile is passed over, and the slot goes to the next in line.
@@ -251,7 +263,7 @@ class EngineRateLimiter:
         return None
 
     def _take_now(self) -> bool:
-        """Take a slot if one is free."""
+        """Take a slot without waiting, and return whether there was a free one."""
         if self._limits.concurrency is None:
             return True
         with self._lock:
@@ -260,14 +272,16 @@ class EngineRateLimiter:
             return is_free
 
     def _give_back(self) -> None:
-        """Release what :meth:`_take_now` took."""
+        """Release the slot that :meth:`_take_now` took."""
         if self._limits.concurrency is not None:
             slot: Future[None] = Future()
             slot.set_result(None)
             self._give(slot)
 
     def _give(self, slot: Future[None] | None) -> None:
-        """Release a slot to the first call in the queue. A waiter that was cancelled before its grant holds no slot."""
+        """Release a slot, and grant it to the first call in the queue. A waiter that was cancelled before its grant holds no
+        slot.
+        """
         # cancel() succeeds only for a waiter that was never granted a slot; it stays in the heap and is skipped below.
         if slot is None or slot.cancel() or slot.cancelled():
             return
@@ -279,11 +293,13 @@ class EngineRateLimiter:
 
 
 def _nobody() -> None:
-    """Do nothing: by default no other process uses the limits."""
+    """Do nothing. This is the default callback, used while no other process shares the limits."""
 
 
 class EngineTurn:
-    """A call that starts on this engine or another. Its caller polls it, and never blocks here. For one thread at a time."""
+    """A call's place in the queue of one engine, while the call may also wait at other engines. Its caller polls :meth:`start`,
+    which never blocks. Use from one thread at a time.
+    """
 
     __slots__ = ("_limiter", "_tokens", "_turn")
 
@@ -291,10 +307,10 @@ class EngineTurn:
         self._limiter, self._turn, self._tokens = limiter, turn, tokens
 
     def start(self) -> WindowPermit | None:
-        """Occupy a slot and a place in the windows until :meth:`end`; None if either is not free now.
+        """Occupy a place in the rate windows, and a slot until :meth:`end`. Return None if either is not free now.
 
         Raises:
-            CallError: no place will become free, see :meth:`RateShare.cut_off`.
+            CallError: this process's share will never be large enough for the call; see :meth:`RateShare.cut_off`.
         """
         limiter, turn = self._limiter, self._turn
         if not limiter._take_now():
@@ -322,7 +338,7 @@ class EngineTurn:
 
 
 class _Appointment:
-    """A call whose start time is known, so that it waits once."""
+    """A waiting call with a known start time, so that it has to wait only once."""
 
     __slots__ = ("_wait_s", "permit")
 
@@ -330,7 +346,7 @@ class _Appointment:
         self.permit, self._wait_s = permit, wait_s
 
     def pause_s(self) -> float:
-        """Return the seconds to wait at the first call, then 0."""
+        """Return the seconds to wait when first called, and 0 afterwards."""
         wait_s, self._wait_s = self._wait_s, 0.0
         return wait_s
 
@@ -338,7 +354,7 @@ class _Appointment:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Leave the block. A call that is cancelled while waiting keeps its reservation."""
+        """Do nothing: a call that is cancelled while waiting keeps its reservation."""
 
 
 @runtime_checkable

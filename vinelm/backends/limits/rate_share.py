@@ -1,7 +1,7 @@
 """This process's part of an engine's limits per minute, which several processes share.
 
-A share means "at most this many in any minute". It may change at any time, so a waiting call has no known start time:
-it asks repeatedly, in the order of the queue.
+A share is the maximum number of requests and of tokens that this process may use in any minute. The share may change at any
+time, so the start time of a waiting call is unknown: the call asks repeatedly, in the order of the queue.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ STEP_S = 10.0
 
 
 def turn_key(arrived_s: float, priority: SupportsFloat) -> float:
-    """Return the sort key of a queue, least first. All waiting calls age equally, so it changes only with the priority,
-    and no call starves.
+    """Return the sort key of a call in a queue; the call with the smallest key is first. The key depends on the arrival time
+    and the priority, not on the current time, and every call is served eventually.
     """
     return arrived_s - STEP_S * float(priority)
 
 
 class RateAmounts(NamedTuple):
-    """Numbers of requests and of tokens; 0 means no limit."""
+    """A number of requests and a number of tokens. As a limit, 0 means no limit."""
 
     requests: int
     tokens: int
 
 
 class RateDemand(NamedTuple):
-    """Amounts held, used in the last minute, missing for the first waiting call, and needed by that call.
+    """The requests and tokens that this process holds, has used in the last minute, lacks for the first waiting call, and needs
+    for that call.
 
-    ``lacks`` is zero if no call waits; ``call`` then is a call of average size. ``waited_s`` is how long the first call
+    If no call waits, ``lacks`` is zero, and ``call`` is the size of an average call. ``waited_s`` is how long the first call
     has been at the head of the queue.
     """
 
@@ -54,7 +55,7 @@ class RateDemand(NamedTuple):
 
 
 class WindowPermit:
-    """An admitted call. :meth:`settle` replaces its estimated tokens with the real number."""
+    """An admitted call. :meth:`settle` replaces the estimated number of tokens with the real number."""
 
     __slots__ = ("start_s", "tokens")
 
@@ -63,19 +64,22 @@ class WindowPermit:
         self.tokens = tokens
 
     def settle(self, tokens: int) -> None:
-        """Record the tokens that the call used. Affects later calls only; waiting calls keep their place."""
+        """Record the number of tokens that the call used. This affects only later calls; calls that already wait keep their
+        start times.
+        """
         self.tokens = tokens
 
 
 class RateShare:
-    """A share of an engine's limits, initially zero; :meth:`grow` and :meth:`give_back` change it. Thread-safe.
+    """This process's share of an engine's limits. It is initially zero; :meth:`grow`, :meth:`cut` and :meth:`give_back` change
+    it. Thread-safe.
 
     Args:
         limits: the engine's limits for all processes; 0 means no limit.
         window_s: the length of the limits' window in seconds.
         clock: measures the seconds.
-        before: the calls that have started already.
-        on_short: called once for each call at the head of the queue that does not fit; must not block.
+        before: the permits of calls that have started already.
+        on_short: called once for each call that reaches the head of the queue and does not fit into the share; must not block.
     """
 
     def __init__(
@@ -107,11 +111,15 @@ class RateShare:
             self._log.clear()
 
     def cut_off(self, why: str) -> None:
-        """Refuse calls for which the share is too small, with this reason, because it will not grow; "" stops refusing."""
+        """Refuse calls for which the share is too small, because the share will not grow. The error states ``why``; "" stops
+        refusing.
+        """
         self._cut_off = why
 
     def line_up(self, tokens: int, priority: SupportsFloat = 0.0) -> RateTurn:
-        """Queue a call behind those of its priority and return its turn; ``tokens`` is the most that it may use."""
+        """Queue a call behind waiting calls of the same priority, and return its turn. ``tokens`` is the maximum number that
+        the call may use.
+        """
         with self._lock:
             now_s = self.clock.now()
             turn = RateTurn(self, next(self._numbers), tokens, now_s, priority)
@@ -135,7 +143,7 @@ class RateShare:
         return self._line[self._order[0][1]]
 
     def demand(self) -> RateDemand:
-        """Return what is currently held, used and missing."""
+        """Return the requests and tokens that are currently held, used and missing."""
         with self._lock:
             used, one = self._used(), min(self.limits.requests, 1)
             if not self._line:
@@ -146,20 +154,20 @@ class RateShare:
             return RateDemand(self._held, used, self._lacks, RateAmounts(one, tokens), waited_s)
 
     def grow(self, to: RateAmounts) -> None:
-        """Raise the share to this amount; a smaller amount has no effect."""
+        """Raise the share to these numbers of requests and tokens; smaller numbers have no effect."""
         with self._lock:
             self._held = RateAmounts(*map(max, self._held, to))
 
     def cut(self, to: RateAmounts) -> None:
-        """Lower the share to at most this amount, because other processes hold the rest."""
+        """Lower the share to at most these numbers of requests and tokens, because other processes hold the rest."""
         with self._lock:
             self._held = RateAmounts(*map(min, self._held, to))
 
     def give_back(self, keep: RateAmounts) -> RateAmounts:
-        """Lower the share to ``keep`` for future calls, and return what is still held.
+        """Lower the share to ``keep`` for future calls, and return the requests and tokens that this process still holds.
 
-        Amounts used by calls of the last minute stay held until these calls leave the window. So anything released was
-        unused for a minute, and another process may use it at once.
+        Requests and tokens of the last minute stay held until they leave the window. Therefore another process may use the
+        released amounts at once.
         """
         with self._lock:
             self._ceiling = keep
@@ -204,7 +212,9 @@ class RateShare:
         return HEAD_POLLS_S
 
     def _is_too_small(self, tokens: int) -> bool:
-        """Return whether a call with this many tokens would not fit even into an empty window."""
+        """Return whether the share is too small for a call with ``tokens`` tokens, even if no call had started in the last
+        minute.
+        """
         call = RateAmounts(1, min(tokens, self.limits.tokens))
         return any(limit and need > held for need, held, limit in zip(call, self._held, self.limits, strict=True))
 
@@ -217,7 +227,7 @@ class RateTurn:
     """A call's place in the queue of a share.
 
     Attributes:
-        permit: the permit; None until the call is admitted.
+        permit: the call's permit, or None until the call is admitted.
     """
 
     __slots__ = ("_share", "arrived_s", "number", "permit", "priority", "tokens")
@@ -231,7 +241,7 @@ class RateTurn:
         """Return 0 once the call is admitted, else the seconds after which to ask again.
 
         Raises:
-            CallError: the call will not be admitted, see :meth:`RateShare.cut_off`.
+            CallError: the share will never be large enough for the call; see :meth:`RateShare.cut_off`.
         """
         return 0.0 if self.permit is not None else self._share._ask(self)
 
@@ -239,5 +249,5 @@ class RateTurn:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Leave the queue if the call was not admitted, because its caller no longer waits."""
+        """Leave the queue. A caller that leaves before the call is admitted no longer waits."""
         self._share._leave(self)

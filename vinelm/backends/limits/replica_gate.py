@@ -39,14 +39,14 @@ _MOST_SUPPOSED = 40.0
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """One replica as the gate sees it.
+    """The gate's record of one replica.
 
     Attributes:
-        limiter: the limits of its engine.
+        limiter: the rate limiter of its engine.
         in_flight: number of this gate's calls that the replica is serving.
         failures: number of consecutive failed attempts.
-        rests_until_s: when it may be preferred again, in seconds of the gate's clock.
-        sent: digests of the beginnings of prompts sent to it, the latest last.
+        rests_until_s: until when the replica is avoided after a failure, in seconds of the gate's clock.
+        sent: digests of the beginnings of prompts that were sent to the replica, the latest last.
     """
 
     engine: str
@@ -86,7 +86,7 @@ class PromptPriority:
 
     @property
     def engine(self) -> str | None:
-        """The replica that another component prefers, such as a pin of the fleet; None if none is preferred."""
+        """The replica that another component prefers, such as a pin of the fleet; None without a preference."""
         found: str | None = getattr(self._priority, "engine", None)
         return found
 
@@ -94,10 +94,10 @@ class PromptPriority:
 class SupposedCalls:
     """The estimated number of calls that lower-ranked processes have started since their last report.
 
-    Processes learn of each other's calls once per round. In between, all of them see the same replica as the emptiest;
-    if all sent their calls there, they would do worse than without knowing. So each process assumes that every process
-    before it, in a common order, has sent as many calls as it sends itself in a round, always to the best replica, and
-    takes the next best.
+    Processes learn of each other's calls once per round. In between, the same replica looks least busy to all of them, and
+    would be overloaded if all sent their calls there. So each process assumes that every process before it in a common order
+    has sent the same number of calls per round as this process, always to the best replica. It then takes the best replica that
+    remains.
     """
 
     def __init__(self) -> None:
@@ -105,11 +105,12 @@ class SupposedCalls:
         self._started, self._per_round = 0, 0.0
 
     def by_now(self, heard: Mapping[str, int], rank: int) -> int:
-        """Return the estimated number of calls, rounded at random.
+        """Return the estimated number of calls that processes of lower rank have started since their last report, rounded at
+        random.
 
         Args:
-            heard: the others' reported calls; a new mapping after each round.
-            rank: number of processes before this one; if 0, nothing is assumed.
+            heard: the number of calls that other processes reported, by engine; a new mapping after each round.
+            rank: number of processes before this process; if 0, the estimate is 0.
         """
         if heard is not self._heard:
             self._heard = heard
@@ -138,11 +139,13 @@ class ReplicaPermit:
         self._gate, self._turn, self._permit = gate, turn, permit
 
     def settle(self, tokens: int) -> None:
-        """See :class:`vinelm.requests.protocols.RatePermit`."""
+        """Record the tokens that the attempt used; see :meth:`RatePermit.settle
+        <vinelm.requests.protocols.RatePermit.settle>`.
+        """
         self._permit.settle(tokens)
 
     def ended(self, *, failed: bool) -> None:
-        """Record whether the attempt failed because of the replica, which is then avoided for a while."""
+        """Record whether the attempt failed because of the replica. After such a failure the replica is avoided for a while."""
         self._gate._note_end(self.replica, failed)
 
     def free(self) -> None:
@@ -152,7 +155,7 @@ class ReplicaPermit:
 
 @dataclass(slots=True, order=True)
 class _Waiting:
-    """A call in the queue, ordered by ``key``: its arrival time, moved earlier by its priority."""
+    """A call in the queue. Calls are ordered by ``key``, the arrival time reduced according to the priority."""
 
     key: float
     number: int
@@ -171,26 +174,26 @@ class _Waiting:
 
 
 class ReplicaGate:
-    """The rate limits of a replica group; a :class:`~vinelm.requests.protocols.RateLimiter`. Thread-safe, and safe
-    across event loops.
+    """The rate limits of a replica group; a :class:`~vinelm.requests.protocols.RateLimiter`. Thread-safe, and safe across event
+    loops.
 
-    Calls leave in queue order. The first call takes the replica that it prefers (the attribute ``engine`` of its
-    priority), or the replica that was sent most of its prompt before (:class:`PromptPriority`) unless that is far
-    busier than the others, or else the replica with room that has the fewest calls in flight, divided by its weight. So
-    a call's replica may change until it is sent, but not afterwards. A replica that failed lately is taken only if no
-    other has room. Waiting is in real time.
+    Calls leave in queue order. The first call takes the replica that it prefers (the attribute ``engine`` of its priority), or
+    the replica that has already been sent the longest beginning of its prompt (:class:`PromptPriority`), unless that replica is
+    far busier than the others. Otherwise it takes the replica with room that has the fewest calls in flight per weight. A
+    call's replica is fixed when the call is sent. A replica that failed recently is used only if no other has room. Waiting is
+    in real time.
 
     Args:
-        limiters: the limits by engine, in the order of the group's replicas.
+        limiters: the rate limiters by engine, in the order of the group's replicas.
         clock: measures arrivals, and how long failed replicas rest.
 
     Attributes:
-        weights: returns weights by engine, >= 0; missing engines have weight 1. A replica of weight 0 is not used,
-            unless all are 0. Must not block.
-        others: returns the calls in flight of other processes by engine, which count like this process's own; a new
+        weights: returns weights by engine, >= 0; missing engines have weight 1. A replica of weight 0 is not used, unless all
+            are 0. Must not block.
+        others: returns the number of other processes' calls in flight, by engine, which count like this process's calls; a new
             mapping after each report. Must not block.
-        rank: returns how many of the other processes are before this one, in an order that all know. Must not block.
-        first: the index of the replica that is taken among equals; differs between processes.
+        rank: returns the number of processes before this process, in an order that all of them know. Must not block.
+        first: the index of the replica that is taken if several are equally good; differs between processes.
     """
 
     def __init__(self, limiters: Mapping[str, EngineRateLimiter], clock: Clock | None = None) -> None:
@@ -208,7 +211,9 @@ class ReplicaGate:
 
     @property
     def limits(self) -> RateLimits:
-        """The summed limits of all replicas; no limit if a replica has none. Slot numbers exist only within one replica."""
+        """The sum of all replicas' limits. A limit that a replica lacks is missing in the sum, too. Slot numbers exist only
+        within one replica.
+        """
         return RateLimits(
             requests_per_min=self._sum("requests_per_min"), tokens_per_min=self._sum("tokens_per_min"),
             concurrency=self._sum("concurrency"),
@@ -220,7 +225,7 @@ class ReplicaGate:
         return any(replica.limiter.is_limited for replica in self._replicas)
 
     def in_flight(self) -> dict[str, int]:
-        """Return how many of this gate's calls each replica is serving, by engine."""
+        """Return the number of this gate's calls that each replica is serving, by engine."""
         with self._lock:
             return {replica.engine: replica.in_flight for replica in self._replicas}
 
@@ -234,7 +239,7 @@ class ReplicaGate:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[ReplicaPermit]:
-        """Wait for a replica with room, and occupy a place there during the block. ``sleep`` is not used."""
+        """Wait for a replica with room, and occupy a slot of that replica during the block. ``sleep`` is not used."""
         waiting = self._enter(tokens, priority)
         try:
             # Windows empty as time passes, without any event, so each waiting call looks again by itself.
@@ -277,7 +282,7 @@ class ReplicaGate:
         return waiting
 
     def _leave(self, waiting: _Waiting) -> None:
-        """Record that the call has ended, or that its caller no longer waits."""
+        """Record that the call has ended or that its caller no longer waits, and admit waiting calls if there is room."""
         with self._lock:
             # It may be anywhere in the heap; it is dropped when it reaches the front.
             waiting.has_left = True
@@ -302,7 +307,7 @@ class ReplicaGate:
                 heapq.heappop(self._line)
 
     def _starts(self, waiting: _Waiting) -> bool:
-        """Start the first call of the queue if a replica has room."""
+        """Start the first call of the queue if a replica has room, and return whether the call has left the queue."""
         if self._asking is not waiting:
             if self._asking is not None:  # it was overtaken, or has left
                 self._asking.withdraw()
@@ -331,7 +336,7 @@ class ReplicaGate:
         return True
 
     def _preferred(self, waiting: _Waiting) -> Sequence[int]:
-        """Return the replicas that may be used, best first."""
+        """Return the indices of the replicas that may be used, best first."""
         now_s, given, others = self._clock.now(), self.weights(), self.others()
         engine = getattr(waiting.priority, "engine", None)
         calls = [replica.in_flight + others.get(replica.engine, 0) + 1 for replica in self._replicas]
@@ -349,7 +354,9 @@ class ReplicaGate:
         return sorted(usable, key=lambda place: (cost(place)[0], not pinned[place], -warm[place], cost(place)))
 
     def _warm(self, waiting: _Waiting, usable: Sequence[int], calls: Sequence[int]) -> list[int]:
-        """Return how many tokens of the call's prompt each replica was sent; 0 if few, or if the replica is busy."""
+        """Return the number of tokens at the beginning of the call's prompt that each replica was sent before; 0 if few, or if
+        the replica is busy.
+        """
         found, prompt = [0] * len(calls), waiting.priority
         if isinstance(prompt, PromptPriority) and prompt.tokens:
             most = WARM_CALLS + WARM_SPREAD * sum(calls[place] for place in usable) / len(usable)
@@ -367,15 +374,17 @@ class ReplicaGate:
 
 
 def _seen(admitted: asyncio.Future[ReplicaPermit]) -> None:
-    """Retrieve the error of a future whose error the caller already gets elsewhere: asyncio warns of unretrieved errors."""
+    """Retrieve the error of a future, because asyncio warns of unretrieved errors. The caller gets this error in another
+    way.
+    """
     if not admitted.cancelled():
         admitted.exception()
 
 
 @runtime_checkable
 class LimitsGroups(Protocol):
-    """A backend that chooses the replica for a group's call."""
+    """A backend that chooses the replica for each call to a replica group."""
 
     @property
     def replica_gates(self) -> Mapping[str, ReplicaGate]:
-        """The queues of replica groups, by the group's name."""
+        """The :class:`ReplicaGate` of each replica group, by the group's name."""

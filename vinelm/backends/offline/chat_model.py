@@ -27,11 +27,13 @@ class AnswerSource(Protocol):
     """The source of an offline chat model's answers."""
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
-        """Return the text and its usage, without waiting or reporting. ``usage.failure`` is set if the call fails."""
+        """Return the answer's text and its usage, without waiting for the latency or reporting the usage. ``usage.failure`` is
+        set if the call fails.
+        """
 
 
 def request_of(call: CallContext, provider: str) -> Request:
-    """Return the call's request; :class:`ConfigError` if the call has no request."""
+    """Return the call's request. Raise :class:`ConfigError` if the call has none."""
     if call.request is None:
         raise ConfigError(f"stage {call.stage!r}: the {provider} backend answers from the request's row: pass request=")
     return call.request
@@ -39,7 +41,9 @@ def request_of(call: CallContext, provider: str) -> Request:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """The model and call of one chat model. Excluded from every repr, since a trace must not show a request's labels."""
+    """The model and the call that one chat model object belongs to. It appears in no repr, since a trace must not show a
+    request's labels.
+    """
 
     source: AnswerSource
     model: Model
@@ -49,13 +53,13 @@ class _Binding:
 class OfflineChatModel(BoundChatModel):
     """A LangChain chat model that answers from an :class:`AnswerSource` and waits on the request's clock.
 
-    Only the length of the prompt matters. Reports exactly one :class:`Usage` per call, also if the call fails
+    Of the prompt only the length matters. Reports exactly one :class:`Usage` per call, even if the call fails
     (:class:`CallError`) or its stream is abandoned.
     """
 
     @classmethod
     def bound(cls, source: AnswerSource, model: Model, call: CallContext) -> Self:
-        """Create the chat model of one invocation."""
+        """Create the chat model for one execution of a step."""
         return bound_instance(cls, _Binding(source, model, call))
 
     @property
@@ -117,14 +121,16 @@ class OfflineChatModel(BoundChatModel):
                     yield chunk
 
     def _answer(self, messages: Sequence[BaseMessage]) -> tuple[str, Usage, CallPermit | None]:
-        """Return the text, its usage and the call's permit. The price is known in advance, so it is reserved exactly."""
+        """Return the answer's text, its usage and the call's permit. The guard reserves the exact cost, since it is known in
+        advance.
+        """
         bound: _Binding = self.binding
         text, usage = bound.source.answer(bound.model, bound.call, sum(map(_chars, messages)))
         guard = bound.call.guard
         return text, usage, None if guard is None else guard.authorize(usage.cost_usd)
 
     def _said(self, text: str, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, list[ToolCall]]:
-        """Return the text and the tool calls; with tools bound, an answer may be a script of tool calls."""
+        """Return the message's text and tool calls. If tools are bound, the answer may be a script of tool calls."""
         return next_step(text, messages) if options.get("tools") else (text, [])
 
     async def _pass_time(self, seconds: float) -> None:
@@ -136,7 +142,7 @@ class OfflineChatModel(BoundChatModel):
 
 
 class _OfflineCall:
-    """One call, which reports its usage and settles its permit exactly once, however it ends.
+    """One call, as a context manager that reports the call's usage and settles its permit exactly once, however the call ends.
 
     Leaving the block raises :class:`CallError` if the answer is a failure.
     """
@@ -201,8 +207,8 @@ def _result(text: str, calls: list[ToolCall], usage: Usage) -> ChatResult:
 
 
 def _chunks(text: str, calls: list[ToolCall], usage: Usage) -> Iterator[tuple[float, ChatGenerationChunk | None]]:
-    """Yield (seconds to wait, chunk) for each word: the first after ``ttft_s``, the others evenly spaced until
-    ``latency_s``.
+    """Yield (seconds to wait, chunk) for each word of the text. The first word comes after ``ttft_s`` seconds, the others
+    evenly spaced until ``latency_s``.
     """
     words = [word + " " for word in text.split(" ")]
     words[-1] = words[-1][:-1]
@@ -228,7 +234,9 @@ def _chunks(text: str, calls: list[ToolCall], usage: Usage) -> Iterator[tuple[fl
 
 
 def next_step(text: str, messages: Sequence[BaseMessage]) -> tuple[str, list[ToolCall]]:
-    """Return the text and the tool calls of the next message. Text that is not a script is returned unchanged."""
+    """Return the text and the tool calls of the model's next message. If ``text`` is not a script of tool calls, it is returned
+    unchanged.
+    """
     script = _script(text)
     if script is None:
         return text, []
@@ -240,7 +248,7 @@ def next_step(text: str, messages: Sequence[BaseMessage]) -> tuple[str, list[Too
 
 
 def said_chars(text: str) -> int:
-    """Return the billed characters of a text; for a script, the average share of one of its steps."""
+    """Return the number of characters billed for a text; for a script of tool calls, the average per message."""
     script = _script(text)
     return len(text) if script is None else len(text) // (len(script["calls"]) + 1)
 

@@ -1,12 +1,12 @@
-"""The behaviours of simulated models: eight modelled on the VineLM paper's set (§5.1), and one that dominates all others.
+"""The behaviours of simulated models: eight modelled on the VineLM paper's set (§5.1), and another model that dominates all of
+them.
 
-Nothing here was measured on a real model. Accuracies follow published text-to-SQL figures (.45–.80 for one call);
-prices are those of Amazon Bedrock, and speeds are typical of such models. Errors are correlated as in the recorded
-outcomes of real systems: a model rarely corrects its own mistake, another model often does, and related models fail
-together.
+Nothing here was measured on a real model. Accuracies follow published text-to-SQL figures (.45–.80 for one call). Prices are
+those of Amazon Bedrock. Speeds are typical of such models. Errors are correlated as in the recorded outcomes of real systems: a
+model rarely corrects its own mistake, another model often does, and related models fail together.
 
-The parameters were fixed before any estimator or plan was run on them, by looking only at single-call accuracy and at
-P(right | another call was wrong). Do not tune them afterwards: create another preset.
+The parameters were fixed before any estimator or plan was run on them, by looking only at single-call accuracy and at P(right |
+another call was wrong). Do not tune them afterwards: create another preset.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ REPEAT_KIND_SHARE = 0.7
 class Behaviour:
     """One simulated model. Its answer is right if its margin is above 0.
 
-    The margin is ``ability`` - sum of ``weakness`` × the skill demanded, plus random effects drawn once per question
-    (shared by all models), per question and ``family``, per question and model (``persistent_sd``), and per invocation
-    (``fresh_sd``). ``reasoning_tokens`` is the median number of tokens written (and billed) before the answer,
-    ``latency_sigma`` the standard deviation of the log of its speed. ``kinds`` weights its kinds of error (default 1).
-    Prices are dollars per million tokens.
+    The margin is ``ability`` - sum of ``weakness`` × the skill demanded, plus random effects drawn once per question (shared by
+    all models), per question and ``family``, per question and model (``persistent_sd``), and per call (``fresh_sd``).
+    ``reasoning_tokens`` is the median number of tokens written (and billed) before the answer, ``latency_sigma`` the standard
+    deviation of the log of its speed. ``kinds`` has the weights of its types of error (default 1). Prices are dollars per
+    million tokens.
     """
 
     shaped_like: str
@@ -97,7 +97,7 @@ PRESETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def simulated_catalog(preset: str = "paper") -> Catalog:
-    """Return the catalog of a preset, with one engine per model; :class:`ConfigError` for an unknown preset."""
+    """Return the catalog of a preset, with one engine per model. Raise :class:`ConfigError` if the preset is unknown."""
     return Catalog.from_dict(simulated_tables(preset), where=f"preset {preset!r}")
 
 
@@ -111,7 +111,7 @@ def simulated_tables(preset: str = "paper") -> dict[str, Any]:
 
 
 def behaviour_of(model: Model) -> Behaviour:
-    """Return the behaviour that is named by the model's ``model_id``; :class:`ConfigError` for an unknown one."""
+    """Return the behaviour that the model's ``model_id`` names. Raise :class:`ConfigError` if it is unknown."""
     try:
         return BEHAVIOURS[model.model_id]
     except KeyError:

@@ -19,7 +19,7 @@ from vinelm.rows.observation import Usage
 
 
 class _Columns(NamedTuple):
-    """The names of a table's columns; see :class:`RecordedBackend`."""
+    """The names of a table's columns; see the arguments of :class:`RecordedBackend`."""
 
     id: str
     model: str
@@ -46,32 +46,35 @@ class _Answer(NamedTuple):
 
 
 class RecordedBackend:
-    """Answers with the text recorded for (request id, model id), whatever the stage and the earlier models.
+    """Answers with the text recorded for (request id, model id). The step and the models called before do not matter.
 
-    A model that is called again repeats its answer, or gives its next answer if the table has rounds; after the last
-    round it repeats its last answer. The answers are real, so ``is_simulated`` is False. Token counts that the table
-    does not have are estimated from the length of the text, and marked as estimates.
+    A model that is called again repeats its answer, or gives its next answer if the table has rounds; after the last round it
+    repeats its last answer. The answers are real, so ``is_simulated`` is False. Token counts that the table does not have are
+    estimated from the length of the text, and marked as estimates.
 
-    A table of outcomes need not hold the texts: any column that distinguishes a request's answers will do, with
+    A table of outcomes need not contain the texts. Any column that distinguishes a request's answers can replace them, with
     ``chars_column`` for their length, and ``prompt_tokens`` if the recorded calls had other prompts.
 
     Args:
-        table: CSV with a header or JSON lines (plain or gzip), or Parquet. One row per pair; other columns are ignored.
+        table: CSV with a header or JSON lines (plain or gzip), or Parquet. One row per request and model; other columns are
+            ignored.
         id_column: Column with the request's id, or several whose values are joined by ``/``, like ``dataset/question_id``.
         model_column: Column with the model id.
         answer_column: Column with the text.
-        cost_column: Column with dollars per call; None: computed from the catalog's price and the estimated tokens.
-        latency_column: Column with seconds per call; None or an empty cell: the call takes no time.
-        round_column: Column with the number of the answer, from 1; None: the table has one row per pair.
-        tokens_in_column: Column with the tokens of the prompt; None or an empty cell: not recorded.
-        tokens_out_column: Column with the tokens of the answer; likewise.
-        chars_column: Column with the characters of the recorded answer; None: those of the text.
-        prompt_tokens: Tokens of prompts without a recorded count; None: estimated from the prompt that is sent.
-        real_time: Whether calls really take their seconds, on a wall clock.
+        cost_column: Column with the cost of each call in dollars. None computes it from the catalog's price and the estimated
+            tokens.
+        latency_column: Column with the latency of each call in seconds. If it is None, or the cell is empty, the call takes no
+            time.
+        round_column: Column with the number of the answer, from 1. None means that the table has one row per request and model.
+        tokens_in_column: Column with the tokens of the prompt. If it is None, or the cell is empty, the count is not recorded.
+        tokens_out_column: Column with the tokens of the answer, like ``tokens_in_column``.
+        chars_column: Column with the number of characters of the recorded answer. None counts the characters of the text.
+        prompt_tokens: Number of tokens of each prompt without a recorded count. None estimates it from the prompt that is sent.
+        real_time: Whether calls really take their recorded latency, on a wall clock.
 
     Raises:
         ConfigError: ``prompt_tokens`` is negative.
-        DatasetError: The table is missing or malformed; names the file and the line.
+        DatasetError: The table is missing or malformed. The message names the file and the line.
     """
 
     is_simulated = False
@@ -109,8 +112,8 @@ class RecordedBackend:
             raise DatasetError(f"{self._table}: the table is empty: it needs one row per request and model")
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
-        """Return a chat model for one invocation; :class:`ConfigError` if the table lacks the model or the call has no
-        request.
+        """Return a chat model for one execution of a step. Raise :class:`ConfigError` if the table lacks the model, or if the
+        call has no request.
         """
         self.check(model)
         request_of(call, "recorded")
@@ -123,7 +126,7 @@ class RecordedBackend:
             raise ConfigError(f"model {model.name!r}: {self._table} has no system {model.model_id!r}: it has {known}")
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
-        """Return the recorded text and its usage; :class:`DatasetError` if the table has no row for the request."""
+        """Return the recorded text and its usage. Raise :class:`DatasetError` if the table lacks the request."""
         request = request_of(call, "recorded")
         found = self._recorded(model, request.id, call.prefix[:-1].count(model.name) + 1)
         assumed = estimate_tokens(prompt_chars) if self._prompt_tokens is None else self._prompt_tokens
@@ -141,7 +144,7 @@ class RecordedBackend:
         )
 
     def _recorded(self, model: Model, request_id: str, number: int) -> _Answer:
-        """Return the answer with that number, from 1, or the last answer if there are fewer."""
+        """Return the recorded answer with this number, counted from 1, or the last answer if there are fewer."""
         for earlier in range(number, 0, -1):
             found = self._answers.get((model.model_id, request_id, earlier))
             if found is not None:
@@ -173,7 +176,7 @@ class RecordedBackend:
 
 
 def _count(row: Row, column: str | None, where: str) -> int | None:
-    """Return a recorded token count; None if the table has no count."""
+    """Return a recorded token count, or None if the table has none for this answer."""
     return None if column is None or row[column] is None else as_count(row[column], column, where)
 
 

@@ -29,7 +29,7 @@ _DEEPEST = 6
 
 
 def fill(schema: Mapping[str, Any], text: str = "text") -> Any:
-    """Return data that fits the schema, the same each time; free strings are ``text``.
+    """Return data that fits the schema, always the same. Strings that the schema does not constrain are ``text``.
 
     Ignores constraints that JSON schema cannot state, such as a validator's code.
     """
@@ -84,7 +84,9 @@ class _Filler:
         return merged
 
     def _one_of(self, schema: Mapping[str, Any], options: Sequence[Any], depth: int) -> Any:
-        """Return the first alternative that is not null; deep inside a recursive schema, null if that is allowed."""
+        """Return the first alternative that is not null. Deep inside a recursive schema, return null instead if it is
+        allowed.
+        """
         found = [self._resolved(option) for option in options if isinstance(option, Mapping)]
         plain = [option for option in found if _kind(option) != "null" and (option or len(found) == 1)]
         is_deep = depth >= _DEEPEST and len(plain) < len(found)
@@ -150,7 +152,9 @@ def _kind(schema: Mapping[str, Any]) -> str:
 
 
 def _number(schema: Mapping[str, Any], *, is_whole: bool) -> float | int:
-    """Return the least allowed number if the schema has a bound; 1 if 1 is allowed."""
+    """Return a number that the schema allows: 1 if possible, otherwise 0 if possible, otherwise a number at or near a limit of
+    the schema.
+    """
     step = schema.get("multipleOf", 1 if is_whole else None)
     low, high = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
     above, below = schema.get("exclusiveMinimum", -math.inf), schema.get("exclusiveMaximum", math.inf)
@@ -181,7 +185,9 @@ def _matching(pattern: str, least: int) -> str:
 
 
 def _pieces(parsed: Any) -> Iterator[str]:
-    """Yield one text for each piece of a parsed pattern: the first character of a set, a repeat's least number of copies."""
+    """Yield a matching text for each piece of a parsed pattern. A set gives its first character, and a repeat its minimum
+    number of copies.
+    """
     for kind, value in parsed:
         name = str(kind)
         if name == "LITERAL":
@@ -221,7 +227,9 @@ _CLASSES = {
 
 
 def _of_set(members: Sequence[Any]) -> str:
-    """Return a character of a set; for a negated set, the first plain character that no member excludes."""
+    """Return a character that a set of a pattern matches; for a negated set, the first plain character that the set does not
+    exclude.
+    """
     kinds = [str(kind) for kind, _ in members]
     if "NEGATE" in kinds:
         return next(one for one in "xa1 -_.~" if not any(_takes_in(str(kind), value, one) for kind, value in members))

@@ -1,4 +1,4 @@
-"""A scripted model that calls each tool once and fills every schema, so that an application runs to its end."""
+"""A scripted model that calls each tool once and fills every schema, so that an application runs to completion."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class ScriptedChatModel(OfflineChatModel):
 def _next_call(
     options: Mapping[str, Any], messages: Sequence[BaseMessage], text: str, untried: Collection[str]
 ) -> ToolCall | None:
-    """Return the first tool not called since the last human message. A forced tool is called even if all were called."""
+    """Return a call of the first tool that has not been called since the last human message. A forced tool is called even if
+    all were called.
+    """
     tools = dict(_functions(options.get("tools") or ()))
     choice = options.get("tool_choice")
     if not tools or choice == "none":
@@ -73,7 +75,9 @@ def _answer_schema(asked: Any) -> Mapping[str, Any] | None:
 
 
 def _filled(schema: Mapping[str, Any], text: str) -> Any:
-    """Return the text itself if it is a JSON object with the schema's required keys, else data that fits."""
+    """Return the text itself if it is a JSON object with the schema's required keys, otherwise generated data that fits the
+    schema.
+    """
     try:
         given = json.loads(text)
     except ValueError:

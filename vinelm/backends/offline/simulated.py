@@ -59,7 +59,9 @@ def digest(*names: object) -> bytes:
 
 
 def normal(*names: object) -> float:
-    """Draw from an approximately normal distribution: the standardised sum of 16 uniform random words (at most 6.93)."""
+    """Draw from an approximately normal distribution: the standardised sum of 16 uniform random words. The absolute value is at
+    most 6.93.
+    """
     total: int = sum(_WORDS.unpack(digest(*names)))
     return (total - _SUM_MEAN) / _SUM_SD
 
@@ -79,7 +81,7 @@ def exp(x: float) -> float:
 
 
 def generator(*names: object) -> random.Random:
-    """Return a new generator seeded with the names."""
+    """Return a new random generator seeded with the names."""
     return random.Random(int.from_bytes(digest(*names)[:16], "big"))
 
 
@@ -92,7 +94,9 @@ _lasting = lru_cache(maxsize=65_536)(normal)
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The task of a model in one invocation. Effects that are drawn per question and model depend on ``name``."""
+    """The task of a model in one execution of a step. Random effects that are drawn per question and model also depend on
+    ``name``.
+    """
 
     writer: AnswerWriter
     request: Request
@@ -101,24 +105,22 @@ class _Task:
 
 
 class SimulatedBackend:
-    """Answers as a function of (seed, request, prefix): the same on every machine and in any order.
+    """Simulates answers as a function of (seed, request, prefix). They are the same on every machine and in any order of calls.
 
-    Only the length of the prompt matters, for token counts and latency. The workflow runs and scores the text that
-    ``writer`` writes. If the previous invocation made a visible error, the next one is slightly more likely to be
-    right.
+    Only the length of the prompt matters, for token counts and latency. The workflow runs and scores the text that ``writer``
+    writes. After an answer with a visible error, the next answer is slightly more likely to be right.
 
-    With a :class:`~vinelm.requests.workflow.StagedWriter` each stage has a separate task: a model that is weak at one may be
-    strong at another, but a hard request is hard for all of them.
+    With a :class:`~vinelm.requests.workflow.StagedWriter` each stage has a separate task: a model may be weak at one stage and
+    strong at another, but a hard request is hard at all stages.
 
     A model's option ``cached_share`` simulates a prompt cache: this fraction of a prompt is cached if the request's previous
-    invocation ran on the same model and engine. It takes no prefill time and is billed at the price for cached tokens.
+    call used the same model and engine. The cached part takes no prefill time and is billed at the price for cached tokens.
 
     Args:
         writer: Writes right and wrong answers for a request.
-        seed: Decides all answers, latencies and failures.
-        real_time: Whether calls really take their time, on a wall clock.
-        catalog: The models that prefixes name (default: the paper preset); a model that is not simulated gives no
-            feedback.
+        seed: Determines all answers, latencies and failures.
+        real_time: Whether calls really take their simulated latency, on a wall clock.
+        catalog: The models that prefixes name (default: the paper preset); a model that is not simulated gives no feedback.
         failure_rate: Fraction of calls that fail with :class:`~vinelm.errors.CallError`, in [0, 1]; a model's own option
             ``failure_rate`` overrides it.
     """
@@ -143,14 +145,18 @@ class SimulatedBackend:
         self._catalog = simulated_catalog() if catalog is None else catalog
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
-        """Return a chat model for one invocation; :class:`ConfigError` for an unknown model id or a call without a request."""
+        """Return a chat model for one execution of a step. Raise :class:`ConfigError` for an unknown model id or a call without
+        a request.
+        """
         if model.model_id not in BEHAVIOURS or call.request is None:
             behaviour_of(model)
             request_of(call, "simulated")
         return OfflineChatModel.bound(self, model, call)
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
-        """Return the text and its usage, without waiting or reporting. ``usage.failure`` is set if the call fails."""
+        """Return the answer's text and its usage, without waiting for the latency or reporting the usage. ``usage.failure`` is
+        set if the call fails.
+        """
         behaviour = behaviour_of(model)
         request = request_of(call, "simulated")
         names = (self._seed, request.id, *call.prefix)
@@ -164,7 +170,9 @@ class SimulatedBackend:
         return text, _usage(behaviour, model, names, counts)
 
     def _cached(self, model: Model, before: Sequence[str], tokens_in: int) -> int | None:
-        """Return the prompt tokens cached since the previous invocation; None if the model has no prompt cache."""
+        """Return the number of prompt tokens that the previous call left in the cache; None if the model has no prompt
+        cache.
+        """
         share = model_options(model, *OPTIONS).get("cached_share")
         if share is None:
             return None
@@ -184,14 +192,16 @@ class SimulatedBackend:
         return task.writer.right(task.request, rng) if kind is None else task.writer.wrong(task.request, kind, rng)
 
     def _error(self, task: _Task, behaviour: Behaviour, model_id: str, prefix: Sequence[str]) -> str | None:
-        """Return the type of error that the invocation makes; None if its answer is right."""
+        """Return the type of error in the answer; None if the answer is right."""
         margin = self._margin(task, behaviour, model_id) + behaviour.fresh_sd * normal(self._seed, task.name, *prefix, "fresh")
         if margin > 0.0 or (margin > -FEEDBACK_GAIN and self._saw_error(task, prefix[:-1])):
             return None
         return self._kind(task, behaviour, model_id, prefix)
 
     def _margin(self, task: _Task, behaviour: Behaviour, model_id: str) -> float:
-        """Return the model's margin on this question, excluding the effect that is drawn per invocation."""
+        """Return the model's margin on this question, excluding the random effect that is drawn per call. The answer is right
+        if the whole margin is above 0.
+        """
         seed, asked = self._seed, task.name
         mean = math.fsum(behaviour.weakness.values()) / len(behaviour.weakness)
         skills = task.writer.skills(task.request)
@@ -206,9 +216,9 @@ class SimulatedBackend:
         )
 
     def _saw_error(self, task: _Task, before: Sequence[str]) -> bool:
-        """Return whether the previous invocation made an error that is visible when its answer is executed.
+        """Return whether the previous answer has an error that becomes visible when the answer is executed.
 
-        False if stages write different things, because nothing is learned from an error at another task.
+        False if stages have different tasks, because a model learns nothing from an error at another task.
         """
         model = self._catalog.get(before[-1]) if before else None
         if model is None or model.provider != "simulated" or self._stages is not None:
@@ -260,7 +270,7 @@ def _usage(behaviour: Behaviour, model: Model, names: Sequence[object], counts: 
 
 
 def _failed_usage(behaviour: Behaviour, model: Model, names: Sequence[object], failure: FailureKind) -> Usage:
-    """Return the usage of a failed call: a timeout takes the model's ``timeout_s``, other failures the time to first token."""
+    """Return the usage of a failed call: a timeout takes the model's ``timeout_s``, another failure the time to first token."""
     latency_s = model.timeout_s if failure == "timeout" else _ttft_s(behaviour, names, 0)
     return Usage(model=model.name, cost_usd=0.0, latency_s=round(latency_s, 6), price_id=model.price_id, failure=failure)
 
@@ -280,7 +290,9 @@ def _checked_rate(rate: object, what: str) -> float:
 
 
 class TextWriter:
-    """Writes the label as the right answer, and a different text as a wrong answer. Long rows are harder."""
+    """Writes the label as the right answer, and a different text as a wrong answer. Requests with a longer row of the dataset
+    are harder.
+    """
 
     kinds: Sequence[str] = ("near_miss", "off_topic")
 
@@ -288,12 +300,12 @@ class TextWriter:
         self._key = answer_key
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return the skill ``length``: characters of the row over 1000, at most 1."""
+        """Return the demanded skill ``length``: the number of characters of the request's row divided by 1000, at most 1."""
         chars = sum(len(value) for key, value in request.data.items() if isinstance(value, str) and key != self._key)
         return {"length": min(1.0, chars / 1000.0)}
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return the label as text; :class:`DatasetError` if the row has no label."""
+        """Return the label as text. Raise :class:`DatasetError` if the row has no label."""
         if self._key not in request.data:
             raise DatasetError(f"request {request.id!r}: the row has no {self._key!r}: name its label in answer_key")
         return str(request.data[self._key])
@@ -322,7 +334,9 @@ def _near(label: str, rng: random.Random) -> str:
 
 
 def _writer_for(settings: ProviderSettings) -> AnswerWriter:
-    """Return the workflow's own writer, or a :class:`TextWriter` over its label; :class:`ConfigError` if it has neither."""
+    """Return the workflow's own writer, or a :class:`TextWriter` over its label; raise :class:`ConfigError` if it has
+    neither.
+    """
     workflow = settings.workflow
     if workflow is None:
         raise ConfigError("simulated models answer from a workflow's rows: give create_backends a workflow")

@@ -45,7 +45,7 @@ class SdkBatches(BatchApi, Generic[C]):
         self._clients: Clients[C] = Clients(client, lambda model: (model.api_base, model.api_key_env))
 
     def body(self, chat: BaseChatModel, request: ModelRequest) -> Mapping[str, Any]:
-        """Return the body of a call, as the chat model's package builds it."""
+        """Return the body of a call's request, as the chat model's package builds it."""
         own, options = asked(chat, request)
         payload = own._get_request_payload(list(request.messages), stop=request.stop, **options)  # type: ignore[attr-defined]
         more = payload.pop("extra_body", None) or {}
@@ -57,7 +57,7 @@ class SdkBatches(BatchApi, Generic[C]):
 
 
 class OpenAIBatches(SdkBatches["OpenAI"]):
-    """Batches through the SDK, for OpenAI and servers with its API."""
+    """OpenAI's batches through its SDK, also for other servers with the same API."""
 
     most_calls, most_bytes = 50_000, 190 << 20
 
@@ -65,7 +65,7 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         super().__init__(_client)
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Upload the requests and begin the batch. An upload without a batch costs nothing."""
+        """Upload the requests and start the batch. If the batch cannot be started, the upload costs nothing."""
         client = self._clients.of(model)
         lines = (_line(name, body) for name, body in calls.items())
         content = "\n".join(lines).encode("utf-8", "replace") + b"\n"
@@ -76,7 +76,7 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         return batch.id
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
-        """Find our batch by its metadata."""
+        """Search the provider's list for our batch, by its metadata."""
         for number, batch in enumerate(self._clients.of(model).batches.list(limit=100)):
             if (batch.metadata or {}).get(KEY) == key:
                 return FoundBatch(batch.id)
@@ -85,7 +85,7 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         return FoundBatch(None)
 
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
-        """Read the answer and error files of a batch that has ended."""
+        """Return the results in the answer and error files of a batch that has ended, by call."""
         client = self._clients.of(model)
         batch = client.batches.retrieve(provider_id)
         if batch.status not in _ENDED:
@@ -130,7 +130,7 @@ def _line(name: str, body: Mapping[str, Any]) -> str:
 
 
 def _results(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the calls in a file of answers or errors. An invalid line leaves only its own call without an answer."""
+    """Yield the calls in a file of answers or errors. If a line is invalid, only the call on that line has no answer."""
     for line in content.decode("utf-8", "replace").splitlines():
         name = None
         try:

@@ -41,7 +41,9 @@ class CompatibleChat(BaseChatOpenAI):
         return event_clients()
 
     def with_structured_output(self, schema: Any = None, *, method: Any = "json_schema", **kwargs: Any) -> Any:
-        """Ask for a schema as JSON by default, which engines and gateways support, instead of forcing a tool call."""
+        """Return a model that answers in this schema. By default it asks for JSON, which engines and gateways support, instead
+        of forcing a tool call.
+        """
         return super().with_structured_output(schema, method=method, **kwargs)
 
     def _get_request_payload(
@@ -103,7 +105,9 @@ class CompatibleChat(BaseChatOpenAI):
 
 
 def _give_back(messages: Sequence[BaseMessage], sent: list[dict[str, Any]]) -> None:
-    """Return the reasoning that belongs to tool calls, since a server that sends reasoning expects it back with the results."""
+    """Add to the request the reasoning that came before each tool call. A server that sends reasoning expects it back together
+    with the tool results.
+    """
     wanted = any(isinstance(one, AIMessage) and one.additional_kwargs.get("reasoning_content") for one in messages)
     for message, body in zip(messages, sent, strict=True):
         if wanted and isinstance(message, AIMessage) and body.get("tool_calls"):
@@ -111,7 +115,7 @@ def _give_back(messages: Sequence[BaseMessage], sent: list[dict[str, Any]]) -> N
 
 
 def _taken_apart(said: Any) -> str:
-    """Remove reasoning from the content parts of a server's answer, and return it."""
+    """Remove the reasoning from the content parts of a server's answer, and return the reasoning."""
     if not isinstance(said, dict):
         return ""
     thoughts = next((said[key] for key in _THOUGHTS if isinstance(said.get(key), str)), "")
@@ -151,7 +155,7 @@ def _keep(message: BaseMessage, thoughts: str, choices: Sequence[Any]) -> None:
 def event_clients() -> tuple[type[Any], type[Any]]:
     """Return sync and async HTTP client classes that present a whole answer to a streamed call as a single event.
 
-    Otherwise the SDK finds no event in it, and drops both answers and errors.
+    Without these classes the SDK finds no event in such an answer, and drops answers and errors alike.
     """
 
     class EventClient(openai.DefaultHttpxClient):

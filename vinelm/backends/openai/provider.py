@@ -41,10 +41,11 @@ _RESOURCE = 'say where the resource is: "https://NAME.openai.azure.com"'
 
 
 class OpenAIProvider(Provider):
-    """OpenAI through langchain-openai's class; other servers through a subclass that also handles fields OpenAI lacks.
+    """Creates chat models for OpenAI, of langchain-openai's class, and for other servers, of a subclass that handles fields
+    that OpenAI lacks.
 
-    A catalog entry's ``options`` are settings of the class (``temperature``, ``reasoning_effort``, ``service_tier``
-    ...). Other options are added to the request's body unchanged, so that a server's own parameters (``top_k``,
+    The ``options`` of a catalog entry are settings of the class (``temperature``, ``reasoning_effort``, ``service_tier`` ...).
+    Other options are added to the request's body unchanged, so that a server's own parameters (``top_k``,
     ``chat_template_kwargs``) work. The server rejects unknown ones.
     """
 
@@ -55,7 +56,7 @@ class OpenAIProvider(Provider):
             import langchain_openai  # noqa: F401
 
     def make(self, model: Model) -> BaseChatModel:
-        """Make the chat model; see :class:`Provider`."""
+        """Create the entry's chat model; see :meth:`Provider.make`."""
         self.check(model)
         keep_quiet("openai._base_client")
         key, base = own_or_no_key(model, KEY_ENV), self.base(model)
@@ -79,7 +80,7 @@ class OpenAIProvider(Provider):
         return model.api_base
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
-        """Return the entry's address for direct calls; see :class:`Provider`."""
+        """Return the entry's address for direct calls; see :meth:`Provider.wire`."""
         base = self.base(model) or f"{HOME}v1"
         limit = (
             "max_completion_tokens" if base.startswith(HOME) else str(model.options.get("max_tokens_parameter", "max_tokens"))
@@ -100,11 +101,11 @@ class OpenAIProvider(Provider):
         return None
 
     def batches(self) -> BatchApi | None:
-        """Return the provider's batches; see :class:`Provider`."""
+        """Return the interface to the provider's batches; see :meth:`Provider.batches`."""
         return OpenAIBatches()
 
     def keeps_by_key(self, model: Model) -> bool:
-        """Return whether the server is OpenAI's own; others may not know the parameter."""
+        """Return whether the server is OpenAI's own. Other servers may not know the parameter ``prompt_cache_key``."""
         return model.api_base is None
 
 
@@ -118,7 +119,7 @@ class AzureProvider(OpenAIProvider):
             import langchain_openai  # noqa: F401
 
     def make(self, model: Model) -> BaseChatModel:
-        """Make the chat model; see :class:`Provider`."""
+        """Create the entry's chat model; see :meth:`Provider.make`."""
         self.check(model)
         keep_quiet("openai._base_client")
         from langchain_openai import AzureChatOpenAI
@@ -137,7 +138,7 @@ class AzureProvider(OpenAIProvider):
         return chat
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
-        """Return the deployment's address for chat completions, its only form; see :class:`Provider`."""
+        """Return the deployment's address for chat completions, the only supported format; see :meth:`Provider.wire`."""
         body = _body_of(model, form)
         if body is None or form != CHAT:
             return None
@@ -155,13 +156,13 @@ class AzureProvider(OpenAIProvider):
         return None
 
     def keeps_by_key(self, model: Model) -> bool:
-        """Return True: Azure's prompt cache takes a key."""
+        """Return True: Azure accepts the parameter ``prompt_cache_key``."""
         return True
 
 
 def _body_of(model: Model, form: str) -> dict[str, Any] | None:
-    """Return the parameters that an entry's options add to a body of this form; None if an option works only through
-    the class.
+    """Return the parameters that an entry's options add to a request body in this API format. Return None if an option works
+    only through the chat model's class.
     """
     if not model.options:  # almost always the case, and checked for each call
         return {}
@@ -199,7 +200,9 @@ def _settings(
 
 
 def create(settings: ProviderSettings) -> RemoteBackend:
-    """Create the backend of the catalog's OpenAI-like models; :class:`ConfigError` for invalid settings. Makes no call."""
+    """Create the backend of the catalog's OpenAI-like models. Makes no call. Raises :class:`ConfigError` for invalid
+    settings.
+    """
     for model in settings.models:
         check_options(model, "stream_options", "extra_headers", "extra_query")
         check_base(model)
@@ -211,7 +214,9 @@ def create(settings: ProviderSettings) -> RemoteBackend:
 
 
 def create_azure(settings: ProviderSettings) -> RemoteBackend:
-    """Create the backend of the catalog's Azure deployments. Makes no call. :class:`ConfigError` for invalid settings."""
+    """Create the backend of the catalog's Azure deployments. Makes no call. Raises :class:`ConfigError` for invalid
+    settings.
+    """
     for model in settings.models:
         check_options(model, "stream_options", "extra_headers", "extra_query")
         check_base(model, _RESOURCE)

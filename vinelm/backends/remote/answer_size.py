@@ -1,4 +1,4 @@
-"""Bounds the size of an answer: an HTTP client reads or unpacks at most :data:`MOST_BYTES`, compressed or not."""
+"""Limits the size of an answer: an HTTP client reads at most :data:`MOST_BYTES`, and decompresses to at most that size."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ second's work, for an event of 20 MiB or one of 20,000 lines."""
 
 @cache
 def library_of(kind: type) -> Any:
-    """Return the HTTP library that a client or answer class, or its base class, belongs to: httpx, or its successor."""
+    """Return the HTTP library (httpx or its successor) that defines this client or answer, or a base class of it."""
     homes = [base.__module__.partition(".")[0] for base in kind.__mro__]
     return importlib.import_module(next(home for home in homes if home.startswith("httpx")))
 
 
 def bound_answers(client: Any, *, is_async: bool) -> None:
-    """Make an HTTP client (httpx's or its successor's) treat a larger answer as one that cannot be decoded.
+    """Limit the answers of an HTTP client (httpx's or its successor's) to :data:`MOST_BYTES`. A larger answer fails as if it
+    could not be decoded.
 
     A compressed answer of some kilobytes can unpack to gigabytes, and the SDKs hold a whole answer in memory.
     """
@@ -42,7 +43,7 @@ def _bound(response: Any) -> None:
 
 
 class _Bounded:
-    """A decoder that limits the decoded size of a response: all at once with httpx, in pieces with its successor."""
+    """A decoder that limits the decoded size of a response: httpx decodes a response all at once, its successor in pieces."""
 
     def __init__(self, inner: Any, response: Any) -> None:
         self._inner, self._response = inner, response
@@ -83,9 +84,10 @@ class _Bounded:
 
 
 class BoundedSession:
-    """A botocore HTTP session that limits answers by :data:`MOST_BYTES` and the deadline; truncated answers are errors.
+    """A botocore HTTP session that limits the size of answers to :data:`MOST_BYTES` and their time by the deadline. A truncated
+    answer is an error.
 
-    Without it, botocore accepts a body shorter than its stated length as a whole answer. It decompresses nothing.
+    By default botocore accepts a body that is shorter than its stated length. The session decompresses nothing.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -95,7 +97,7 @@ class BoundedSession:
         return getattr(self._inner, name)
 
     def send(self, request: Any) -> Any:
-        """Send a request, as botocore's own session does."""
+        """Send a request as botocore's own session does, and limit the answer."""
         is_stream, request.stream_output = request.stream_output, True  # so that nothing is read before it is bounded
         answer = self._inner.send(request)
         answer.raw.enforce_content_length = True

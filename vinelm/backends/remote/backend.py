@@ -48,10 +48,10 @@ class RemoteBackend:
     """Chat models of one provider, through its LangChain package. Thread-safe.
 
     Settings in ``[backend.NAME]``: ``limits`` (per engine: ``requests_per_min``, ``tokens_per_min``, ``concurrency``),
-    ``stream`` (true also streams calls that ask for a whole answer, to measure the time to first token; the default,
-    except for objects that the application passes in), ``send_priority`` (if servers accept one), ``batches`` (whether
-    ``api_base`` offers the provider's batches; default false), ``max_retries``, ``backoff_s`` and ``max_wait_s``. The
-    packages' own retries are switched off, because a retried call would be paid twice but recorded once.
+    ``stream`` (true also streams calls that ask for a whole answer, to measure the time to first token; true by default, except
+    for objects that the application passes in), ``send_priority`` (if servers accept one), ``batches`` (whether ``api_base``
+    offers the provider's batches; default false), ``max_retries``, ``backoff_s`` and ``max_wait_s``. The packages' own retries
+    are switched off, because a call that they retry would be paid twice but recorded once.
     """
 
     is_simulated = False
@@ -97,7 +97,9 @@ class RemoteBackend:
 
     @property
     def rate_limiters(self) -> Mapping[str, EngineRateLimiter]:
-        """Rate limiters by engine. A profiler with worker processes applies them in its main process."""
+        """The rate limiter of each engine, by the engine's name. A profiler with worker processes applies them in its main
+        process.
+        """
         return self._rate_limiters
 
     @property
@@ -106,7 +108,9 @@ class RemoteBackend:
         return self._gates
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
-        """Return a chat model for one invocation; :class:`ConfigError` if any of the backend's models cannot be called."""
+        """Return a chat model for one execution of a step. Raise :class:`ConfigError` if any of the backend's models cannot be
+        called.
+        """
         own = call.own if call.own is not None and call.own.entry == model.name else None
         if not (self._is_checked or own):  # before the first paid call, not in the middle of a run
             for entry in self._models:
@@ -132,7 +136,9 @@ class RemoteBackend:
         return bound_instance(RemoteChatModel, binding, inner.kept)
 
     def inner(self, entry: Model) -> InnerChat:
-        """Return the chat model of an entry with its options, made once; :class:`ConfigError` if it cannot be made."""
+        """Return the chat model of an entry with its options, which is made only once. Raise :class:`ConfigError` if it cannot
+        be made.
+        """
         key = (entry.name, repr(entry.options))
         if (made := self._chats.get(key)) is not None:
             return made
@@ -144,18 +150,20 @@ class RemoteBackend:
             return found
 
     def has_batches(self, model: Model) -> bool:
-        """Return whether calls of a model can go in batches: at the provider itself, or if ``batches`` is set."""
+        """Return whether calls of a model can go in batches: either at the provider's own servers, or if the setting
+        ``batches`` is true.
+        """
         is_its_own = model.api_base is None or self._has_batches
         return self.batch_api is not None and is_its_own and not isinstance(model, ReplicaGroup)
 
     def through(self, gate: BatchGate) -> Self:
-        """Return the same backend, whose calls of batched units wait at ``gate``."""
+        """Return a copy of the backend that sends calls of batched runs through ``gate``."""
         twin = copy.copy(self)
         twin._gate = gate
         return twin
 
     def _batched(self, binding: CallBinding, gate: BatchGate, unit: BatchedUnit) -> CallBinding:
-        """Return the call made for a batch: at half price, tried once, without a time limit."""
+        """Return the binding for a call in a batch, which costs half the price, is tried once, and has no time limit."""
         assert self.batch_api is not None
         model, batch_api = binding.model, self.batch_api
         price = model.price.in_batches(halves_cache=batch_api.halves_cache)
@@ -190,7 +198,9 @@ class RemoteBackend:
 
     @property
     def prompt_admissions(self) -> Mapping[str, PromptAdmission]:
-        """The admissions of models with cache points. A profiler with worker processes keeps them in its main process."""
+        """The :class:`PromptAdmission` of each model whose prompts are cached (``cache_points``). A profiler with worker
+        processes keeps them in its main process.
+        """
         return self._prompts
 
     def preload(self) -> None:
@@ -201,13 +211,13 @@ class RemoteBackend:
                 self.inner(model).sync()
 
     def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
-        """See :class:`vinelm.requests.protocols.PricesCalls`."""
+        """Return a call's maximum cost in dollars; see :meth:`vinelm.requests.protocols.PricesCalls.upper_bound_usd`."""
         inner = self.inner(entries_of(model)[0])
         request = request_of(model, inner, messages, None, options, is_streamed=True)
         return BILLED_ATTEMPTS * inner.rate * bound_of(model, request).usd(model.price)
 
     def context_tokens(self, model: Model) -> int | None:
-        """See :class:`vinelm.backends.diagnostics.KnowsContext`."""
+        """Return the context length in tokens; see :meth:`vinelm.backends.diagnostics.KnowsContext.context_tokens`."""
         return answered(lambda: self.provider.context_tokens(model), None)  # not every server reports it
 
     def close(self) -> None:

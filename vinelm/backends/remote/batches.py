@@ -1,22 +1,22 @@
-"""Makes the calls of many units in the providers' batches at half price, and never pays for a call twice.
+"""Makes the calls of many runs in the providers' batches at half price, and never pays for a call twice.
 
-A unit (one run of a request) that calls its model waits here. When all units wait, their calls are submitted, one batch
-for each model; the batches are polled, and their answers are passed to the units. The states of a batch in the records
-(:class:`KeepsBatches`)::
+A run of a request, called a unit in the code, waits here when it calls its model. When all runs wait, their calls are
+submitted, one batch for each model. The batches are polled, and their answers are passed to the runs. The states of a batch in
+the records (:class:`KeepsBatches`)::
 
     recorded    our key and the digests of its calls are on disk; nothing is sent
        |        submit: the key goes along, in the batch's metadata and in the name of each call
     submitted   the provider's id is on disk
        |        poll, until it is completed, expired, cancelled or failed
-    closed      its answers are on disk, in one transaction; only now the units get them
-                the calls of a cell are dropped in the transaction that writes the cell's row
+    closed      its answers are on disk, in one transaction; only now the runs get them
+                a run's calls are dropped in the transaction that writes its result
 
-A process may die between any two of these. The next process makes the same calls again, with the same digests: a call
-in a closed batch is answered from the disk, and a call in a submitted batch waits for that batch. A batch that is only
-recorded may have been sent or not, so we search the provider's list of batches for our key. If the key is not listed
-:attr:`BatchTimes.settle_s` after the submit request ended, or after a later process found the record, the batch was not
-sent, and its calls are collected again. Anthropic's list has no keys: there a running batch with the same number of
-calls may be ours, so we wait for its end.
+A process may die between any two of these. The next process makes the same calls again, with the same digests: a call in a
+closed batch is answered from the disk, and a call in a submitted batch waits for that batch. A batch that is only recorded may
+have been sent or not, so we search the provider's list of batches for our key. If the key is not listed
+:attr:`BatchTimes.settle_s` after the submit request ended, or after a later process found the record, the batch was not sent,
+and its calls are collected again. Anthropic's list has no keys: there a running batch with the same number of calls may be
+ours, so we wait for its end.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class BatchTimes:
 
     Attributes:
         wait_s: how long a run waits for one batch to end.
-        collect_s: the longest that a call waits for other calls to join its batch.
-        quiet_s: if every unit waits, send the collected calls once no call has arrived for this long.
+        collect_s: the maximum time that a call waits for other calls to join its batch.
+        quiet_s: the time without a new call after which the collected calls are sent, if every run waits.
         poll_s: time between two polls of a batch; the first polls come sooner.
-        settle_s: the longest that a sent batch takes to appear in the provider's list.
+        settle_s: the maximum time that a sent batch takes to appear in the provider's list.
     """
 
     wait_s: float = DAY_S
@@ -84,19 +84,21 @@ class BatchTimes:
 
 
 class KeepsBatches(Protocol):
-    """Durable records of batches; :class:`vinelm.traces.store.batches.BatchRecords` in a store."""
+    """The interface of durable records of batches. A store implements it in
+    :class:`vinelm.traces.store.batches.BatchRecords`.
+    """
 
     def record(self, key: str, model: str, calls: Sequence[tuple[str, Cell, float]]) -> OpenBatch:
-        """Record a batch before it is submitted: each call's digest, cell and maximum cost in dollars."""
+        """Record a batch before it is submitted, with the digest, the run and the maximum cost in dollars of each call."""
 
     def submitted(self, batch_id: int, provider_id: str) -> None:
-        """Record the provider's batch id."""
+        """Record that a batch was submitted, with the id that the provider gave it."""
 
     def forget(self, batch_id: int) -> None:
         """Delete a batch that was not submitted."""
 
     def close(self, batch_id: int, answers: Mapping[str, str]) -> None:
-        """Store the answers by digest, and record that the batch has ended."""
+        """Store the answers of a batch by their calls' digests, and record that the batch has ended."""
 
     def open(self) -> Sequence[OpenBatch]:
         """Batches that have no answers yet."""
@@ -108,12 +110,14 @@ class KeepsBatches(Protocol):
         """Return the digests of a batch's calls."""
 
     def find(self, digest: str) -> tuple[int, str | None] | None:
-        """Return batch and answer of a call; None if no batch contains the call."""
+        """Return the number of the call's batch and the call's answer, or None if no batch contains the call."""
 
 
 @dataclass(eq=False)
 class BatchedUnit:
-    """A unit whose calls go in batches. ``asked`` has the digests of its calls so far, ``futures`` the pending answers."""
+    """A run of a request whose calls go in batches. ``asked`` has the digests of its calls so far, ``futures`` the pending
+    answers.
+    """
 
     cell: Cell
     asked: set[str] = field(default_factory=set)
@@ -122,7 +126,7 @@ class BatchedUnit:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def digest(self, model: Model, body: Mapping[str, Any]) -> str:
-        """Return the digest of the next call; it is the same if the unit runs again after its process died."""
+        """Return the digest of the run's next call. It is the same if the run is repeated after its process died."""
         content = self._content(model, body)
         with self._lock:
             self._times[content] += 1
@@ -131,7 +135,7 @@ class BatchedUnit:
         return digest
 
     def is_bought(self, gate: BatchGate, digest: str) -> bool:
-        """Return whether a batch of this or an earlier process already contains this call of the unit."""
+        """Return whether a batch of this or an earlier process already contains this call."""
         return digest in self.futures or gate.find(digest)[0]
 
     def answer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -169,9 +173,10 @@ class _Call:
 
 @dataclass(eq=False)
 class _Polled:
-    """An open batch, when to poll it next, and the interval until the poll after that.
+    """An open batch, the time of its next poll, and the interval until the poll after that.
 
-    ``since_s``: when this process began to wait; ``misses``: how often in a row the provider did not list the batch.
+    ``since_s``: when this process began to wait. ``misses``: the number of consecutive searches in which the provider did not
+    list the batch.
     """
 
     batch: OpenBatch
@@ -183,7 +188,7 @@ class _Polled:
 
 
 class BatchGate:
-    """The queue in which units' calls wait for their batches. Thread-safe; a separate thread submits and polls.
+    """The queue in which the calls of runs wait for their batches. Thread-safe; a separate thread submits and polls.
 
     Args:
         models: the models whose calls go in batches, by name, each with its provider's batch API.
@@ -205,7 +210,9 @@ class BatchGate:
         self._working: Future[None] | None = None
 
     def start(self, records: KeepsBatches) -> None:
-        """Start working, including on open batches of earlier processes. The caller holds the store of the records."""
+        """Start the thread that submits and polls batches, including open batches of earlier processes. The caller must hold
+        the lock of the store with the records.
+        """
         self._records = records
         self._open = [_Polled(batch, batch.provider_id) for batch in records.open() if batch.model in self._models]
         self._working = beside(self._work, name="vinelm batches")
@@ -217,17 +224,17 @@ class BatchGate:
 
     @property
     def problem(self) -> str | None:
-        """Why the gate has stopped waiting for batches; None while it waits."""
+        """The reason why the gate has stopped waiting for batches; None while it waits."""
         return self._problem
 
     # -- units ---------------------------------------------------------------------------------------------------
 
     @contextmanager
     def unit(self, cell: Cell, *, is_batched: bool, again: BatchedUnit | None = None) -> Iterator[BatchedUnit]:
-        """Run a unit of a cell inside the block.
+        """Register the run that takes place inside the block.
 
-        ``is_batched`` is False if calls are made directly, so that their latency is measured; ``again`` is the same
-        unit from an earlier run.
+        ``is_batched`` is False if calls are made directly, so that their latency is measured. ``again`` is the unit of an
+        earlier run of the same request, which is continued.
         """
         unit = again or BatchedUnit(cell)
         token = UNIT.set(unit if is_batched else None)
@@ -240,7 +247,7 @@ class BatchGate:
 
     @contextmanager
     def idle(self, unit: BatchedUnit) -> Iterator[None]:
-        """Mark the unit as idle inside the block: it makes no call until other units have ended."""
+        """Mark a run as waiting inside the block, so that collected calls are sent once all runs wait."""
         with self._changed:
             self._idle[unit] += 1
             self._changed.notify_all()
@@ -254,7 +261,7 @@ class BatchGate:
     def ask(
         self, model: Model, body: Mapping[str, Any], unit: BatchedUnit, upper_usd: float, digest: str
     ) -> Future[Mapping[str, Any]]:
-        """Queue a call for the next batch, or find it in an earlier batch; the future gets the provider's answer."""
+        """Queue a call for the next batch, or find it in an earlier batch. Return a future of the provider's answer."""
         if (asked := unit.futures.get(digest)) is not None:
             return asked
         call = _Call(digest, unit, model, body, upper_usd, time.monotonic())
@@ -274,7 +281,9 @@ class BatchGate:
         return call.answer
 
     def find(self, digest: str) -> tuple[bool, Mapping[str, Any] | None]:
-        """Return whether an earlier process put the call in a batch, and its answer; None while there is no answer."""
+        """Return whether an earlier process put the call in a batch, and the call's answer, or None while there is no
+        answer.
+        """
         found = self._records.find(digest)
         return found is not None, json.loads(found[1]) if found is not None and found[1] is not None else None
 
@@ -291,7 +300,7 @@ class BatchGate:
             _settle(call, BatchesLeft(self._problem))
 
     def end(self) -> None:
-        """Close, and wait briefly for the thread, whose current request may take long."""
+        """Stop waiting for batches, and wait for the thread, but only briefly, since its current HTTP request may take long."""
         self.close()
         if self._working is not None:
             wait([self._working], _LAST_S)
@@ -330,7 +339,7 @@ class BatchGate:
         return max(min(due, default=1.0), 0.005)
 
     def _due(self) -> list[list[_Call]]:
-        """Remove and return the calls to submit now, grouped by model and in parts that the provider accepts."""
+        """Remove and return the calls to submit now, grouped by model into batches of a size that the provider accepts."""
         times = self._times
         with self._changed:
             now_s = time.monotonic()
@@ -372,7 +381,7 @@ class BatchGate:
             self.close(f"{model.name}: its batches cannot be submitted: {failed.detail}: repair it and run the same line again")
 
     def _refused(self, calls: list[_Call], failed: AttemptFailed) -> None:
-        """Handle a refused batch: retry later if that may help, else fail each of its calls."""
+        """Handle a batch that the provider refused: retry later if that may help, otherwise fail each of its calls."""
         name = calls[0].model.name
         self._refusals[name] += 1
         if failed.kind in ("rate_limit", "server") and not failed.is_final and self._refusals[name] <= _RESUBMITS:
@@ -392,7 +401,7 @@ class BatchGate:
             self._retry_s = max(self._retry_s, retry_s)  # another model's back-off still counts
 
     def _look_at(self, polled: _Polled) -> None:
-        """Poll the provider for a batch's status."""
+        """Poll a batch at the provider, and handle its answers if it has ended."""
         times, batch = self._times, polled.batch
         polled.step_s = min(max(polled.step_s * 1.5, times.poll_s / 20), times.poll_s)
         model, api = self._models[batch.model]
@@ -421,7 +430,7 @@ class BatchGate:
         polled.due_s = time.monotonic() + polled.step_s
 
     def _search(self, polled: _Polled, model: Model, api: BatchApi) -> None:
-        """Find out whether a batch that has only a record was submitted."""
+        """Find out whether a batch was submitted if only our own record of it exists."""
         batch = polled.batch
         # Before the search: everything sent earlier must then be in the list.
         is_settled = time.monotonic() - polled.since_s >= self._times.settle_s
@@ -459,7 +468,7 @@ class BatchGate:
             _settle(call, json.loads(texts[call.digest]))
 
     def _dearest(self, name: str, said: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the most expensive of a provider's results for one call; an answer ranks above a failure."""
+        """Return the most expensive of a provider's results for one call; any answer is preferred to a failure."""
         if len(said) == 1:
             return said[0]
         bodies = [answer["body"] for answer in said if "body" in answer]
@@ -475,7 +484,9 @@ class BatchGate:
 
 
 class BatchedSender:
-    """A :class:`~vinelm.backends.remote.provider.Sends` for one call of a unit in a batch, identified by its digest."""
+    """A :class:`~vinelm.backends.remote.provider.Sends` for one call that a run makes in a batch. The call is identified by its
+    digest.
+    """
 
     def __init__(self, inner: InnerChat, gate: BatchGate, unit: BatchedUnit, api: BatchApi, digest: str = "") -> None:
         self._inner, self._gate, self._unit, self._api, self._digest = inner, gate, unit, api, digest
@@ -485,7 +496,9 @@ class BatchedSender:
         return self._inner
 
     def around(self, inner: InnerChat) -> BatchedSender:
-        """Return a sender with other settings; see :class:`~vinelm.backends.remote.provider.Sends`."""
+        """Return a sender for a copy of the chat model with other settings; see :meth:`Sends.around
+        <vinelm.backends.remote.provider.Sends.around>`.
+        """
         return BatchedSender(inner, self._gate, self._unit, self._api, self._digest)
 
     def body(self, request: ModelRequest) -> Mapping[str, Any]:
@@ -493,7 +506,7 @@ class BatchedSender:
         return self._api.body(self._inner.sync(), request)
 
     def send(self, entry: Model, request: ModelRequest) -> Generator[Piece]:
-        """Wait for the batch that contains the call."""
+        """Wait for the batch that contains the call, and yield the call's answer."""
         with self._gate.idle(self._unit):
             answer = self._unit.answer(self._asked(entry, request))
         yield self._parsed(entry, answer)
@@ -519,20 +532,20 @@ class BatchedSender:
 
 
 def failure(kind: str, detail: str, *, may_be_billed: bool = False) -> dict[str, Any]:
-    """Return the record of a call that failed in its batch. Providers do not bill it unless its answer was lost."""
+    """Return the record of a call that failed in its batch. By default such a call is not billed."""
     return {"failure": kind, "detail": detail, "may_be_billed": may_be_billed}
 
 
 def unread(name: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a named placeholder for a line whose result cannot be read, since the call may be billed."""
+    """Yield a failed result for a line that cannot be read, if the call's name is known. The call may be billed."""
     if isinstance(name, str):
         yield name, failure("malformed", "its line in the batch's results cannot be read", may_be_billed=True)
 
 
 def with_missing(found: Sequence[tuple[str, Mapping[str, Any]]], succeeded: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return a batch's results by call, given how many calls it reports as answered.
+    """Return a batch's results by call, given the number of calls that the provider reports as answered.
 
-    If fewer answers are found than reported, the calls without an answer are marked as possibly billed.
+    If there are fewer answers than reported, the failed calls are marked as possibly billed.
     """
     answered = {name for name, answer in found if "body" in answer}
     if not isinstance(succeeded, int) or succeeded <= len(answered):
@@ -541,7 +554,7 @@ def with_missing(found: Sequence[tuple[str, Mapping[str, Any]]], succeeded: Any)
 
 
 def _read(api: BatchApi, model: Model, body: Mapping[str, Any]) -> float | None:
-    """Return an answer's cost, infinite if it states none; None if it is not an answer."""
+    """Return an answer's cost in dollars: infinite if the answer states no token counts, None if the body is not an answer."""
     try:
         message: Any = api.parsed(model, body).generations[0].message
         counts = counts_of(message.usage_metadata)
@@ -576,7 +589,7 @@ def _parts(calls: Sequence[_Call], api: BatchApi) -> Iterator[list[_Call]]:
 
 
 def _unsigned(value: Any) -> Any:
-    """Return the content of a request without the signatures of earlier reasoning."""
+    """Return the content of a request without the provider's signatures on earlier reasoning."""
     if isinstance(value, Mapping):
         return {key: _unsigned(inner) for key, inner in value.items() if key not in _SIGNED}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Upper bounds of an attempt's tokens and dollars."""
+"""Upper bounds on the tokens and the cost of one attempt."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ MOST_OUT = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class AttemptBound:
-    """The most tokens of one attempt. Each token of the prompt covers at least one byte.
+    """The maximum number of tokens of one attempt. A prompt has at most one token per byte.
 
     Args:
-        tokens_in: tokens of the prompt, including tokens that the server may add.
-        tokens_out: the longest answer, hidden reasoning included.
+        tokens_in: maximum number of tokens of the prompt, including tokens that the server may add.
+        tokens_out: maximum number of tokens of the answer, hidden reasoning included.
         writes_cache: whether the prompt asks to be written to a prompt cache, which may cost more than reading it.
-        asks_for_an_hour: whether it asks to be kept for an hour.
+        asks_for_an_hour: whether the prompt asks to be kept in the cache for an hour.
         hears: whether the prompt contains audio.
         speaks: whether the answer may contain audio.
-        is_limited: whether the request states the answer's limit; else ``tokens_out`` is an assumption.
+        is_limited: whether the request limits the length of the answer; otherwise ``tokens_out`` is an assumption.
     """
 
     tokens_in: int
@@ -47,23 +47,25 @@ class AttemptBound:
 
     @classmethod
     def of(cls, prompt: str, *, max_tokens: int, links: int = 0, **asked: bool) -> AttemptBound:
-        """Return the bound for a prompt with ``links`` to attachments; ``asked`` gives the other fields."""
+        """Return the bound for a prompt that has ``links`` links to attachments; ``asked`` sets the other fields."""
         tokens_in = len(prompt.encode("utf-8", "surrogatepass")) + TEMPLATE_TOKENS + ATTACHMENT_TOKENS * links
         return cls(tokens_in, max_tokens, **asked)
 
     def usd(self, price: Price) -> float:
-        """Return the most that the attempt can cost, in dollars."""
+        """Return the maximum cost of the attempt in dollars."""
         asks = {"writes_cache": self.writes_cache, "asks_for_an_hour": self.asks_for_an_hour}
         return price.most_usd(self.tokens_in, self.tokens_out, **asks, hears=self.hears, speaks=self.speaks)
 
     def believes(self, counts: Counts) -> bool:
-        """Return whether a server's token counts are possible at all."""
+        """Return whether a server's token counts are plausible, compared with the upper bounds."""
         most_out = max(MOST_TIMES_OUT * self.tokens_out, 0 if self.is_limited else MOST_OUT)
         return 0 < counts.tokens_in <= MOST_TIMES_IN * self.tokens_in and counts.tokens_out <= most_out
 
 
 def links_in(messages: Sequence[BaseMessage]) -> int:
-    """Count a prompt's parts that are stored elsewhere (links, file ids). Parts sent inline count by their bytes."""
+    """Return the number of a prompt's parts that are stored elsewhere (links, file ids). Parts sent inline are measured by
+    their bytes instead.
+    """
     return sum(_is_link(part) for message in messages if isinstance(message.content, list) for part in message.content)
 
 

@@ -1,4 +1,6 @@
-"""Caches answers of served calls, for ``vine.stage(cache=...)``. Calls are equal by the same rules as in a batch."""
+"""Caches answers of served calls, for ``vine.stage(cache=...)``. The rules by which two calls are equal are the same as in a
+batch.
+"""
 
 from __future__ import annotations
 
@@ -42,15 +44,15 @@ Rates = Mapping[tuple[str, str], float]
 class CallCache:
     """Keeps answers to stages' calls, and reuses them for equal calls. Thread-safe.
 
-    A repeatable call (temperature 0, or a ``deterministic`` stage) is looked up by its model, messages, tools and settings. A
-    hit costs $0. If the cache fails, the call is made. Lookups run in the call's thread or event loop, so give the client of a
-    remote cache a timeout.
+    A repeatable call (temperature 0, or a ``deterministic`` stage) is looked up by its model, messages, tools and settings. An
+    answer from the cache costs $0. If the cache fails, the model is called. Lookups run in the call's thread or event loop, so
+    give the client of a remote cache a timeout.
 
     Args:
-        place: where answers are kept: any of LangChain's caches, such as a cache that several processes share. None: the
-            latest 10,000 in this process.
-        age_s: seconds, > 0; older answers are not used.
-        across_tenants: a call may get the answer to another tenant's call. By default tenants share no answers.
+        place: where answers are kept: any of LangChain's caches, such as a cache that several processes share. None keeps the
+            latest 10,000 answers in this process.
+        age_s: maximum age of an answer in seconds, > 0.
+        across_tenants: whether a call may get the answer to another tenant's call. By default tenants share no answers.
 
     Raises:
         ConfigError: ``place`` is not one of LangChain's caches, or ``age_s`` is not above 0.
@@ -73,7 +75,9 @@ class CallCache:
 
     @classmethod
     def of(cls, cache: CallCache | BaseCache) -> CallCache:
-        """Return the cache itself, or a cache over LangChain's; :class:`ConfigError` for anything else."""
+        """Return ``place`` itself if it is a :class:`CallCache`, or a :class:`CallCache` over one of LangChain's caches. Raise
+        :class:`ConfigError` for anything else.
+        """
         return cache if isinstance(cache, CallCache) else cls(cache)
 
     # -- what is kept: vinelm.backends.remote.equal_calls.KeepsCalls --------------------------------------------------
@@ -91,7 +95,7 @@ class CallCache:
         return said
 
     def keep(self, digest: str, said: str) -> None:
-        """Keep the answer to a call; if the cache fails, nothing is kept."""
+        """Store the answer to a call. If the cache fails, the answer is not stored."""
         if time.monotonic() < self._alone_until_s:
             return
         with self._surviving(), self._writes:
@@ -99,7 +103,7 @@ class CallCache:
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
-        """Pause use of the cache for a while if the block fails, since the owner's cache and its texts may raise anything."""
+        """If the block raises an error, log it and stop using the cache for a while. The owner's cache may raise any error."""
         try:
             yield
         except Exception as error:
@@ -114,7 +118,7 @@ class CallCache:
     # -- what the cache saves ----------------------------------------------------------------------------------------
 
     def count(self, where: tuple[str, str], *, asked: int = 0, hits: int = 0) -> None:
-        """Count a stage's calls to a model, and those answered from the cache."""
+        """Add to a step's number of calls to a model, and to the number of calls answered from the cache."""
         with self._lock:
             counts = self._counts.setdefault(where, [0.0, 0.0])
             counts[0] += asked
@@ -124,13 +128,13 @@ class CallCache:
 
     @property
     def rates(self) -> Rates:
-        """Return the share of calls answered from this cache, by stage and model, for those with at least 50 calls."""
+        """Return the share of calls answered from this cache, by step and model, for each pair with at least 50 calls."""
         with self._lock:
             return {where: min(hits / asked, 0.99) for where, (asked, hits) in self._counts.items() if asked >= LEAST_ASKED}
 
 
 class CachedCalls:
-    """Finds equal calls for one invocation: like :class:`EqualCalls`, but only among its tenant's answers.
+    """Finds equal calls for one execution of a step, like :class:`EqualCalls`, but only among the answers of the same tenant.
 
     Args:
         equal: equal calls over a :class:`CallCache`.
@@ -156,13 +160,13 @@ class CachedCalls:
         return hashlib.sha256(json.dumps([self._tenant, found]).encode()).hexdigest()[:40] if self._tenant else found
 
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
-        """See :meth:`EqualCalls.ask`."""
+        """Return a future of the stored answer; see :meth:`EqualCalls.ask`."""
         future = self._equal.ask(digest, leads=leads)
         future.add_done_callback(self._note)
         return future
 
     def end(self, digest: str, said: str | None) -> None:
-        """See :meth:`EqualCalls.end`."""
+        """End a leading call; see :meth:`EqualCalls.end`."""
         self._equal.end(digest, said)
 
     def _note(self, future: Future[Any]) -> None:

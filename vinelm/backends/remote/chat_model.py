@@ -1,4 +1,4 @@
-"""A chat model that meters another chat model and passes everything through unchanged."""
+"""A chat model that meters the calls of another chat model, and passes requests and answers through unchanged."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ class RemoteChatModel(BoundChatModel):
 
     Messages, chunks, tools, schemas and options go to the inner chat model unchanged, and its answers go to the caller
     unchanged. Reports exactly one :class:`~vinelm.rows.observation.Usage` per call, also when it fails
-    (:class:`~vinelm.errors.CallError`) or its stream is abandoned. A failed attempt is repeated as
-    :mod:`~vinelm.backends.remote.retry` says; a stream only if the caller has not seen any of it.
+    (:class:`~vinelm.errors.CallError`) or its stream is abandoned. A failed attempt is repeated by the rules of
+    :mod:`~vinelm.backends.remote.retry`. A stream is repeated only if the caller has not seen any of it.
     """
 
     @property
@@ -109,7 +109,7 @@ class RemoteChatModel(BoundChatModel):
     def bind_tools(
         self, tools: Any, *, strict: bool | None = None, parallel_tool_calls: bool | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Bind tools as the inner chat model does, dropping arguments that its method does not know."""
+        """Bind tools as the inner chat model does, without the arguments that its method does not know."""
         bound: CallBinding = self.binding
         known = signature(bound.inner.given.bind_tools).parameters
         more = {"strict": strict, "parallel_tool_calls": parallel_tool_calls}
@@ -135,10 +135,10 @@ class RemoteChatModel(BoundChatModel):
         return found
 
     def as_owned(self, own: OwnSettings) -> RemoteChatModel:
-        """Return this model with the application's settings; if this entry is the application's object, the object
-        itself.
+        """Return this model with the settings of the application's own chat model. If the catalog entry is that object, return
+        the object itself.
 
-        Other models take over the settings that they also have; their own limit of an answer stays in force.
+        Other models take over the settings that they also have, but keep their own limit on an answer's length.
         """
         bound: CallBinding = self.binding
         if bound.model.name == own.entry:
@@ -237,7 +237,7 @@ class RemoteChatModel(BoundChatModel):
                 yield piece
 
     def raw(self, request: ModelRequest, sender: Sends) -> AsyncGenerator[RawPiece]:
-        """Make one attempt by ``sender`` and yield its pieces; it is metered, limited and reported like any other call.
+        """Make one attempt by ``sender`` and yield its pieces; it is metered, rate-limited and reported like any other call.
 
         Args:
             request: the request that the sender makes.
@@ -252,7 +252,7 @@ class RemoteChatModel(BoundChatModel):
     def _account(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any], *, is_handed_out: bool
     ) -> _Account:
-        """Return one call. ``is_handed_out``: the caller asks for a stream and gets every piece."""
+        """Return the account of one call. ``is_handed_out``: whether the caller asks for a stream and gets every piece."""
         bound: CallBinding = self.binding
         options = dict(kwargs)
         if bound.call.on_prompt is not None:
@@ -286,9 +286,10 @@ def request_of(
     is_streamed: bool,
     own_limit: int | None = None,
 ) -> ModelRequest:
-    """Return the request as sent to the model: with its limit, without settings that the model is known to refuse.
+    """Return the request as sent to the model, with a limit on the answer's tokens and without settings that the model is known
+    to refuse.
 
-    ``own_limit`` is the limit of the application's own object, which keeps its settings.
+    ``own_limit`` is the answer limit of the application's own object, which keeps its settings.
 
     Raises:
         ConfigError: the call asks for more tokens than the entry allows, for another model, or for a more expensive service.
@@ -343,7 +344,9 @@ def _only_less(model: Model) -> str:
 
 
 def _refuse_dearer(model: Model, inner: InnerChat, options: Mapping[str, Any]) -> None:
-    """Raise an error for a call that would be billed at other rates than the entry's."""
+    """Raise an error if a call's options ask for another model or a more expensive service, since the catalog entry's price
+    would be wrong.
+    """
     own = (setting_of(inner.given, name) for name in ("model", "model_name", "model_id", "azure_deployment"))
     if (other := other_model_in(options, model.model_id, model.model_id.partition(":")[2], *own)) is not None:
         raise ConfigError(
@@ -364,10 +367,11 @@ for _asked in (RemoteChatModel._generate, RemoteChatModel._agenerate):
 
 
 class _Account:
-    """One call: authorizes it first, then reports its usage and settles its permit exactly once, however it ends.
+    """One call, as a context manager. It authorizes the call first, then reports its usage and settles its permit exactly once,
+    however the call ends.
 
-    The SDK's exceptions hold the request: headers, prompt and answer. So they are translated as soon as they are
-    caught, and :class:`~vinelm.errors.CallError` is raised outside of any handler, without cause or context.
+    The SDK's exceptions hold the request: headers, prompt and answer. So they are translated as soon as they are caught, and
+    :class:`~vinelm.errors.CallError` is raised outside of any handler, without cause or context.
     """
 
     def __init__(self, bound: CallBinding, request: ModelRequest, *, is_handed_out: bool) -> None:
@@ -456,12 +460,14 @@ class _Account:
         self._raise_call()
 
     def _hold(self, piece: Piece) -> None:
-        """Keep a piece before checking the time, so that a complete answer is used even if it is late."""
+        """Store a piece of the answer before the time is checked, so that a complete answer is used even if it is late."""
         if self._keeps:
             self._held.append(piece)
 
     def _handed(self, piece: Piece, *, is_token: bool) -> ChatGenerationChunk:
-        """Return a piece for the caller of a stream. After the first output the call cannot be repeated."""
+        """Return a piece of the answer for the caller of a stream. Once the caller has seen output, the call is not
+        repeated.
+        """
         if is_token:
             self._metered.hand_out()
         return chunk_of(piece) if isinstance(piece, ChatResult) else piece
@@ -470,8 +476,8 @@ class _Account:
 
     @cached_property
     def _priority(self) -> SupportsFloat:
-        """Return the call's priority. With several replicas it includes the prompt, since a replica may have cached its
-        beginning.
+        """Return the call's priority. For a replica group the priority includes the prompt, since a replica may have cached the
+        beginning of the prompt.
         """
         bound = self._bound
         if not isinstance(bound.rate_limiter, ReplicaGate) or not (parts := prompt_parts(self._request)):
@@ -479,7 +485,9 @@ class _Account:
         return PromptPriority(bound.call.priority, *points_of(shape_of(parts, b"")))
 
     def _admission(self) -> tuple[RateLimiter, PromptCall]:
-        """Return the admission of an attempt, and its prompt if a cache should keep the prompt."""
+        """Return the rate limiter of an attempt, and the prompt's description for the prompt cache, which is empty if the model
+        has none.
+        """
         bound = self._bound
         if bound.call.on_gate is not None:
             bound.call.on_gate(True)
@@ -490,7 +498,7 @@ class _Account:
         return bound.rate_limiter, _NO_CACHE
 
     def _placed(self, prompt: PromptCall) -> ModelRequest:
-        """Return the request as sent, with cache marks, and the server slot that it should take."""
+        """Return the request as sent, with cache marks and the number of the server slot that should serve it."""
         request, slot = self._marked(prompt), self._bound.call.slot
         number = None if slot is None else slot()
         if number is None:
@@ -510,12 +518,14 @@ class _Account:
         return request
 
     def _tokens(self) -> int:
-        """Return the tokens charged to rate limits until the real counts are known."""
+        """Return the estimated number of tokens that rate limits count until the real number is known."""
         return estimate_tokens(self._prompt_chars) + self._bound.model.max_tokens
 
     @contextmanager
     def _attempt(self, ticket: RatePermit) -> Iterator[Model]:
-        """Run one attempt on the entry that serves it; record its failure, and settle its tokens with the rate limits."""
+        """Run one attempt inside the block, and yield the entry that serves it. At the end, record a failure, and report the
+        used tokens to the rate limits.
+        """
         bound, metered = self._bound, self._metered
         self._last = None
         self._held.clear()
@@ -540,7 +550,7 @@ class _Account:
                 ticket.ended(failed=self._last is not None and self._last.kind in REPLICA_FAULTS)
 
     def _failed(self, error: Exception) -> AttemptFailed | None:
-        """Translate an exception of an attempt; None if the answer is complete nevertheless."""
+        """Return the failure that an attempt's exception means, or None if the answer is complete nevertheless."""
         seen = self._metered.seen
         if isinstance(error, VineLMError):  # raised by VineLM, or by an inner model
             self._last = AttemptFailed("unknown", "not the model's", may_be_billed=seen.has_begun)
@@ -555,7 +565,9 @@ class _Account:
         return None
 
     def _complete(self) -> None:
-        """Check the answer, and join its pieces if they were kept; :class:`AttemptFailed` if it is incomplete or missing."""
+        """Check the answer, and join its pieces if they were kept. Raise :class:`AttemptFailed` if the answer is incomplete or
+        missing.
+        """
         self._metered.check()
         self._answer = self._joined()
         if self._held and self._answer is None:
@@ -567,7 +579,7 @@ class _Account:
         return None
 
     def _may_repeat(self, found: AttemptFailed) -> bool:
-        """Return whether to try again; also if the model refuses a setting, which is left out from then on."""
+        """Return whether to try again. If the model refused a setting, the setting is left out from then on."""
         if isinstance(found, SettingRefused) and not self._metered.has_handed_out:
             request = self._request
             if found.setting in request.dropped or len(request.dropped) >= MOST_SETTINGS:
@@ -640,7 +652,7 @@ class _Account:
 
     @contextmanager
     def _joined_to(self, *, leads: bool) -> Iterator[Future[str | None] | None]:
-        """Wait for an equal call; if this wait is abandoned, withdraw it."""
+        """Yield a future of an equal call's answer, or None if calls are not compared. If the block fails, stop waiting."""
         if self._equal is None or self._digest is None:
             yield None
             return
@@ -674,7 +686,9 @@ class _Account:
 
     @contextmanager
     def _owed(self) -> Iterator[None]:
-        """Tell the guard inside the block if an earlier run already paid for this call, so that it is never refused."""
+        """Inside the block, let the guard know whether an earlier run already paid for this call. Such a call is never
+        refused.
+        """
         token = OWED.set(self._bound.is_owed)
         try:
             yield
@@ -721,7 +735,7 @@ class _Account:
             call.on_exchange(self._request.messages, message_of(self._answer or self._joined()), self._asked())
 
     def _asked(self) -> dict[str, Any]:
-        """Return the options of the call, and the inner chat model's settings that decide its answers."""
+        """Return the options of the call together with the inner chat model's settings that affect its answers."""
         request, given = self._request, self._bound.inner.given
         found = {name: setting_of(given, name) for name in ("temperature", "top_p", "seed", "reasoning_effort")}
         found |= {**request.options, "stop": request.stop or None}
@@ -744,7 +758,7 @@ def _served_by(model: Model, ticket: RatePermit) -> Model:
 
 
 def _sleeper(call: CallContext) -> Callable[[float], Awaitable[None]]:
-    """Return a sleep function on the request's clock that does not block the event loop if the clock is real."""
+    """Return an asynchronous sleep function on the request's clock. If the clock is real, the event loop is not blocked."""
     if isinstance(call.clock, WallClock):
         return asyncio.sleep
 

@@ -21,8 +21,8 @@ _PARENTS: list[object] = []
 class EventLoopClients(Generic[S, A]):
     """The clients of one server and key: one for synchronous calls, and one per event loop. Thread-safe.
 
-    The synchronous client closes with the process, an asynchronous client with its event loop. ``make`` and ``amake``
-    return a client and the object that closes it.
+    The synchronous client closes with the process, an asynchronous client with its event loop. ``make`` and ``amake`` each
+    return a client and the object that closes the client.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class EventLoopClients(Generic[S, A]):
     async def _closed_with(
         self, loop: asyncio.AbstractEventLoop, aclose: Callable[[], Awaitable[None]]
     ) -> AsyncGenerator[None]:
-        """Async generator: waits until the loop shuts down its async generators, as ``asyncio.run`` does, then closes
-        the client.
+        """Close the client when the event loop shuts down its asynchronous generators, as ``asyncio.run`` does at its end. An
+        asynchronous generator.
         """
         try:
             yield

@@ -12,7 +12,9 @@ C = TypeVar("C")
 
 
 class Clients(Generic[C]):
-    """One client per server and key: made by ``make(model)``, shared by models with equal ``place(model)``. Thread-safe."""
+    """A pool with one client per server and key. ``make(model)`` makes a client, and models with equal ``place(model)`` share
+    it. Thread-safe.
+    """
 
     def __init__(self, make: Callable[[Model], C], place: Callable[[Model], Hashable]) -> None:
         self._make, self._place = make, place
@@ -20,7 +22,7 @@ class Clients(Generic[C]):
         self._lock = threading.Lock()
 
     def of(self, model: Model) -> C:
-        """Return the model's client; make it on first use."""
+        """Return the model's client, which is made on first use."""
         place = self._place(model)
         with self._lock:
             if place not in self._made:

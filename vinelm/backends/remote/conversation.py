@@ -1,8 +1,8 @@
-"""Selects what parts of a conversation may go to another provider: text, tool calls and results, but not reasoning.
+"""Selects which parts of a conversation are sent to another provider: text, tool calls and results, but not reasoning.
 
-A provider expects its own reasoning back, signed and complete, and refuses another provider's. So the provider's own
-answers stay unchanged, and other answers are reduced to their text and tool calls. LangChain's packages mark answers
-with their provider; unmarked answers are recognized by the types of their content blocks.
+A provider expects its own reasoning back, signed and complete, and refuses another provider's. So the provider's own answers
+stay unchanged, and other answers are reduced to their text and tool calls. LangChain's packages mark answers with their
+provider; unmarked answers are recognized by the types of their content blocks.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ _STRICT_IDS = frozenset({"anthropic", "bedrock", "openai", RESPONSES})
 
 
 def carried_to(chat: BaseChatModel, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the conversation in a form that this chat model's provider accepts; unchanged if nothing in it is foreign."""
+    """Return the conversation in a form that this chat model's provider accepts; it is unchanged if all answers in it are the
+    provider's own.
+    """
     if not any(isinstance(one, AIMessage | ToolMessage) for one in messages):
         return list(messages)  # there is no answer yet
     target = _target(chat)
@@ -71,8 +73,8 @@ def carried_to(chat: BaseChatModel, messages: Sequence[BaseMessage]) -> list[Bas
 def must_not_think(chat: BaseChatModel, messages: Sequence[BaseMessage], options: Mapping[str, Any], limit: int) -> bool:
     """Return whether Anthropic's API would refuse this call because the chat model asks for thinking.
 
-    The API refuses thinking with a forced tool, with too small a limit, and in a turn whose tool calls lack Claude's
-    own thinking, because another model made them or thinking was off.
+    The API refuses thinking with a forced tool, with too small a token limit, and in a turn whose tool calls lack Claude's own
+    thinking, because another model made them or thinking was off.
     """
     thinking = setting_of(chat, "thinking")
     if not isinstance(thinking, Mapping) or thinking.get("type") in (None, "disabled") or _target(chat) != "anthropic":
@@ -148,8 +150,8 @@ def _plain(message: AIMessage) -> AIMessage:
 
 
 def _with_ids(messages: list[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages with tool-call ids that these providers accept: other providers' ids are longer or use other
-    characters.
+    """Return the messages with tool-call ids that Anthropic and Bedrock accept. Ids of other providers may be longer or use
+    other characters.
     """
     return [_with_short_ids(message) for message in messages]
 

@@ -1,7 +1,7 @@
 """Ends every socket wait of a synchronous call, in the caller's own thread, at the attempt's deadline.
 
-An SDK's limits bound each read separately, so a server that sends a byte now and then never times out. Here each read
-and write of a socket may take only the time left until the deadline of its thread's attempt. No other thread is needed,
+The time limits of an SDK apply to each read separately, so a server that sends a byte now and then never times out. Here each
+read and write of a socket may take only the time left until the deadline of its thread's attempt. No other thread is needed,
 and Ctrl-C interrupts the wait at once. The HTTP library closes the connection after a failed read.
 """
 
@@ -28,10 +28,10 @@ END_S = 0.1
 
 
 class Deadline:
-    """The deadline of one attempt: a context manager around each of its steps, in whichever thread the step runs.
+    """The deadline of one attempt, as a context manager around each step of the attempt, in whichever thread the step runs.
 
     Attributes:
-        has_struck: whether it has ended a wait.
+        has_struck: whether the deadline has ended a wait.
     """
 
     __slots__ = ("_outer", "ends_at", "has_struck")
@@ -72,7 +72,9 @@ def task_deadline(ends_at: float) -> Iterator[None]:
 
 
 def check_time(late: type[Exception]) -> None:
-    """Raise ``late`` if the attempt's time is over. For work between two waits, which has no other time limit."""
+    """Raise the error ``late`` if the attempt's time is over. Work between two waits calls this, because it has no other time
+    limit.
+    """
     deadline = _HERE.deadline
     if time.monotonic() > (_TASK_ENDS_AT.get() if deadline is None else deadline.ends_at):
         _strike()
@@ -82,8 +84,8 @@ def check_time(late: type[Exception]) -> None:
 def bound_waits(client: Any) -> bool:
     """Make :class:`Deadline` end the waits of an HTTP client (httpx's, or its successor's) on every path.
 
-    Returns whether that worked; if not, the client is unchanged. It does not work for a proxy reached by TLS: the
-    library wraps the server's TLS in another layer, which reads by itself.
+    Returns whether that worked. Otherwise the client is unchanged. It does not work for a proxy that is reached by TLS, because
+    the library then reads the server's data through another TLS layer of its own.
     """
     ways = [way for way in (client._transport, *client._mounts.values()) if way is not None]
     for pool in [getattr(way, "_pool", None) for way in ways]:
@@ -100,10 +102,9 @@ def bound_waits(client: Any) -> bool:
 
 
 class _Pool:
-    """A connection pool that reads a stream to its end if only the end marker is left.
+    """A connection pool that reads a stream to its end if only the end marker is left, so that the connection can be reused.
 
-    openai's synchronous streams stop reading at ``[DONE]``, and the library closes connections that are not read to
-    their end.
+    openai's synchronous streams stop reading at ``[DONE]``, and the library closes connections that are not read to their end.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -173,7 +174,7 @@ class _Network:
 
 
 class _Stream:
-    """A connection like the library's own, whose time limit is the time left."""
+    """A connection like the library's own, in which each wait is limited by the time left until the deadline."""
 
     def __init__(self, inner: Any, errors: ModuleType) -> None:
         self._inner, self._errors = inner, errors
@@ -195,7 +196,9 @@ class _Stream:
         return received
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Buffer data, and send it once it is large or an answer is awaited, so that a request's head and body go together."""
+        """Buffer data, and send the buffer once it is large or an answer is awaited, so that a request's head and body are sent
+        together.
+        """
         self._unsent = self._unsent + buffer if self._unsent else buffer
         if len(self._unsent) > SENT_AT_ONCE:
             self._send(timeout)
@@ -232,7 +235,9 @@ class _Stream:
 
 
 def _left(timeout: float | None, late: type[Exception]) -> float | None:
-    """Return the seconds that a step may wait; raise ``late`` if none are left, even if data has arrived."""
+    """Return the number of seconds that a step may wait. Raise the error ``late`` if none are left, even if data has
+    arrived.
+    """
     deadline = _HERE.deadline
     if deadline is None or deadline.ends_at == float("inf"):
         return timeout
@@ -259,7 +264,9 @@ def _is_address(host: str) -> bool:
 
 
 def _beside(connect: Callable[[], Any], timeout_s: float) -> Any:
-    """Return a connection opened in a thread; raise ``TimeoutError`` after a time, and close a connection that comes later."""
+    """Return a connection that is opened in a thread. Raise ``TimeoutError`` after the time limit, and close the connection if
+    it is opened later.
+    """
     made = beside(connect, name="vinelm connection")
     try:
         return made.result(timeout_s)

@@ -36,7 +36,9 @@ _PLACES = ("extra_body", "model_kwargs", "inferenceConfig")
 
 
 class KeepsCalls(Protocol):
-    """Stores answers of calls; :class:`vinelm.traces.served.kept_calls.KeptCalls` in a store."""
+    """The interface of a storage for calls' answers. A store implements it in
+    :class:`vinelm.traces.served.kept_calls.KeptCalls`.
+    """
 
     def find(self, digest: str) -> str | None:
         """Return the stored answer of a call; None if it is missing or too old."""
@@ -46,20 +48,22 @@ class KeepsCalls(Protocol):
 
 
 class RecordedCalls(Protocol):
-    """A trace's calls, found by equal calls.
+    """The recorded calls of a trace, whose answers are reused for equal calls.
 
     Attributes:
-        hits: How many calls were found in the trace.
+        hits: Number of calls that were found in the trace.
     """
 
     hits: int
 
     @property
     def line(self) -> str:
-        """The recorded calls summarized in one line."""
+        """A summary of the recorded calls in one line."""
 
     def answers(self, catalog: Catalog) -> Iterable[tuple[str, str]]:
-        """Yield each call's :func:`recorded_digest`, once per model that it was made on, and its :func:`recorded_text`."""
+        """Yield the :func:`recorded_digest` and the :func:`recorded_text` of each call, once for each entry of its model in the
+        catalog.
+        """
 
 
 class NothingKept:
@@ -73,17 +77,18 @@ class NothingKept:
 
 
 class EqualCalls:
-    """Answers of repeatable calls, stored and in flight. Thread-safe, and safe across event loops.
+    """Finds answers to repeatable calls: stored answers, and answers of calls in flight. Thread-safe, and safe across event
+    loops.
 
     Attributes:
         kept, has_recorded: See the arguments.
-        recorded_hits: How many calls were found among the recorded calls.
+        recorded_hits: Number of calls that were found among the recorded calls.
 
     Args:
         kept: The stored answers.
         deterministic: Stages whose calls are repeatable at any temperature; may grow.
-        has_recorded: Whether answers of a trace are stored, too, under :func:`recorded_digest`. They answer equal
-            prompts at any temperature.
+        has_recorded: Whether answers of a trace are stored, too, under :func:`recorded_digest`. They are used for equal prompts
+            at any temperature.
     """
 
     def __init__(self, kept: KeepsCalls, deterministic: Collection[str] = (), *, has_recorded: bool = False) -> None:
@@ -112,8 +117,8 @@ class EqualCalls:
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
         """Return a future of the stored answer to a call.
 
-        The future's result is None if there is no answer and no equal call in flight was answered. With ``leads`` the
-        caller must then make the call and :meth:`end` it.
+        The future's result is None if there is no stored answer and no equal call in flight was answered. If ``leads`` is true,
+        the caller must then make the call and :meth:`end` it.
         """
         future: Future[str | None] = Future()
         with self._lock:
@@ -135,7 +140,9 @@ class EqualCalls:
         return future
 
     def end(self, digest: str, said: str | None) -> None:
-        """End a leading call: store its answer and pass it to all who wait. With None, the first who waits leads."""
+        """End a leading call: store its answer and pass it to all waiting calls. Without an answer (None), the first waiting
+        call leads.
+        """
         try:
             if said is not None:
                 with suppress(StoreError):  # the call's price cannot be written either, and that is reported
@@ -178,7 +185,7 @@ def digest_of(model: Model, inner: InnerChat, request: ModelRequest) -> str:
 
 
 def recorded_digest(model: str, messages: Sequence[BaseMessage]) -> str:
-    """Return the digest of a recorded call by model and prompt, since a trace may lack some settings.
+    """Return the digest of a recorded call. It depends only on the model and the prompt, since a trace may lack some settings.
 
     Tool-call ids and the division of an answer into blocks are ignored.
     """
@@ -196,13 +203,13 @@ def _turn(message: BaseMessage) -> list[Any]:
 
 
 def recorded_text(message: AIMessage, model: str, usd: float, seconds: float | None, **tokens: int | None) -> str:
-    """Return a recorded answer as text to keep, as :func:`kept_text` does.
+    """Return a recorded answer as text to store, in the format of :func:`kept_text`.
 
     Args:
         message: The answer.
         model: The model's name in the catalog.
-        usd: Dollars of the call.
-        seconds: Seconds of the call; None: not known.
+        usd: Cost of the call in dollars.
+        seconds: Latency of the call in seconds; None if unknown.
         **tokens: Fields of :class:`~vinelm.rows.observation.Usage`.
     """
     known = {name: count for name, count in tokens.items() if count is not None}
@@ -219,7 +226,7 @@ def _class_of(inner: InnerChat) -> str:
 def _is_told(inner: InnerChat) -> bool:
     """Return whether the settings as text determine which model answers.
 
-    True for LangChain's packages and the catalog's models. An owner's class may hold a function or a loaded model,
+    True for LangChain's packages and the catalog's models. A class of the application may hold a function or a loaded model,
     which has no text form, so that two different objects may seem to have equal settings.
     """
     home = _class_of(inner).partition(".")[0]
@@ -241,7 +248,7 @@ def _plain(value: Any) -> Any:
 
 
 def _is_cold(inner: InnerChat, request: ModelRequest) -> bool:
-    """Return whether a call has temperature 0, whichever setting says so."""
+    """Return whether a call has temperature 0, whether the call or the chat model sets it."""
     if "temperature" in request.dropped:
         return False
     places = [request.options, *(request.options.get(name) for name in _PLACES)]
@@ -255,7 +262,7 @@ def _is_cold(inner: InnerChat, request: ModelRequest) -> bool:
 
 
 def kept_text(result: ChatResult | None, usage: Usage) -> str | None:
-    """Return an answer with its usage as text to store; None if the answer has no text form."""
+    """Return an answer and its usage as text to store, or None if the answer has no text form."""
     if result is None or len(result.generations) != 1:
         return None
     generation = result.generations[0]
@@ -268,7 +275,9 @@ def kept_text(result: ChatResult | None, usage: Usage) -> str | None:
 
 
 def answer_in(said: str) -> tuple[ChatResult, Usage]:
-    """Return a stored answer as a new message without an id, and its usage: $0, with the first call's dollars and seconds."""
+    """Return a stored answer as a new message without an id, and its usage, which costs $0 and records the first call's cost
+    and latency.
+    """
     told = json.loads(said)
     (message,) = messages_from_dict([told["message"]])
     message.id = None  # LangGraph treats two messages with one id as the same

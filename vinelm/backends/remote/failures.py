@@ -1,8 +1,9 @@
-"""What a chat model raised or how an answer ended: the kind of failure, whether it may be billed, whether to retry.
+"""Classifies what a chat model raised or how an answer ended: the type of failure, whether it may be billed, and whether to
+retry.
 
-SDKs wrap each other's exceptions. So each is classified not by its type but by what the chain of its causes states
-(HTTP status, body, code, headers). Of a server's message only a code of plain lower-case letters is repeated; the rest
-is inspected and dropped.
+SDKs wrap each other's exceptions. So an exception is classified by the HTTP status, body, code and headers in the chain of its
+causes, rather than by its type. Of a server's message only a code of plain lower-case letters is repeated; the rest is
+inspected and dropped.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ _MOST_LINKS = 32
 
 
 class SettingRefused(AttemptFailed):
-    """A model's refusal of a setting in :data:`DROPPED`, before any work, so that nothing is billed."""
+    """A model's refusal of a setting in :data:`DROPPED`. The model refuses before it does any work, so nothing is billed."""
 
     def __init__(self, setting: str, detail: str) -> None:
         super().__init__("malformed", detail, is_final=True, may_be_billed=False)
@@ -143,9 +144,9 @@ class SettingRefused(AttemptFailed):
 
 
 def end_failure(reason: str) -> FailureKind | None:
-    """Return the failure that a finish reason states; None for a normal end.
+    """Return the failure that a finish reason means, or None for a normal end.
 
-    An unknown reason counts as a failure of the server, because half an answer must not count as a whole.
+    An unknown reason counts as a failure of the server, because half an answer must not count as a whole answer.
     """
     if reason in NORMAL_ENDS:
         return None
@@ -172,7 +173,9 @@ def failed(error: Exception, *, has_begun: bool) -> AttemptFailed:
 def _refused(
     chain: list[Any], status: int | None, body: Mapping[str, Any], *, is_inside: bool, has_begun: bool
 ) -> AttemptFailed:
-    """Return the failure of a server's refusal: an HTTP status, or an error in place of an answer (``is_inside``)."""
+    """Return the failure that a server's refusal means. The refusal is an HTTP error or, if ``is_inside``, an error in place of
+    an answer.
+    """
     codes = [
         code for value in (body.get("code"), body.get("type"), body.get("status"), body.get("Code")) if (code := _code(value))
     ]
@@ -218,7 +221,7 @@ def _refused(
 
 
 def _counts_tokens(chain: list[Any]) -> bool:
-    """Return whether an error states token counts, because a server that counts tokens bills them, whatever the status."""
+    """Return whether an error states token counts. A server that counts tokens bills them, whatever the HTTP status."""
     for link in chain:
         whole = getattr(link, "body", None)
         response: Any = getattr(link, "response", None)
@@ -234,7 +237,9 @@ def _may_be_too_long(status: int | None) -> bool:
 
 
 def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptFailed:
-    """Classify an error without a status: the connection failed, or the answer cannot be parsed."""
+    """Classify an error without an HTTP status by the name of its type: the connection failed, or the answer cannot be
+    parsed.
+    """
     names = " ".join(base.__name__ for link in chain for base in type(link).__mro__)
     sent = was_sent(error) or has_begun
     if re.search(r"\b(NewConnectionError|EndpointConnectionError|ConnectionRefusedError|gaierror)\b", names):
@@ -271,7 +276,7 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
 
 
 def _stated(chain: list[Any]) -> tuple[int | None, Mapping[str, Any], bool]:
-    """Return the HTTP status, the error's body, and whether the error came in place of an answer."""
+    """Return the HTTP status of an exception, the body of the error, and whether the error came in place of an answer."""
     body = next((found for link in chain if (found := _body(link))), {})
     for link in chain:
         given = getattr(link, "response", None)
@@ -318,7 +323,7 @@ def _code(value: Any) -> str:
 
 
 def _setting(body: Mapping[str, Any], text: str) -> str | None:
-    """Return the setting in :data:`DROPPED` that a refusal names; None if it names none."""
+    """Return the setting in :data:`DROPPED` that a refusal names, or None."""
     given = body.get("param")
     if isinstance(given, str) and given.partition(".")[0] in DROPPED:
         return given.partition(".")[0]
@@ -336,7 +341,7 @@ def _setting(body: Mapping[str, Any], text: str) -> str | None:
 
 
 def _wait_s(chain: list[Any], body: Mapping[str, Any]) -> float | None:
-    """Return the seconds that the server asks to wait, from its headers or Google's ``RetryInfo`` in the body."""
+    """Return the number of seconds that the server asks to wait, from its headers or Google's ``RetryInfo`` in the body."""
     for link in chain:
         response = getattr(link, "response", None)
         headers = (

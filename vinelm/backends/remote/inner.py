@@ -43,27 +43,26 @@ class InnerChat:
 
     Args:
         chat: as its owner made it, or as the catalog says.
-        remake: makes another chat model with the same settings, for another event loop; None if only its owner can.
-        like: the model that it copies: both share what is learnt about either.
+        remake: makes another chat model with the same settings, for another event loop; None if only its owner can make one.
+        like: the model that it copies. Both share what is learnt about either of them.
 
     Attributes:
         given: the original chat model.
         kept: its settings that LangChain itself defines.
-        is_asynchronous: whether synchronous calls run on an event loop, because :meth:`in_time` is None for them. False
-            if the owner has set only a synchronous client.
+        is_asynchronous: whether synchronous calls run on an event loop, because :meth:`in_time` is None for them. False if the
+            owner has set only a synchronous client.
         has_asynchronous: whether it has an asynchronous client at all; otherwise calls run in threads.
-        wants_stream: whether its owner has set that whole answers are streamed, too.
-        states_reasons: for which answers a finish reason is always given, so that a missing one means a cut-off answer:
+        wants_stream: whether its owner has set it to stream even calls that ask for a whole answer.
+        states_reasons: for which answers a finish reason is always given, so that a missing reason means a cut-off answer:
             streamed ones (True), whole ones (False), or both.
         refused: settings that it has refused in this process.
-        answers: how many answers each of its calls asks for.
+        answers: number of answers that each of its calls asks for.
         speaks: whether its answers may be audio.
-        stored: how many parts of each prompt are stored at the provider.
-        own: its settings that are sent with each call or decide its cost.
-        body_limit: the answer limit that its owner sets in the request's body, which overrides any field; None without a
-            limit.
-        rate: the observed cost of its calls as a multiple of its price, at which further calls are reserved.
-        entry_max_tokens: the limit of its entry in the catalog; None if a call asks for the limit.
+        stored: number of parts of each prompt that are stored at the provider.
+        own: its settings that are sent with each call or affect the call's cost.
+        body_limit: the answer limit that its owner sets in the request's body, which overrides any field; None without a limit.
+        rate: the observed cost of its calls as a multiple of its price; costs of further calls are reserved at this rate.
+        entry_max_tokens: the answer limit in tokens of its catalog entry; None if the calls set the limit themselves.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class InnerChat:
         return self._loops.sync()[0]
 
     def in_time(self) -> BaseChatModel | None:
-        """Return the chat model if a deadline ends each of its waits; None otherwise."""
+        """Return the chat model for a call in this thread if a deadline ends each of its waits; None otherwise."""
         chat, is_bound = self._loops.sync()
         return chat if is_bound else None
 
@@ -172,7 +171,7 @@ def _package_of(kind: type[BaseChatModel]) -> str:
 
 
 def setting_of(chat: BaseChatModel, name: str) -> Any:
-    """Return an attribute of a chat model; None if it lacks it. Avoids pydantic's slow lookup of missing attributes."""
+    """Return an attribute of a chat model, or None if it is missing. Avoids pydantic's slow lookup of missing attributes."""
     return getattr(chat, name, None) if _may_have(type(chat), name) else None
 
 
@@ -182,12 +181,12 @@ def _may_have(kind: type[BaseChatModel], name: str) -> bool:
 
 
 def limit_field(chat: BaseChatModel) -> str | None:
-    """Return the name of the chat model's own field that limits an answer; None if it has no such field."""
+    """Return the name of the chat model's field that limits the length of an answer; None if it has no such field."""
     return next((name for name in LIMITS if name in type(chat).model_fields), None)
 
 
 def limit_of(chat: BaseChatModel) -> int | None:
-    """Return the most tokens of an answer that the chat model's settings allow; None if they set no limit."""
+    """Return the maximum number of tokens of an answer that the chat model's settings allow; None if they set no limit."""
     found = (setting_of(chat, name) for name in LIMITS)
     return next((one for one in found if type(one) is int and one > 0), None)
 
@@ -223,7 +222,9 @@ def one_attempt(chat: BaseChatModel) -> BaseChatModel:
 def with_own_connections(
     chat: BaseChatModel, *, is_async: bool, follow_redirects: bool = True
 ) -> tuple[BaseChatModel, Any | None]:
-    """Return a copy with a separate HTTP client, if the package would share its client; and that client, or None."""
+    """Return a copy of the chat model with a separate HTTP client, and the client. If no separate client is needed, return the
+    chat model itself and None.
+    """
     if getattr(chat, "root_async_client", None) is not None:
         root_name, leaf, given = ("root_async_client", "async_client", "http_async_client") if is_async else _SYNC_NAMES
         root = getattr(chat, root_name, None)
@@ -281,7 +282,7 @@ def _closer(chat: Any) -> Callable[[], Awaitable[None]]:
 
 
 def _like(client: Any, **options: Any) -> Any:
-    """Return the OpenAI client with other options, for the same account: a plain copy would read an account from the
+    """Return a copy of the OpenAI client with other options, for the same account. A plain copy would read the account from the
     environment.
     """
     made = client.with_options(**options)
@@ -290,7 +291,7 @@ def _like(client: Any, **options: Any) -> Any:
 
 
 def _without_retries(held: Any) -> Any:
-    """Return an SDK client, or one of its resources, without its retries; None for anything else.
+    """Return a copy of an SDK client, or of one of its resources, that does not retry; None for any other object.
 
     Packages that create their clients with the chat model (such as Groq's) do not read ``max_retries`` again.
     """
@@ -308,11 +309,11 @@ def _limits(library: Any) -> Any:
 
 
 def _bedrock_client(chat: Any) -> dict[str, Any]:
-    """Return the owner's client without retries: a shallow copy whose endpoint has copied events without botocore's
-    retry handler.
+    """Return the owner's Bedrock client without retries. It is a shallow copy in which botocore's retry handler is removed from
+    a copy of the endpoint's events.
 
-    It uses the owner's connections, and limits answers. A new client would need the owner's credentials, and would not
-    refresh them as the owner's client does.
+    The copy uses the owner's connections, and limits the size of answers. A new client would need the owner's credentials, and
+    would not refresh them as the owner's client does.
     """
     client: Any = getattr(chat, "client", None)
     if not hasattr(client, "_endpoint"):

@@ -1,8 +1,8 @@
-"""Runs synchronous calls that our deadlines cannot end: on one event loop of this process, or in separate threads.
+"""Runs synchronous calls that our deadlines cannot end. They run on one event loop of this process, or in separate threads.
 
 These are calls of packages whose HTTP client cannot be hooked, and of owners' own clients (see
-:mod:`~vinelm.backends.remote.deadlines` for other calls). A task can be cancelled wherever it waits; a thread can only
-be abandoned.
+:mod:`~vinelm.backends.remote.deadlines` for other calls). A task on the event loop can be cancelled wherever it waits; a thread
+can only be abandoned.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOOP: asyncio.AbstractEventLoop | None = None
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """Return the loop, which the first call starts, so that a process that only imports or forks has no extra thread."""
+    """Return the event loop. The first call starts it, so that a process without calls has no extra thread."""
     global _LOOP  # noqa: PLW0603 - one for the process
     with _LOCK:
         if _LOOP is None:
@@ -37,12 +37,12 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def shared_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the loop of synchronous calls; None before the first call."""
+    """Return the event loop for synchronous calls, or None if it has not been started."""
     return _LOOP
 
 
 def _forget() -> None:
-    """Forget the loop in a forked child, because its thread is gone."""
+    """Forget the event loop in a forked child process, because the loop's thread exists only in the parent."""
     global _LOOP, _LOCK
     _LOOP, _LOCK = None, threading.Lock()
 
@@ -52,7 +52,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def iterated(pieces: AsyncGenerator[T]) -> Generator[T]:
-    """Run an asynchronous generator on the loop and yield its items; closing this generator cancels it.
+    """Run an asynchronous generator on the event loop and yield its items. Closing this generator cancels the other.
 
     The items go through a queue, so that the waiting thread wakes once for several items that come together.
     """
@@ -84,11 +84,11 @@ def iterated(pieces: AsyncGenerator[T]) -> Generator[T]:
 
 
 def threaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Generator[T]:
-    """Run a synchronous generator in a separate thread and yield its items; :class:`AttemptFailed` (timeout) after
-    ``timeout_s``.
+    """Run a synchronous generator in a separate thread and yield its items. Raise :class:`AttemptFailed` (timeout) after
+    ``timeout_s`` seconds.
 
-    For chat models without an asynchronous client. A thread cannot be stopped: after its caller has left, its result is
-    dropped, and it ends with the next piece or at the socket's own time limit.
+    This is for chat models without an asynchronous client. A thread cannot be stopped. After its caller has left, its result is
+    dropped, and the thread ends with the next piece or at the socket's own time limit.
     """
     arrived: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
     wanted, leave = _in_a_thread(pieces, arrived.put)
@@ -145,10 +145,11 @@ def late(timeout_s: float, *, may_be_billed: bool = True) -> AttemptFailed:
 def _in_a_thread(
     pieces: Callable[[], Generator[T]], put: Callable[[tuple[T | None, BaseException | None]], None]
 ) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Run a generator in a thread, in the caller's context: one piece per request, never ahead of its reader.
+    """Run a generator in a thread, in the caller's context. The generator produces one item per request, and never runs ahead
+    of its reader.
 
-    Returns a function that requests the next piece, and a function that makes the thread stop. ``StopIteration`` is the
-    generator's end.
+    Returns a function that requests the next item, and a function that makes the thread stop. ``StopIteration`` means that the
+    generator has ended.
     """
     wanted, is_left = threading.Semaphore(0), threading.Event()
 

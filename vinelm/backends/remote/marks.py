@@ -36,10 +36,12 @@ def _in_order(messages: Sequence[BaseMessage]) -> Iterator[tuple[int, BaseMessag
 
 
 class Marks(ABC):
-    """How prompts are marked for one provider."""
+    """Marks the parts of a prompt that one provider should cache."""
 
     def placed(self, request: ModelRequest, marks: Collection[int]) -> tuple[list[BaseMessage], Mapping[str, Any]]:
-        """Return messages and options with marks at the end of these :func:`prompt_parts`, if a mark is possible there."""
+        """Return the request's messages and options with cache marks at the end of these :func:`prompt_parts`, where marks are
+        possible.
+        """
         tools, messages = list(request.options.get("tools") or ()), list(request.messages)
         places = [place for place, _ in _in_order(messages)]
         for mark in sorted(marks, reverse=True):  # from the end, since a mark may be a separate element
@@ -73,7 +75,7 @@ class Marks(ABC):
 
 
 class ControlMarks(Marks):
-    """Anthropic's marks: a field of the marked block."""
+    """Anthropic's cache marks. A mark is a field of the marked block."""
 
     def after_tool(self, tools: list[Any], place: int) -> list[Any]:
         """Return the tools with a mark on the tool at this index."""
@@ -85,7 +87,7 @@ class ControlMarks(Marks):
 
 
 class PointMarks(Marks):
-    """Bedrock's marks: a block after the marked block."""
+    """Bedrock's cache marks. A mark is a separate block after the marked block."""
 
     def after_tool(self, tools: list[Any], place: int) -> list[Any]:
         """Return the tools with a mark after the tool at this index."""

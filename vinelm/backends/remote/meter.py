@@ -2,11 +2,11 @@
 
 The states of a call's cost::
 
-    asked       bound: the most that its attempts can cost
+    asked       the bound, which is the maximum cost of its attempts, is computed
        |        the guard reserves it, or refuses the call: nothing was sent
     reserved    an attempt waits for the rate limits, and is sent
        |        a failure that cannot be billed costs nothing; any other failure costs the attempt's bound;
-       |        a complete answer costs what it states, if that is possible, else the attempt's bound
+       |        a complete answer costs what it states if that is plausible, otherwise the attempt's bound
     booked      another attempt follows, at most two of which may be billed, and none once the caller has seen a piece
        |
     settled     once, however the call ends: answered, failed, cancelled, abandoned in its stream
@@ -56,10 +56,10 @@ _LABEL = re.compile(r"[!-~]{1,200}")
 class ModelRequest:
     """The request of one call to the inner chat model: the owner's messages and options, unchanged.
 
-    ``limit``: the most tokens of each of its ``answers``. ``is_limit_asked``: the call itself sets the limit; else an
-    owner's object without a limit is sent none. ``is_limited``: the request states a limit at all. ``speaks``: the
-    answer may contain audio. ``stored``: number of prompt parts stored at the provider. ``owned``: what the chat model
-    itself adds to the request. ``dropped``: settings that the model refuses, which are left out.
+    ``limit``: the maximum number of tokens of each of the ``answers`` answers. ``is_limit_asked``: the call itself sets the
+    limit; otherwise a call of an owner's object without a limit is sent without a limit. ``is_limited``: the request states any
+    limit. ``speaks``: the answer may contain audio. ``stored``: number of prompt parts stored at the provider. ``owned``: what
+    the chat model itself adds to the request. ``dropped``: settings that the model refuses, which are left out.
     """
 
     messages: Sequence[BaseMessage]
@@ -77,7 +77,7 @@ class ModelRequest:
 
     @property
     def prompt(self) -> str:
-        """The whole prompt as text, for upper bounds: each token covers at least one byte."""
+        """The whole prompt as text. The number of its bytes is an upper bound on the number of tokens."""
         asked = {key: one for key, one in self.options.items() if key not in ("stream", "priority")}
         turns = [
             (message.content, message.tool_calls if isinstance(message, AIMessage) else None, message.additional_kwargs)
@@ -96,7 +96,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, default=_schema_of)
 
 
 def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
-    """Return the most tokens that one attempt can cost, wherever its cache marks are placed."""
+    """Return the maximum number of tokens of one attempt, which holds wherever cache marks are placed."""
     prompt = request.prompt
     writes = (
         model.cache_points != "off"
@@ -119,7 +119,7 @@ def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
 
 @dataclass(slots=True)
 class SeenAnswer:
-    """What the meter needs to know about one attempt's answer. The answer is not changed."""
+    """What the meter has recorded about one attempt's answer."""
 
     has_begun: bool = False
     has_content: bool = False
@@ -141,10 +141,10 @@ class SeenAnswer:
     _tools: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
     def look(self, generation: ChatGeneration, more: Mapping[str, Any], *, is_whole: bool) -> str:
-        """Record a piece of the answer, or a whole answer; return its text.
+        """Record a piece of the answer, or a whole answer, and return the text in it.
 
         Raises:
-            AttemptFailed: it is not the answer of a chat model.
+            AttemptFailed: the piece is not the answer of a chat model.
         """
         self.has_begun = True
         try:
@@ -178,7 +178,9 @@ class SeenAnswer:
         return text
 
     def state(self, told: Mapping[str, Any]) -> None:
-        """Record what an answer states about itself: finish reason, id, and the model and tier that served it."""
+        """Record what an answer states about itself: its finish reason, its id, and the model and service tier that produced
+        it.
+        """
         reason = _reason(told)
         if reason is not None:
             self.reason = _label(reason) or self.reason
@@ -187,7 +189,7 @@ class SeenAnswer:
         self.service_tier = told.get("service_tier") or self.service_tier
 
     def _join(self, message: Any, usage: Any, info: Any) -> None:
-        """Join a chunk with earlier ones, without its text; raises the errors that LangChain would raise at the end of
+        """Join a chunk, without its text, with the earlier chunks. Raises the errors that LangChain would raise at the end of
         the stream.
         """
         if usage:
@@ -199,7 +201,7 @@ class SeenAnswer:
             self._told = merge_dicts(self._told, dict(zip(_TOLD, told, strict=True)))
 
     def whole_calls(self, generation: ChatGeneration) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Yield name and arguments of each tool call whose arguments are complete with this piece."""
+        """Yield the name and the arguments of each tool call that this piece completes."""
         message: Any = generation.message
         for chunk in getattr(message, "tool_call_chunks", None) or ():
             call = self._tools.get(chunk.get("index"))
@@ -224,10 +226,10 @@ class RawPiece(ABC):
 
     @abstractmethod
     def show(self, seen: SeenAnswer) -> bool:
-        """Record in ``seen`` what the piece contains; return whether that is model output.
+        """Record in ``seen`` what the piece contains, and return whether it contains model output.
 
         Raises:
-            AttemptFailed: it cannot be a piece of an answer.
+            AttemptFailed: the piece cannot be part of an answer.
         """
 
 
@@ -254,8 +256,8 @@ def _chars(message: Any, text: str) -> int:
 
 
 def _reason(told: Mapping[str, Any]) -> str | None:
-    """Return the finish reason; None without a reason. OpenAI's Responses API states a status instead, and why an
-    answer is incomplete.
+    """Return the finish reason, or None. OpenAI's Responses API states a status instead, and the reason why an answer is
+    incomplete.
     """
     incomplete = told.get("incomplete_details")
     if isinstance(incomplete, Mapping) and incomplete.get("reason"):
@@ -273,17 +275,17 @@ def _price_of(price_id: str) -> Price | None:
 
 
 def _label(value: object) -> str | None:
-    """Return an id or a finish reason with secrets removed; None unless it is a short text of visible characters."""
+    """Return an id or a finish reason without secrets; None if it is not a short text of visible characters."""
     return redacted(value) if isinstance(value, str) and _LABEL.fullmatch(value) else None
 
 
 @dataclass(slots=True)
 class MeteredCall:
-    """Times and prices the attempts of one call, and creates its usage record. See the module's docstring for what an
-    attempt costs.
+    """Times and prices the attempts of one call, and creates its usage record. See the module's docstring for what an attempt
+    costs.
 
-    ``bound`` computes the upper bound of one attempt; ``states_reasons``: the model gives a finish reason with every
-    whole answer; ``list_price``: the ordinary price, for a call that goes in a batch.
+    ``bound`` computes the maximum number of tokens of one attempt. ``states_reasons``: the model gives a finish reason with
+    every complete answer. ``list_price``: the model's ordinary price, for a call in a batch.
     """
 
     model: Model
@@ -323,7 +325,7 @@ class MeteredCall:
             self._hear = self.context.on_text()
 
     def see(self, piece: ChatGenerationChunk | ChatResult | RawPiece) -> bool:
-        """Record a piece of the answer, or a whole answer; return whether it contains model output.
+        """Record a piece of the answer, or a whole answer, and return whether the piece contains model output.
 
         Raises:
             AttemptFailed: the attempt has taken longer than the model's ``timeout_s``, or the answer is invalid.
@@ -357,11 +359,11 @@ class MeteredCall:
         return is_token
 
     def hand_out(self) -> None:
-        """Record that the caller has seen a chunk: the call can no longer be repeated."""
+        """Record that the caller has seen a chunk, after which the call is not repeated."""
         self._has_handed_out = True
 
     def check(self) -> None:
-        """Check that the answer is complete; :class:`AttemptFailed` otherwise."""
+        """Check that the answer is complete. Raise :class:`AttemptFailed` otherwise."""
         seen = self.seen
         if seen.reason is None and seen.has_begun and not self.states_reasons:
             seen.reason = NOT_REPORTED
@@ -378,7 +380,9 @@ class MeteredCall:
             raise AttemptFailed("empty", "the answer has neither text nor a tool call")
 
     def survives(self, failed: AttemptFailed) -> bool:
-        """Return whether the answer was complete before the connection failed: then it is used, not requested again."""
+        """Return whether the answer was complete before the connection failed. Such an answer is used, and the call is not
+        repeated.
+        """
         return failed.kind in ("timeout", "server") and self.seen.reason is not None
 
     def end(self, failed: AttemptFailed | None) -> None:
@@ -409,11 +413,11 @@ class MeteredCall:
         self._add(lambda price: self.rate * self.bound().usd(price))
 
     def _dearer_by(self, counts: Counts, asks: Mapping[str, bool]) -> float:
-        """Return the factor by which a call costs more because another model than the requested one served it; at least
-        1.
+        """Return the factor, at least 1, by which a call costs more because the server answered with another model than
+        requested.
 
-        A router or a gateway's fallback may do this. The price list is only read if the served name differs from the
-        requested name by more than a date.
+        A router or a gateway's fallback may do this. The price list is only read if the name of the model that answered differs
+        from the requested name by more than a date.
         """
         model, served = self.model, self.seen.response_model
         if model.price_id is None or served is None or re.fullmatch(re.escape(model.model_id) + r"([-@:]\d[\d-]*)?", served):
@@ -428,7 +432,7 @@ class MeteredCall:
             self._list_usd += usd(self.list_price)
 
     def _believes(self, counts: Counts) -> bool:
-        """Return whether the counts are possible; ``bound`` is only computed if they are unusual."""
+        """Return whether the token counts are plausible. ``bound`` is only computed if the counts are unusual."""
         if not self.model.trusted_counts and (
             self._has_too_few_out(counts.tokens_out) or self._has_too_few_in(counts.tokens_in)
         ):
@@ -438,13 +442,15 @@ class MeteredCall:
         return self.bound().believes(counts)
 
     def _has_too_few_out(self, tokens: int) -> bool:
-        """Return whether the arrived text must have more tokens than the provider counted, which would defeat any cap."""
+        """Return whether the provider reported fewer output tokens than the received text needs; such a count would defeat any
+        cap.
+        """
         chars = self.seen.chars
         return bool(chars) and (tokens == 0 or chars > MOST_CHARS * tokens + SPARED_CHARS)
 
     def _has_too_few_in(self, tokens: int) -> bool:
-        """Return whether the prompt's count is impossible, as from servers that omit tokens read from or written to
-        their cache.
+        """Return whether the provider reported fewer prompt tokens than the prompt needs. Some servers omit tokens that are
+        read from or written to their cache.
         """
         return self.prompt_chars > MOST_CHARS * tokens and is_too_few(tokens, *texts_of(self.request.messages))
 
@@ -459,19 +465,19 @@ class MeteredCall:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the last attempt, prompt and answer together; 0 if the server refused it."""
+        """Number of tokens of the last attempt, prompt and answer together; 0 if the server refused the attempt."""
         return self._counts.tokens_in + self._counts.tokens_out if self._counts is not None else 0
 
     @property
     def cached_part(self) -> float | None:
-        """The fraction of the last attempt's prompt that was cached, in [0, 1]; None if the server did not say."""
+        """The fraction of the last attempt's prompt that was cached, in [0, 1]; None if the server did not state it."""
         counts = self._counts
         if counts is None or counts.cached is None or not counts.tokens_in or self._is_estimated:
             return None
         return counts.cached / counts.tokens_in
 
     def usage(self, failure: FailureKind | None) -> Usage:
-        """Return the record of the call; its times are those of the last attempt."""
+        """Return the usage record of the call, with the times of the last attempt."""
         counts, ended_s = self._counts, self._ended_s
         now_s = self.context.clock.now() if ended_s is None else ended_s
         latency_s = max(now_s - self._started_s, 0.0) if self.attempts else 0.0
@@ -498,13 +504,15 @@ class MeteredCall:
         )
 
     def error(self, failed: AttemptFailed) -> CallError:
-        """Return the error for the caller: model and kind, without any text from a server or user."""
+        """Return the error for the caller. It names the model and the type of failure, without any text from a server or
+        user.
+        """
         tries = f" after {self.attempts} attempts" if self.attempts > 1 else ""
         return CallError(f"{self.model.name}: {failed.kind}{tries}: {failed.detail}", kind=failed.kind, cost_usd=self._cost_usd)
 
 
 def answer_of(pieces: Sequence[ChatGenerationChunk | ChatResult]) -> ChatResult | None:
-    """Return the whole answer joined from an attempt's pieces, as LangChain joins them; None without pieces."""
+    """Return the whole answer, joined from an attempt's pieces as LangChain joins them; None without pieces."""
     from langchain_core.language_models.chat_models import generate_from_stream
 
     if not pieces:
@@ -521,7 +529,7 @@ def answer_of(pieces: Sequence[ChatGenerationChunk | ChatResult]) -> ChatResult 
 
 
 def chunk_of(result: ChatResult) -> ChatGenerationChunk:
-    """Return the answer of a model that does not stream as one chunk."""
+    """Return a whole answer as a single chunk, for the caller of a stream whose model does not stream."""
     generation = result.generations[0]
     message: Any = generation.message
     chunk = AIMessageChunk(

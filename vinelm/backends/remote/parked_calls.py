@@ -1,4 +1,6 @@
-"""Runs that do not block on their batches: a run ends at a call without an answer, and restarts once the answer is there."""
+"""Runs that do not block while they wait for batches. A run ends at a call without an answer, and restarts once the answer is
+there.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from vinelm.backends.remote.batches import BatchedUnit, BatchGate
 
 
 class CallParked(BaseException):
-    """Ends a run whose call waits for its batch. Not an ``Exception``, so that the application does not catch it."""
+    """Ends a run because one of its calls waits for a batch. Not an ``Exception``, so that the application does not
+    catch it.
+    """
 
 
 def _nothing(usd: float) -> None:
@@ -23,18 +27,18 @@ def _nothing(usd: float) -> None:
 class ParkedUnit(BatchedUnit):
     """A request that is run repeatedly from its start. Calls answered in earlier runs get their stored answers.
 
-    A call is made directly, at the ordinary price, if its batch failed to answer it, or if there is no time for another
-    batch. From then on the request uses no new batch, because a rerun would make such a call again.
+    A call is made directly, at the ordinary price, if its batch failed to answer it, or if there is no time for another batch.
+    From then on the request uses no new batch, because a rerun would make such a call again.
 
     Attributes:
         may_wait: whether a new call may go in a batch.
         on_at_once: called before the first direct call, without holding any lock that the ledger needs.
-        on_lost: called with the most that a call may have cost, if a batch has lost its answer.
+        on_lost: called with a call's maximum cost in dollars, if a batch has lost the call's answer.
         is_at_once: whether calls are made directly from now on.
-        halted: what ended the run, even if the application, or LangChain's ``ainvoke``, has turned it into another
-            exception.
+        halted: the exception that ended the run, even if the application, or LangChain's ``ainvoke``, has turned it into
+            another exception.
         bought: digests of calls that earlier processes have paid for.
-        side_by_side: number of stages that may run in parallel, so that their calls come in any order.
+        side_by_side: number of stages that may run in parallel; their calls come in any order.
     """
 
     may_wait: Callable[[], bool] = lambda: True
@@ -53,17 +57,17 @@ class ParkedUnit(BatchedUnit):
         self.asked.clear()
 
     def halt(self, why: BaseException) -> BaseException:
-        """Record why the run ends, and return the exception to raise."""
+        """Record the exception ``why`` that ends the run, and return it, so that the caller can raise it."""
         self.halted = why
         return why
 
     @property
     def pending(self) -> list[Future[Mapping[str, Any]]]:
-        """The unit's calls that have no answer yet."""
+        """The futures of the request's calls that have no answer yet."""
         return [future for future in list(self.futures.values()) if not future.done()]
 
     def answer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Like :meth:`BatchedUnit.answer`; raises :class:`CallParked` while there is no answer."""
+        """Return the provider's answer. Raises :class:`CallParked` if a batch has not answered yet."""
         self._park(future)
         return super().answer(future)
 
@@ -91,13 +95,13 @@ class ParkedUnit(BatchedUnit):
         self.is_at_once = True
 
     def goes_at_once(self, gate: BatchGate, digest: str, upper_usd: Callable[[], float]) -> bool:
-        """Return whether to make a call immediately, because its batch did not answer it or it may not wait for a
+        """Return whether to make a call directly, because its batch failed to answer it, or because it may not wait for a
         batch.
 
         Args:
-            gate: the gate at which it would wait otherwise.
+            gate: the queue in which the call would otherwise wait.
             digest: the call's digest.
-            upper_usd: returns the most dollars that the call costs in a batch.
+            upper_usd: returns the call's maximum cost in a batch, in dollars.
         """
         future = self.futures.get(digest)
         if future is not None:
@@ -115,7 +119,7 @@ class ParkedUnit(BatchedUnit):
             return True
 
     def _has_drifted(self) -> bool:
-        """Return whether a rerun makes new calls in place of its earlier calls, so that every rerun would pay for more
+        """Return whether this run makes other calls than earlier runs of the request. Each further run would then pay for new
         calls.
         """
         return len((self.bought | self.futures.keys()) - self.asked) >= self.side_by_side

@@ -1,4 +1,4 @@
-"""What VineLM knows of a provider beyond its LangChain package, and what one call needs."""
+"""The interface of a provider, beyond its LangChain package, and the settings of one call."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class ChatAddress(NamedTuple):
     Attributes:
         url: the endpoint's address.
         headers: the headers that the server requires, including its key.
-        body: fields that the entry's options add to each body.
-        limit: the parameter that limits the length of an answer.
+        body: fields that the entry's options add to each request's body.
+        limit: name of the parameter that limits the length of an answer.
     """
 
     url: str
@@ -43,11 +43,11 @@ class ChatAddress(NamedTuple):
 
 
 class Provider(ABC):
-    """One provider of the catalog. One instance serves all threads and event loops. Makes no call.
+    """One provider of the catalog. One instance serves all threads and event loops. It never calls a model itself.
 
     Attributes:
         streams: whether calls that ask for a whole answer are streamed by default, to measure the time to first token.
-        marks: how a part of a prompt is marked for the provider's cache; None if requests cannot control the cache.
+        marks: marks the parts of a prompt that the provider should cache; None if requests cannot control the cache.
     """
 
     streams: bool = True
@@ -55,11 +55,11 @@ class Provider(ABC):
 
     @abstractmethod
     def check(self, model: Model) -> None:
-        """Raise :class:`~vinelm.errors.ConfigError` if the entry's key or package is missing, or an option is impossible."""
+        """Raise :class:`~vinelm.errors.ConfigError` if the entry's key or package is missing, or an option is invalid."""
 
     @abstractmethod
     def make(self, model: Model) -> BaseChatModel:
-        """Make the entry's chat model; :class:`~vinelm.errors.ConfigError` if it cannot be made."""
+        """Create the entry's chat model. Raise :class:`~vinelm.errors.ConfigError` if it cannot be created."""
 
     def inner(self, model: Model) -> InnerChat:
         """Return the entry's chat model, ready to be called."""
@@ -70,38 +70,44 @@ class Provider(ABC):
         return None
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
-        """Return the address at which the entry serves one of OpenAI's formats directly; None if it does not, or its
-        options prevent it.
+        """Return the address at which the entry directly serves one of OpenAI's formats. Return None if the entry does not
+        serve the format, or if its options prevent direct calls.
 
         Raises:
-            ConfigError: its key is missing.
+            ConfigError: the entry's key is missing.
         """
         return None
 
     def batches(self) -> BatchApi | None:
-        """Return the provider's batches, whose calls cost half; None if the provider has no batches."""
+        """Return the interface to the provider's batches, in which calls cost half the price; None if the provider has no
+        batches.
+        """
         return None
 
     def keeps_by_key(self, model: Model) -> bool:
-        """Return whether the provider caches prompts with the same ``prompt_cache_key`` together."""
+        """Return whether requests to this provider may have the parameter ``prompt_cache_key``, by which it groups prompts in
+        its cache.
+        """
         return False
 
 
 class FoundBatch(NamedTuple):
-    """Our batch in the provider's list: its id, and whether an id of None proves that it was never sent."""
+    """The result of a search for our batch in the provider's list: the batch's id, or None, and whether None proves that the
+    batch was never sent.
+    """
 
     provider_id: str | None
     is_certain: bool = True
 
 
 class BatchApi(ABC):
-    """The batches of one provider. Used by one thread. Callers translate the SDK's errors.
+    """The interface to the batches of one provider. Used by one thread. Callers translate the SDK's errors.
 
     Attributes:
-        halves_cache: whether reading and writing a prompt cache is half price, too.
-        most_calls: how many calls one batch may have.
-        most_bytes: how many bytes one batch's requests may have.
-        chat_of: returns the chat model of an entry, which reads its answers.
+        halves_cache: whether reading and writing a prompt cache also costs half the price.
+        most_calls: maximum number of calls in one batch.
+        most_bytes: maximum size of one batch's requests in bytes.
+        chat_of: returns the chat model of a catalog entry, which parses the answers to the entry's calls.
     """
 
     REST: ClassVar = "*"
@@ -113,21 +119,23 @@ class BatchApi(ABC):
 
     @abstractmethod
     def body(self, chat: BaseChatModel, request: ModelRequest) -> Mapping[str, Any]:
-        """Return the body of one call, as the entry's chat model builds it."""
+        """Return the body of one call's request, as the entry's chat model builds it."""
 
     @abstractmethod
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Send a batch with our key and each call's body by name, and return the provider's id."""
+        """Send a batch with our key and with each call's body by the call's name. Return the id that the provider gives the
+        batch.
+        """
 
     @abstractmethod
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
         """Search the provider's list for the batch with our key.
 
         Args:
-            model: the model of its calls.
+            model: the model of the batch's calls.
             key: our key.
-            since_s: earliest Unix time at which it may have been sent.
-            calls: number of its calls.
+            since_s: earliest Unix time at which the batch may have been sent.
+            calls: number of calls in the batch.
             known: ids of other batches.
         """
 
@@ -135,9 +143,8 @@ class BatchApi(ABC):
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
         """Return the provider's result of each call by name: ``{"body": ...}`` or a failure. None while the batch runs.
 
-        Returns everything that the provider reports, even duplicates or calls that were never sent. A batch counts as
-        running unless its status is a known final status, because an unknown status may belong to a batch that is
-        billed in the end.
+        Includes everything that the provider reports, even duplicates or calls that were never sent. A batch counts as running
+        unless its status is a known final status, because an unknown status may belong to a batch that is billed in the end.
         """
 
     @abstractmethod
@@ -150,7 +157,7 @@ class BatchApi(ABC):
 
 
 class Sends(Protocol):
-    """Makes attempts: on the entry's chat model, or in a provider's batch."""
+    """The interface that makes a call's attempts, either on the entry's chat model or in a provider's batch."""
 
     def ready(self, entry: Model) -> InnerChat:
         """Return the chat model of an entry, created before the attempt's latency is measured."""
@@ -167,15 +174,15 @@ class Sends(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallBinding:
-    """What a remote chat model needs for one invocation.
+    """What a remote chat model needs for one execution of a step.
 
-    ``inner``: the chat model that builds tools and schemas. ``own_limit``: the answer limit of the application's
-    object, used instead of the entry's; None if it sets none. ``streams``: also stream calls that ask for a whole
-    answer, to measure the time to first token. ``priority_sign``: send the request's priority times 1 or -1 to the
-    server; 0 does not send it. ``prompts``: admits attempts of a model with cache points; None for others.
-    ``list_price``: the model's ordinary price if the call goes in a batch and ``model`` has the batch price; its
-    latency is then unknown. ``chosen``: returns, for the request of such a call, the binding that makes it, directly or
-    in a batch; None: this binding. ``is_owed``: an earlier run paid for the call, so its answer is fetched.
+    ``inner``: the chat model that builds tools and schemas. ``own_limit``: the answer limit of the application's object, used
+    instead of the entry's limit; None if the object sets no limit. ``streams``: also stream calls that ask for a whole answer,
+    to measure the time to first token. ``priority_sign``: send the request's priority times 1 or -1 to the server; 0 does not
+    send it. ``prompts``: admits attempts of a model whose prompts are cached (``cache_points``); None for other models.
+    ``list_price``: the model's ordinary price if the call goes in a batch and ``model`` has the batch price; the call's latency
+    is then unknown. ``chosen``: returns, for the request of such a call, the binding that makes the call, directly or in a
+    batch. None means this binding. ``is_owed``: an earlier run paid for the call, so its answer is fetched.
     """
 
     provider: Provider
@@ -195,5 +202,5 @@ class CallBinding:
 
 
 def failure_of(record: Mapping[str, Any]) -> AttemptFailed:
-    """Return the failure that a batch's record of a call states."""
+    """Return the failure that a batch's result for a call states."""
     return AttemptFailed(record["failure"], record["detail"], is_final=True, may_be_billed=record["may_be_billed"])

@@ -1,4 +1,6 @@
-"""Failed attempts of all remote providers: what may be billed, what is retried, and how long to wait (built on tenacity)."""
+"""Decides about failed attempts of all remote providers whether they may be billed, whether they are retried, and how long to
+wait. Built on tenacity.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,11 @@ _MOST_LINKS = 32
 
 
 class AttemptFailed(Exception):
-    """One attempt of a call failed. The message has no text of the prompt or response, and no key.
+    """One attempt of a call failed. The message contains neither text of the prompt or response nor a key.
 
     Attributes:
         kind: The type of the failure.
-        retry_after_s: Seconds that the server asked to wait; None if it did not.
+        retry_after_s: Number of seconds that the server asked to wait; None if it did not ask.
         is_final: Whether further attempts would fail, too.
         may_be_billed: False only if the request certainly costs nothing: it was not sent, or the server refused it.
     """
@@ -66,10 +68,10 @@ class AttemptFailed(Exception):
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Exponential backoff with full jitter, starting at ``backoff_s``; a server's Retry-After sets the minimum wait.
+    """Exponential backoff with full jitter, starting at ``backoff_s``; a server's ``Retry-After`` header sets the minimum wait.
 
-    If the server asks to wait longer than ``max_wait_s``, the call fails at once. ``max_retries`` limits :data:`RETRIES` for
-    every kind of failure.
+    If the server asks to wait longer than ``max_wait_s``, the call fails at once. The number of retries for each type of
+    failure is in :data:`RETRIES`, but at most ``max_retries``.
     """
 
     max_retries: int = 5
@@ -78,7 +80,7 @@ class RetryPolicy:
 
     @classmethod
     def of(cls, settings: ProviderSettings) -> RetryPolicy:
-        """Create the policy from the provider's table; :class:`ConfigError` for a value out of range."""
+        """Create the policy from the provider's table in the catalog. Raise :class:`ConfigError` for a value out of range."""
         policy = cls(
             settings.setting("max_retries", int, cls.max_retries),
             settings.setting("backoff_s", float, cls.backoff_s),
@@ -126,7 +128,7 @@ _Attempt: TypeAlias = AbstractContextManager[bool | None]
 
 
 class _First(AbstractContextManager[bool]):
-    """The first attempt of a call, made without tenacity, because most calls need no other."""
+    """The first attempt of a call. It is made without tenacity, because most calls need only one attempt."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
@@ -137,7 +139,7 @@ class _First(AbstractContextManager[bool]):
         return error is not None
 
     def is_told_to(self, attempt: AbstractContextManager[Any]) -> bool:
-        """Pass the first attempt's failure to tenacity as tenacity's first attempt; return False for a later attempt."""
+        """Pass the first attempt's failure to tenacity, and return True. Return False if ``attempt`` is a later attempt."""
         if self._is_told or self.error is None:
             return False
         self._is_told = True
@@ -146,7 +148,9 @@ class _First(AbstractContextManager[bool]):
 
 
 class _Attempts:
-    """The attempts of a coroutine's call. Not a generator, since a generator abandoned midway would have to be closed."""
+    """An asynchronous iterator over the attempts of one call. Not a generator, since a generator that is abandoned midway would
+    have to be closed.
+    """
 
     def __init__(self, make: Callable[[], AsyncRetrying]) -> None:
         self._make = make
@@ -177,7 +181,7 @@ def _asks(may_repeat: Callable[[AttemptFailed], bool]) -> Callable[[RetryCallSta
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: Callable[[], float] = time.time) -> float | None:
-    """Return the seconds that response headers ask to wait (RFC 9110 §10.2.3, or ``retry-after-ms``); None without them.
+    """Return the seconds that response headers ask to wait (RFC 9110 §10.2.3, or ``retry-after-ms``); None if no header asks.
 
     Reads ``headers`` by lower-case names. A date in the past gives 0.
     """
@@ -194,16 +198,18 @@ def retry_after_s(headers: Mapping[str, str], *, now: Callable[[], float] = time
 
 
 def was_sent(error: BaseException) -> bool:
-    """Return False if nothing of the request can have reached the server: no address, no connection, no handshake."""
+    """Return whether any part of the request may have reached the server. It is False if the address lookup, the connection or
+    the TLS handshake failed.
+    """
     return not any(base.__name__ in _UNSENT for link in _chain(error) for base in type(link).__mro__)
 
 
 def status_may_be_billed(status: object, *, is_api_error: bool = True) -> bool:
     """Return whether a response with this HTTP status may be billed.
 
-    ``is_api_error``: the body is an error of the API, not a page that any gateway on the way could have written. A
-    gateway may answer 500, 502 or 504 although the server behind it has worked and charged; a refusal (400, 401, 429,
-    ...) is free.
+    ``is_api_error``: the body is an error of the API, rather than a page that any gateway on the way could have written. A
+    gateway may answer 500, 502 or 504 although the server behind it has worked and charged; a refusal (400, 401, 429, ...) is
+    free.
     """
     if not isinstance(status, int):
         return True

@@ -1,4 +1,4 @@
-"""Makes attempts on a catalog's chat models, and passes everything through unchanged."""
+"""Makes attempts on a catalog's chat models, and passes requests and answers through unchanged."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ChatSender:
         return threaded(lambda: _pieces(inner.sync(), request, entry.timeout_s), entry.timeout_s)
 
     def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
-        """Make one attempt in a coroutine; it times out after the entry's ``timeout_s``."""
+        """Make one attempt in a coroutine. The attempt times out after the entry's ``timeout_s``."""
         inner = self._inner_of(entry)
         if inner.has_asynchronous:
             return _apieces(inner, request, entry.timeout_s)
@@ -57,7 +57,7 @@ class ChatSender:
 
 
 def _pieces(chat: BaseChatModel, request: ModelRequest, timeout_s: float) -> Generator[Piece]:
-    """Yield a chat model's answer; raise :class:`AttemptFailed` if ``timeout_s`` ended one of its waits."""
+    """Yield the pieces of a chat model's answer. Raise :class:`AttemptFailed` if ``timeout_s`` ended a wait."""
     deadline = Deadline(timeout_s)
     try:
         chat, options = asked(chat, request)
@@ -107,7 +107,9 @@ async def _apieces(inner: InnerChat, request: ModelRequest, timeout_s: float) ->
 
 
 def asked(chat: BaseChatModel, request: ModelRequest) -> tuple[BaseChatModel, dict[str, Any]]:
-    """Return the chat model with the call's limit and without refused settings, and the options of the call."""
+    """Return the chat model, with the call's answer limit and without settings that the model refuses, and the options of the
+    call.
+    """
     options = {key: value for key, value in request.options.items() if key not in request.dropped}
     update: dict[str, Any] = {}
     own = limit_of(chat)

@@ -1,4 +1,4 @@
-"""Token counts of an attempt, in the form that LangChain states them."""
+"""Reads the token counts of an attempt from LangChain's usage metadata."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _PREFIXES = tuple(f"{tier}_" for tier in TIERS)
 
 
 class UsageSum:
-    """Adds up the usage of an answer's chunks, since some providers count the prompt first and the answer at the end.
+    """Adds up the usage of an answer's chunks, since some providers report the prompt's tokens first and the answer's tokens at
+    the end.
 
-    Other providers state the total so far with each chunk. Usage that counts the prompt again, and nothing lower than
-    before, is such a total and replaces the previous usage. Any other usage is added, which is the more expensive
-    reading.
+    Other providers state the total so far with each chunk. Usage that counts the prompt again, with no count lower than before,
+    is such a total and replaces the previous usage. Any other usage is added, which is the more expensive interpretation.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class UsageSum:
         self._is_unknown = False
 
     def add(self, usage: Any) -> Counts | None:
-        """Add a chunk's usage, and return the counts so far. If it cannot be added, all counts become unknown."""
+        """Add a chunk's usage, and return the counts so far. If the usage cannot be added, all counts become unknown."""
         try:
             # An invalid count (negative, not whole, true) could be hidden by the sum with others. Only the prompt count of the
             # previous chunk may be lowered, as langchain-google-genai does.
@@ -45,9 +45,10 @@ _DETAILS = ("input_token_details", "output_token_details")
 
 
 def _restated(before: Any, usage: Any) -> UsageMetadata | None:
-    """Return the usage that replaces the previous usage; None if it is about another part of the answer.
+    """Return the usage that replaces the previous usage; None if the new usage is about another part of the answer.
 
-    Parts that only one of the two states are kept if they cost more: all except tokens read from a cache.
+    A count that only one of the two states is kept if it makes the call more expensive. This holds for all counts except tokens
+    read from a cache.
     """
     if before is None or not before["input_tokens"] or any(usage[key] < before[key] for key in _COUNTS):
         return None
@@ -62,11 +63,10 @@ def _restated(before: Any, usage: Any) -> UsageMetadata | None:
 
 
 def counts_of(usage: Any) -> Counts | None:
-    """Return the token counts; None if unknown or if the prompt has zero tokens, because such a call must not count as
-    free.
+    """Return the token counts of LangChain's usage metadata. Return None if they are unknown, or if the prompt has zero tokens,
+    because such a call must not count as free.
 
-    Tokens that only the total includes count as output: some servers omit reasoning from the answer's count, but bill
-    it.
+    Tokens that only the total includes count as output: some servers omit reasoning from the answer's count, but bill it.
     """
     if not isinstance(usage, Mapping) or not usage.get("input_tokens"):
         return None
@@ -90,7 +90,7 @@ def counts_of(usage: Any) -> Counts | None:
 
 
 def _details(parts: Any) -> Mapping[str, Any]:
-    """Return the parts of a count, whichever service tier they came from."""
+    """Return the parts into which a count is divided, under names without the service tier's prefix."""
     if not isinstance(parts, Mapping):
         return {}
     if not any(key.startswith(_PREFIXES) for key in parts):

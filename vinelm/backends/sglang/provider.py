@@ -1,4 +1,4 @@
-"""SGLang through its chat completions API, with its own extras: cache flush and server info."""
+"""SGLang through its chat completions API, with SGLang's additional functions: cache flush and server info."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHERE = 'say where the engine is: "http://host:30000"'
 
 
 class SGLangProvider(OpenAIProvider):
-    """SGLang's chat models. Options that are not settings of the chat model are sampling parameters (``top_k``,
+    """Creates SGLang's chat models. Options that are not settings of the chat model are sampling parameters (``top_k``,
     ``min_p``, ``regex`` ...).
     """
 
@@ -26,7 +26,7 @@ class SGLangProvider(OpenAIProvider):
         return f"{_server(model)}/v1"
 
     def context_tokens(self, model: Model) -> int | None:
-        """Return the context length that the engine reports."""
+        """Return the context length in tokens that the engine reports."""
         plain = self.ask(model, "get", "/get_server_info", object)
         known = plain if isinstance(plain, Mapping) else {}
         found = known.get("context_length") or known.get("max_req_input_len")
@@ -57,7 +57,7 @@ def _server(model: Model) -> str:
 
 
 def create(settings: ProviderSettings) -> SGLangBackend:
-    """Create the backend of the catalog's SGLang models. Makes no call. :class:`ConfigError` for invalid settings."""
+    """Create the backend of the catalog's SGLang models. Makes no call. Raises :class:`ConfigError` for invalid settings."""
     for model in settings.models:
         for gone in ("chat_template", "incremental_stream"):
             if gone in model.options:

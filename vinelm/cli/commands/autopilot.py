@@ -33,7 +33,7 @@ def command() -> None:
 
 
 def autopilot_of(store: str, asked: Mapping[str, Any]) -> Any:
-    """Return the autopilot of a service that a command starts. The loss in ``asked`` is a fraction."""
+    """Return the autopilot for a service that a command starts. The accuracy loss in ``asked`` is a fraction."""
     from vinelm.autopilot import Autopilot
 
     points = {"max_loss": 100.0 * asked["max_loss"]} if "max_loss" in asked else {}
@@ -108,7 +108,7 @@ def _money_line(found: PilotStatus) -> str:
 
 
 def _waiting_line(found: PilotStatus, store: str) -> str | None:
-    """Return how to answer the open questions; None if there are none."""
+    """Return a line on how to answer the open questions; None without open questions."""
     if not found.waiting:
         return None
     return f"{found.waiting} {'questions wait' if found.waiting > 1 else 'question waits'}: vinelm label {store}"
@@ -118,8 +118,8 @@ def _status_page(found: PilotStatus, store: str) -> Report:
     """Return the HTML page of an autopilot.
 
     Args:
-        found: Its status.
-        store: The name of its store, as on the command line.
+        found: The autopilot's status.
+        store: The name of the autopilot's store, as on the command line.
     """
     from vinelm.reports.document import Report, Row, Section, Table
 

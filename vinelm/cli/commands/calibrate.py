@@ -69,7 +69,7 @@ def command(*, endpoint: str, output: Path, yes: bool, as_json: bool, quiet: boo
 
 
 def _prepared(endpoint: str, settings: dict[str, Any]) -> tuple[Endpoint, Experiment]:
-    """Validate all inputs before any call is sent."""
+    """Validate all inputs before any call is sent. Return the endpoint and the experiment."""
     from vinelm.catalog import Catalog
     from vinelm.controller import Endpoint
     from vinelm.controller.load.calibration_client import model_on
@@ -143,8 +143,8 @@ def _seconds(value: float | None) -> str:
 
 
 def _rows(found: Calibration) -> list[dict[str, float | None]]:
-    """Return one row per load level: runs, mean and standard deviation of the latency (None for one run), and the
-    fitted slowdown.
+    """Return one table row per load level: number of runs, mean and standard deviation of the latency (None if there was one
+    run), and the fitted slowdown.
     """
     from statistics import fmean, stdev
 

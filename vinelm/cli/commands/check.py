@@ -140,7 +140,7 @@ class CheckedModels:
         }
 
     def show(self, *, is_brief: bool) -> None:
-        """Print tables, problems and notes; with ``is_brief`` and no calls made, only the problems."""
+        """Print tables, problems and notes. If ``is_brief`` and no model was called, print only the problems."""
         if is_brief and not self.is_called:
             _show_problems(self.found, self.problems)
         else:

@@ -107,7 +107,7 @@ def _run_recorded(name: str, folder: Path, *, seed: int, as_json: bool, quiet: b
 
 
 def _print_recorded(found: RecordedResult, *, is_opened: bool) -> None:
-    """Print the first screen, in at most 18 lines of 80 columns."""
+    """Print the result of a demo on recorded answers, in at most 18 lines of 80 columns."""
     from vinelm.demo.recorded_page import MOST_MODELS, bought, open_question, sentence, table_columns, table_rows
 
     subject = found.subject
@@ -218,7 +218,7 @@ def _print_tour(found: TourResult, lead: str, *, as_json: bool, is_opened: bool)
 
 
 def _is_opened(page: Path, opens: bool | None, *, as_json: bool) -> bool:
-    """Open the page if requested, or if someone is likely to look at it; return whether it was opened."""
+    """Open the report if requested, or if a person is likely to look at it. Return whether it was opened."""
     from vinelm.io.browser import has_desktop, open_page
 
     wanted = stdout().is_terminal and has_desktop() and not as_json if opens is None else opens

@@ -1,4 +1,4 @@
-"""``vinelm plan --explain``: shows the decision at one point of a request, and why its alternatives lose."""
+"""``vinelm plan --explain``: shows the decision at one point of a request, and why alternatives were not chosen."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def explained(
 ) -> None:
     """Plan from one point of a request, and show every possible next step.
 
-    For each model that could run next, and for ending now, shows the best plan that starts with it, its estimates, and
-    why it was not chosen. If the graph branches, this is shown for each stage that may come next, or for ``arm`` only.
-    If no path meets the bounds, they are relaxed as in serving, and the output names them. If requests are split
-    between two plans so that their mean meets a bound, both are shown with their shares.
+    For each model that could run next, and for ending now, shows the best plan that starts with it, its estimates, and why it
+    was not chosen. If the graph branches, this is shown for each stage that may come next, or for ``arm`` only. If no path
+    meets the objective's limits, the limits are relaxed as in serving, and the output names them. If requests are split between
+    two plans so that their mean meets a limit, both plans are shown with their shares of the requests.
     """
     from vinelm.api.planning import require_signals
     from vinelm.controller import Planner
@@ -110,7 +110,7 @@ def explained(
 
 
 def _show_decision(decision: Decision) -> None:
-    """Print every possible next step, the slack of the bounds, and the chosen plan."""
+    """Print every possible next step, the slack of the objective's limits, and the chosen plan."""
     _show_alternatives(decision)
     _show_bounds(decision)
     if len(decision.lines(2)) > 1:
@@ -120,12 +120,12 @@ def _show_decision(decision: Decision) -> None:
 
 
 def _used(annotated: AnnotatedTrie, nodes: list[int]) -> tuple[float, float]:
-    """Return the expected seconds and dollars spent on these nodes."""
+    """Return the expected latency in seconds and the expected cost in dollars of these nodes together."""
     return float(annotated.latency_s[nodes].sum()), float(annotated.cost_usd[nodes].sum())
 
 
 def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
-    """Return the nodes of a comma-separated prefix, root first; :class:`ConfigError` names the first name that cannot
+    """Return the nodes of a comma-separated prefix, root first. Raise :class:`ConfigError` with the first name that cannot
     follow.
     """
     trie, node = annotated.trie, 0
@@ -144,7 +144,7 @@ def _nodes(annotated: AnnotatedTrie, prefix: str) -> list[int]:
 
 
 def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, str]:
-    """Return the stage (None if there is only one) and the model of one step of a prefix."""
+    """Return the stage (None if there is only one stage) and the model that one element of a prefix names."""
     trie = annotated.trie
     arms, (stage, found, model) = tuple(trie.arms(node)), part.rpartition("=")
     if len(arms) < 2 and (not found or part in trie.models):
@@ -161,7 +161,7 @@ def _step(annotated: AnnotatedTrie, node: int, part: str) -> tuple[str | None, s
 
 
 def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
-    """Return the stage if it is among several possible next stages; :class:`ConfigError` otherwise."""
+    """Return the stage if it is among several possible next stages. Raise :class:`ConfigError` otherwise."""
     arms = tuple(annotated.trie.arms(node))
     if len(arms) == 1:
         raise ConfigError(f"--arm has no effect: only {arms[0]} may come next: leave it out")
@@ -172,7 +172,7 @@ def _arm(annotated: AnnotatedTrie, node: int, stage: str) -> str:
 
 
 def _loads(annotated: AnnotatedTrie, given: tuple[str, ...]) -> dict[str, float]:
-    """Parse ``ENGINE=SECONDS`` options; :class:`ConfigError` for an unknown engine or an invalid number."""
+    """Parse ``ENGINE=SECONDS`` options. Raise :class:`ConfigError` for an unknown engine or an invalid number."""
     found = {}
     for item in given:
         engine, _, value = item.rpartition("=")
@@ -199,7 +199,7 @@ def _show_moment(decision: Decision, *, is_expected: bool) -> None:
 
 
 def _show_alternatives(decision: Decision) -> None:
-    """Print every possible next step: the best plan that begins with it, and why that plan was not chosen."""
+    """Print, for every possible next step, the best plan that begins with it, and why that plan was not chosen."""
     hidden = () if stdout().width >= _WIDE else ("plan",)
     shown = [name for name in decision.alternatives_shown if name not in hidden]
     rows: list[list[str]] = []
@@ -230,7 +230,7 @@ def _cells(decision: Decision, found: Alternative) -> dict[str, str]:
 
 
 def _show_bounds(decision: Decision) -> None:
-    """Print the slack of each bound, and how much of it is used if a single number says so."""
+    """Print the slack of each limit of the objective, and the used part of the limit if that is a single number."""
     is_used = any(bound.needed is not None for bound in decision.bounds)
     rows = []
     for bound in decision.bounds:

@@ -108,7 +108,9 @@ def run(*, url: str | None, name: str, text: str, period_s: float, dry_run: Path
 
 @contextmanager
 def _ended_by_signals(loop: GlobalLoop) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the loop after its round, so that it resigns and another process leads at once."""
+    """Let SIGINT and SIGTERM end the loop after its current round. This process then resigns, and another process leads at
+    once.
+    """
     before = {number: signal.signal(number, lambda *_: loop.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -118,7 +120,7 @@ def _ended_by_signals(loop: GlobalLoop) -> Iterator[None]:
 
 
 class _Teller:
-    """Prints what changed since the last round to stderr."""
+    """Prints the changes since the last round to stderr."""
 
     def __init__(self, name: str, policy: str) -> None:
         self._name, self._policy = name, policy
@@ -141,7 +143,9 @@ class _Teller:
 
 
 def _try_policy(text: str, replay: Path, period_s: float, *, as_json: bool) -> int | None:
-    """Run the policy on each recorded view, print the results, and return 1 if its orders would be refused."""
+    """Run the policy on each recorded view, print the results, and return the exit code: 1 if any of its orders would be
+    refused, otherwise 0.
+    """
     from vinelm.controller.fleet.built_in_policies import fleet_policy
     from vinelm.controller.fleet.loop.policy_runs import check_policy
     from vinelm.controller.fleet.loop.recording import recorded_views
@@ -223,7 +227,7 @@ def top(*, url: str, name: str, once: bool, record: Path | None, as_json: bool) 
 
 
 def _table(name: str, status: FleetStatus) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-    """Return title, columns and rows of the table."""
+    """Return the title, columns and rows of the table of engines."""
     rows = [
         (
             one.engine,

@@ -97,7 +97,7 @@ def command(
 
 
 def _models(found: AppGraph, folder: Path, models: str | None, *, asks: bool) -> tuple[str, ...]:
-    """Return the chosen models; none if the folder has a catalog and the user named no models."""
+    """Return the chosen models. The result is empty if the folder has a catalog and the user named no models."""
     from vinelm.scaffold.catalog_file import PROVIDER_MODELS, SIMULATED
     from vinelm.scaffold.project import MODELS_FILE, models_for, suggested_models
 
@@ -172,7 +172,7 @@ def _edits(found: AppGraph) -> list[str]:
 
 
 def _show_finished(finished: list[Path], *, as_json: bool) -> None:
-    """Print that this run completed an earlier killed run, and that the next run does what was requested."""
+    """Print that this run completed an earlier run that was killed, and that the next run does what was requested now."""
     if as_json:
         print_json({"finished": [str(path) for path in finished]})
     else:

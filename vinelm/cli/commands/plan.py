@@ -162,7 +162,7 @@ def _is_compared(best: Decision) -> bool:
 
 
 def _recommended_objective(bounds: dict[str, Any], annotated: AnnotatedTrie) -> Objective:
-    """Return the objective of the plan to switch to. Without a known current setup, raise the error that options lack a
+    """Return the objective of the recommended plan. If the current setup is unknown, raise an error that the options lack a
     target.
     """
     from vinelm.plans.recommendation import served_objective
@@ -181,7 +181,9 @@ def _over_signals(objective: Objective, annotated: AnnotatedTrie) -> PlannedPoli
 
 
 def show_plan(objective: Objective, planned: list[PlannedPolicy], plans: Plans[Any]) -> None:
-    """Print the plan, the static plan and the single model as a table, with the plan's intervals and slack."""
+    """Print the plan, the best fixed plan and the best single model as a table, with the plan's confidence intervals and its
+    slack below the objective's limits.
+    """
     from vinelm.evaluation.plans.arms import by_kind
 
     knows_latency = plans.annotated.knows_latency

@@ -106,7 +106,7 @@ def _exit_code(result: ProfileResult) -> int | None:
 
 
 def _execution(given: dict[str, Any]) -> ExecutionConfig:
-    """Collect the options that say where units run."""
+    """Return the settings for where and how the runs of requests are executed, from the command's options."""
     from vinelm.api.profiling import BATCH_WORKERS
     from vinelm.profiler import ExecutionConfig, RayCluster
 

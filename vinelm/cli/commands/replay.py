@@ -150,7 +150,7 @@ def command(
 
 
 def _make(folder: Path) -> None:
-    """Create the folder for plan files before any money is spent."""
+    """Create the folder for plan files, so that an error occurs before any money is spent."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -158,7 +158,9 @@ def _make(folder: Path) -> None:
 
 
 def _write_plans(found: ReplayResult, folder: Path) -> Iterator[str]:
-    """Write the plan files for a canary; yield their names, or why a recommended switch has no file."""
+    """Write the plan files for a canary. Yield for each recommended switch the file's name, or the reason why it has no
+    file.
+    """
     from vinelm.replay.result import file_name
     from vinelm.vinefile import save_trie
 
@@ -173,7 +175,7 @@ def _write_plans(found: ReplayResult, folder: Path) -> Iterator[str]:
 
 
 def _models(named: str | None, bill: Bill | None) -> Any:
-    """Return the models to ask: the named models, or models of the providers in the trace."""
+    """Return the models to ask: the models that the user named, otherwise models of the providers in the trace."""
     from vinelm.catalog import Catalog
     from vinelm.scaffold.catalog_file import PROVIDER_MODELS, chosen_models
 
@@ -288,7 +290,7 @@ def _call(step: StepBill) -> tuple[str, ...]:
 
 
 def _when(bill: Bill) -> str:
-    """Return the period of the trace in words."""
+    """Return the period of time that the trace covers, in words."""
     if bill.started_at is None or bill.ended_at is None:
         return ""
     first, last = (datetime.fromtimestamp(at, UTC).date().isoformat() for at in (bill.started_at, bill.ended_at))

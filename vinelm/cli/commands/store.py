@@ -81,7 +81,7 @@ def info(*, store: Path, as_json: bool) -> None:
 
 
 def _shape(template: Template) -> dict[str, Any]:
-    """Return the stages of each invocation; if the template branches, its stages and their possible order."""
+    """Return the stage of each step in order. If the template branches, return its stages and their possible order."""
     if template.listed is not None:
         return {"invocations": [stage.name for stage in template.listed]}
     return {"stages": [stage.name for stage in template.stages], "template": template.to_dict()}
@@ -134,7 +134,7 @@ def _show_info(facts: dict[str, Any]) -> None:
 
 
 def _is_shared(facts: dict[str, Any], rows_usd: float) -> bool:
-    """Return whether results of an imported log cost more than was paid."""
+    """Return whether the results of an imported log together cost more than was paid."""
     return any(source["kind"] == "import" for source in facts["sources"]) and rows_usd > facts["committed_usd"] * (1 + 1e-9)
 
 

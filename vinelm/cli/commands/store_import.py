@@ -106,8 +106,8 @@ def command(*, table: Path, output: Path, as_json: bool, **how: Any) -> None:
 
 
 def _columns(texts: tuple[str, ...]) -> dict[str, list[str]]:
-    """Return the columns of each field named in these texts; :class:`ConfigError` for an unknown field or one with two
-    columns.
+    """Return the columns of each field named in these texts. Raise :class:`ConfigError` for an unknown field, or for a field
+    with two columns.
     """
     found: dict[str, list[str]] = {}
     for text in texts:

@@ -110,7 +110,7 @@ def record(
 
 
 def _recorded_inputs(app: str, how: dict[str, Any]) -> tuple[Inputs, VineLM | None]:
-    """Return the workflow with its models, and the object that runs the application itself, if known."""
+    """Return the workflow with its models, and the object that runs the application, or None if the object is unknown."""
     from vinelm.api.profiling import load_inputs, prepared
     from vinelm.cli.inputs import catalog_for_check
     from vinelm.datasets import Columns, read_dataset

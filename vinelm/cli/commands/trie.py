@@ -30,11 +30,10 @@ _MOST_PLANS = 15
 
 
 def show_trie(file: Path, *, as_json: bool) -> None:
-    """Print the provenance of a trie, its observations by depth, its models' prices, and its best paths.
+    """Print the provenance of a trie, its number of results by depth, its models' prices, and its best paths.
 
-    The best paths are the Pareto frontier of accuracy and cost, cheapest first. If the graph branches, they are
-    contingent plans, with a model for each way that a request may take, and a table shows how often each stage follows
-    another.
+    The best paths are the Pareto frontier of accuracy and cost, cheapest first. If the graph branches, they are contingent
+    plans, with a model for each way that a request may take, and a table shows how often each stage follows another.
     """
     from vinelm.vinefile import load_trie
 
@@ -68,10 +67,10 @@ def _everything(annotated: AnnotatedTrie, file: Path) -> dict[str, Any]:
 
 
 def depths(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Return, per depth and stage, the numbers of paths (histories), observed paths and observations, and the range of
-    accuracies.
+    """Return for each depth and stage the number of paths (histories), the number of observed paths, the number of results, and
+    the range of accuracies.
 
-    ``accuracy_min`` and ``accuracy_max`` are about answers at that depth; None if the workflow has no answer yet.
+    ``accuracy_min`` and ``accuracy_max`` refer to answers at that depth. They are None if the workflow has no answer yet.
     """
     trie, rows = annotated.trie, []
     for depth, level in enumerate(trie.levels[1:], start=1):
@@ -149,7 +148,7 @@ def _formatted(name: str, value: Any) -> str:
 
 
 def show_depths(annotated: AnnotatedTrie, title: str) -> None:
-    """Print the figures of :func:`depths` as a table."""
+    """Print the result of :func:`depths` as a table."""
     columns = ("depth", "<stage", annotated.reading.noun, "observed", "observations", "lowest accuracy", "highest")
     rows = [
         (
@@ -179,7 +178,7 @@ def _show_models(annotated: AnnotatedTrie) -> None:
 
 
 def _show_follow_ups(annotated: AnnotatedTrie) -> None:
-    """Print how much is saved by keeping a model for the next invocation, for models with cached prompt tokens."""
+    """Print the savings from using the same model for the next call, for models with cached prompt tokens."""
     from vinelm.estimator.prompt_cache import follow_ups
 
     shares = annotated.meta.get("cached_share", {})

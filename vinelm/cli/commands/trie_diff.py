@@ -20,12 +20,12 @@ _TITLES = {"accuracy": "accuracy", "cost": "dollars per request", "latency": "se
 
 
 def compare(before: Path, after: Path, *, as_json: bool) -> None:
-    """Print significant changes between two tries in accuracy, dollars and seconds, and which plans change.
+    """Print significant changes between two tries in accuracy, cost and latency, and which plans change.
 
-    A path is named only if two independent estimates with its standard errors would rarely differ as much (false
-    discovery rate 5 % over all paths). The plans shown have the highest accuracy within caps on the mean dollars of a
-    request. For tries that branch, the ways through the application are compared; if histories are merged, only the
-    plans. The table has the five most changed paths of each metric; JSON has all.
+    A path is named only if two independent estimates with the same standard errors would rarely differ so strongly (false
+    discovery rate 5 % over all paths). The plans shown have the highest accuracy within limits on the mean cost per request.
+    For tries that branch, the ways through the application are compared instead of paths. If histories are merged, only the
+    plans are compared. The table has the five most changed paths of each metric; JSON has all.
     """
     from vinelm.evaluation.tries import compare_tries
     from vinelm.vinefile import load_trie
