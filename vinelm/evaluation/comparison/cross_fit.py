@@ -137,7 +137,7 @@ class CrossFit:
         votes: bool = True,
         required: Sequence[PolicyName] = ("paths", *BASELINES),
     ) -> list[BothWays]:
-        """Plan and test every part under every objective; with ``votes`` also voting, and asking until two answers
+        """Plan and test every part under every objective. With ``votes``, also test voting and asking until two answers
         agree.
 
         Objectives under which one of the required policies has no plan are left out. Results are cached, so that an
@@ -161,7 +161,9 @@ class CrossFit:
         return HeldOutPolicy(policy, self._scores(policy, half, objective))
 
     def score_pair(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> Scores | None:
-        """Score the difference from a reference on the requests that have the rows of both; None if either is a mixture."""
+        """Score the difference between a policy and a reference on the requests with the rows of both; None if either
+        is a mixture.
+        """
         if len(reference.parts) != 1:
             return None
         (_, other), bought, cap = reference.parts[0], self.bought[half], objective.max_latency_s
@@ -170,9 +172,10 @@ class CrossFit:
         return Scores.mixed(found, [share for share, _ in policy.parts])
 
     def differences(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> FloatArray:
-        """Return the differences in success of the requests that ran both to their ends, shape (requests,).
+        """Return the differences in success between two policies, on the requests that ran both to their ends, shape
+        (requests,).
 
-        Neither may be a mixture.
+        Neither policy may be a mixture.
         """
         bought, cap = self.bought[half], objective.max_latency_s
         found = []
@@ -195,7 +198,9 @@ class CrossFit:
         return self._once(half, cap, (steps,), partial(scored, steps, self.bought[half], max_latency_s=cap))
 
     def _once(self, half: int, cap: float | None, policies: Sequence[Steps], make: Callable[[], Scores]) -> Scores:
-        """Return the scores that ``make`` computes, cached for paths, since many budgets lead to the same path."""
+        """Return the scores that ``make`` computes; the scores of paths are cached, since many budgets lead to the same
+        path.
+        """
         paths = [one.path for one in policies if isinstance(one, PathSteps)]
         if len(paths) < len(policies):
             return make()
@@ -206,7 +211,7 @@ class CrossFit:
 
 
 def estimated_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.95) -> list[JudgedPolicy]:
-    """Return every policy that all parts have under every objective, with its estimates, averaged over the objectives.
+    """Return the estimates, averaged over the objectives, of every policy that all parts have under every objective.
 
     Args:
         runs: At least one, see :meth:`CrossFit.runs`.
@@ -247,7 +252,7 @@ def estimated_policy(
         scores: The scores of every policy, by part.
         target: The quantity that the objective optimizes.
         level: Confidence level of the intervals.
-        baselines: The policies to compare with; None: the usual baselines.
+        baselines: The policies to compare with; None means the usual baselines.
     """
     own = scores[name]
     if baselines is None:

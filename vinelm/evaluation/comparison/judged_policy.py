@@ -1,4 +1,4 @@
-"""The accuracy, dollars and seconds of a policy, tested on requests that were not used to choose it."""
+"""The accuracy, cost and latency of a policy, tested on requests that were not used to choose it."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class ScoredRows:
 
     @property
     def errs(self) -> bool:
-        """Whether the scores have known errors, which estimates correct."""
+        """Whether the scores have known errors that estimates correct for."""
         return False
 
     def require_stop(self, template: Template) -> None:
@@ -69,11 +69,11 @@ class ScoredRows:
         return ReferredRows.of_store(store)
 
     def corrected(self, annotated: AnnotatedTrie, cells: ObservationTable) -> AnnotatedTrie:
-        """Return the estimate of scores, converted to an estimate of right answers."""
+        """Return the estimate, converted from scores to right answers."""
         return annotated
 
     def corrected_report(self, report: ValidationReport) -> ValidationReport:
-        """Return the report, converted in the same way."""
+        """Return the report, converted from scores to right answers."""
         return report
 
 

@@ -1,4 +1,4 @@
-"""Policies that compare answers, tried on simulated requests to predict their results."""
+"""Tries policies that compare answers on simulated requests, to predict the policies' results."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from vinelm.template import Template
 
 @dataclass(frozen=True)
 class TriedSteps:
-    """Steps of a policy, with expectations from trying it on drawn requests.
+    """Steps of a policy, and the results to expect from trying the policy on drawn requests.
 
     Args:
-        rests: The expected rest after each history of outcomes; unknown histories get the value of the start.
+        rests: The expected success, cost and latency still to come after each history of outcomes; unknown histories
+            get those of the start.
     """
 
     policy: StepRule

@@ -35,7 +35,7 @@ Locate = Callable[[Seen], TriePosition]
 
 
 def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
-    """Return the rule that moves a request through a trie of paths: each row gives the next stage.
+    """Return the rule that finds a request's position in a trie of paths from the stages of its rows.
 
     ``first`` is the stage that these requests begin with, needed if the template allows several; ``kind`` is their
     type, if the trie distinguishes types. Stages and rows are the application's own.
@@ -57,7 +57,8 @@ def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> 
 
 
 def along_outcomes(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
-    """Return the rule that moves a request through a trie over signals: by check, signal and class of each answer.
+    """Return the rule that finds a request's position in a trie over signals, from each answer's check, signal and
+    class.
 
     ``first`` and ``kind`` as in :func:`along_stages`.
     """
@@ -136,7 +137,7 @@ class ContingentSteps:
 
 @dataclass(frozen=True, eq=False)
 class ReplannedSteps:
-    """A plan that is made again after each invocation, given the seconds and dollars that the request has really used.
+    """A plan that is made again after each call, given the time and cost that the request has really used.
 
     Args:
         objectives: The objectives of each request; the first that a plan can meet counts.

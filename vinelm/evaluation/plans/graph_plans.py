@@ -115,7 +115,7 @@ class GraphPlans(Plans[StagePlan]):
     def fixed(self, objective: Objective, role: Role) -> StagePlan | None:
         """See :meth:`Plans.fixed`.
 
-        Bounds on averages apply to the plan's accuracy and dollars, bounds for each request to its longest history.
+        Limits on averages apply to the plan's accuracy and cost, limits for each request to the plan's longest history.
         """
         fixed = self._fixed(objective)
         allowed = fixed.is_allowed.copy()
@@ -154,7 +154,7 @@ class GraphPlans(Plans[StagePlan]):
         return self.annotated.template.base.settings_of(plan.models, plan.most_invocations)
 
     def having(self, settings: dict[str, Any]) -> StagePlan | None:
-        """See :meth:`Plans.having`; None also if the plan may not end there."""
+        """See :meth:`Plans.having`; also None if the plan may not end after its last stage."""
         trie, fixed = self.annotated.trie, self._fixed(Objective(maximize="accuracy"))
         models, most = settings.get("models", {}), settings.get("length")
         if "path" in settings:
@@ -176,7 +176,9 @@ class GraphPlans(Plans[StagePlan]):
         return tuple(stage.name for stage in self.annotated.template.base.stages)
 
     def _of_path(self, path: Sequence[str]) -> dict[str, str]:
-        """Return the model of each stage, if the stages follow one order; empty if a stage has two models."""
+        """Return the model of each stage, for stages that follow one another in a fixed order; empty if a stage has two
+        models.
+        """
         found: dict[str, str] = {}
         stages = [stage.name for stage in self.annotated.template.base.listed or ()]
         for stage, model in zip(stages, path, strict=False):
@@ -192,8 +194,8 @@ class GraphPlans(Plans[StagePlan]):
     def frontier_range(self) -> FrontierRange:
         """See :meth:`Plans.frontier_range`.
 
-        Within the range every policy has a plan: it begins at the cheapest (fastest) single model if that costs more
-        (takes longer) than VineLM's cheapest plan.
+        Every policy has a plan within the range. So the range begins at the cheapest (fastest) single model if that
+        costs more (takes longer) than VineLM's cheapest plan.
         """
         best, cheapest = self.decision(Objective(maximize="accuracy")), self.decision(Objective(minimize="cost"))
         fastest = self.decision(Objective(minimize="latency")).path_latency_s if self.annotated.knows_latency else 0.0
@@ -229,9 +231,10 @@ class GraphPlans(Plans[StagePlan]):
         return CarriedPlan(there.accuracy, there.cost_usd, there.standard_error, there.is_same_as(own))
 
     def along_budgets(self, n_budgets: int = N_BUDGETS) -> list[ContingentDecision]:
-        """Return VineLM's plans over a range of budgets, without duplicates, by rising dollars and accuracy.
+        """Return VineLM's plans over a range of budgets, without duplicates, by rising cost and accuracy.
 
-        A budget bounds the average: its plan is the best within it of the hull's corners and the static plans.
+        A budget limits the mean cost. Its plan is the best plan within the budget among the hull's corners and the
+        static plans.
         """
         cheapest, best = self._alone(Objective(minimize="cost")), self._alone(Objective(maximize="accuracy"))
         low, high = cheapest.path_cost_usd, best.path_cost_usd
@@ -247,7 +250,7 @@ class GraphPlans(Plans[StagePlan]):
         return kept
 
     def _fixed(self, objective: Objective) -> StaticPlans:
-        """Return the static plans, and which of them meet the objective's bounds on every single request."""
+        """Return the static plans, and which of them meet the objective's limits for every single request."""
         per_request = replace(objective, mix=True, min_accuracy=None, confidence=None, on_infeasible="best_effort")
         if objective.cost_budget == "population":
             per_request = replace(per_request, max_cost_usd=None)

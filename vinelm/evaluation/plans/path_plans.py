@@ -25,7 +25,8 @@ from vinelm.trie.arrays import BoolArray
 def pareto_frontier(points: Sequence[tuple[float, float]]) -> list[int]:
     """Return the indices of the undominated (cost, value) points, by rising cost.
 
-    A point is dominated if another point costs no more and has at least its value. Of equal points the first stays.
+    A point is dominated if another point costs no more and has at least its value. Of several equal points, only the
+    first is returned.
     """
     order = sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1]))
     kept: list[int] = []
@@ -38,7 +39,9 @@ def pareto_frontier(points: Sequence[tuple[float, float]]) -> list[int]:
 
 
 def frontier_nodes(annotated: AnnotatedTrie, amount: Literal["cost", "latency"]) -> list[int]:
-    """Return the answerable nodes on the frontier of estimated accuracy and expected dollars (or seconds), by rising amount."""
+    """Return the answerable nodes on the frontier of estimated accuracy and expected cost (or latency), by rising cost
+    (or latency).
+    """
     nodes = np.flatnonzero(annotated.trie.answerable)
     amounts = annotated.path_cost_usd if amount == "cost" else annotated.path_latency_s
     return [int(nodes[i]) for i in pareto_frontier([(float(amounts[n]), float(annotated.accuracy[n])) for n in nodes])]
@@ -72,7 +75,7 @@ class PathPlans(Plans[Decision]):
         return {"path": plan.path}
 
     def having(self, settings: dict[str, Any]) -> Decision | None:
-        """See :meth:`Plans.having`; None also if the plan may not end there."""
+        """See :meth:`Plans.having`; also None if the plan may not end at its last node."""
         try:
             return self._to(self.trie.node(settings.get("path", ())))
         except (KeyError, InfeasibleError):
@@ -80,7 +83,7 @@ class PathPlans(Plans[Decision]):
 
     @staticmethod
     def steps(plan: Decision, locate: Locate) -> PathSteps:
-        """See :meth:`Plans.steps`: runs the plan's models in turn, wherever the request is."""
+        """Return the policy that runs the plan's models in turn, without ``locate``; see :meth:`Plans.steps`."""
         return PathSteps(plan.annotated, plan.target)
 
     def frontier_range(self) -> FrontierRange:

@@ -14,11 +14,11 @@ from vinelm.rows.observation import Observation
 class CheckQuality(NamedTuple):
     """The quality of the workflow's own check on one model's answers after the first invocation.
 
-    Only the first invocation counts, because later ones belong to requests that an earlier answer left open. Partly
-    right answers count by their share.
+    Only the first call counts, because later calls belong to requests that an earlier answer left open. A partly right
+    answer counts as right with its score.
 
     Args:
-        model: The model; None: all models.
+        model: The model; None means all models.
         answers: Number of labelled and checked answers.
         accepted: How many answers the check accepts.
         accepted_wrong: How many accepted answers are wrong.

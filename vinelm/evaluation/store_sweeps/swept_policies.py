@@ -1,4 +1,4 @@
-"""A sweep: each policy under each bound of an objective, with its prediction and its test on other requests."""
+"""Sweeps an objective's limit: each policy at each value, with its prediction and its test on other requests."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ QUANTILES = (0.5, 0.95, 0.99)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SweptPolicy:
-    """One policy under one bound.
+    """One policy under one value of the varied limit.
 
     Attributes:
         objective: The objective with this bound.
-        policy: Its figures on requests that were not used to choose it.
+        policy: The policy's figures on requests that were not used to choose it.
         promised_cost_usd: Dollars per request predicted when it was chosen, averaged over the parts.
         latency_s: Seconds of a request at each of :data:`QUANTILES`; None if too few requests follow the policy to its
             end.
-        violations: Share of requests that exceed the latency cap, or individually exceed the budget; None under other
-            bounds, or if too few requests follow the policy.
+        violations: Share of requests that exceed the latency cap, or individually exceed the budget; None if another
+            limit is varied, or if too few requests follow the policy.
     """
 
     objective: Objective
@@ -73,7 +73,9 @@ class PolicySweep:
 
 
 def bounds_of(planning: Sequence[Fit], bound: SweptBound) -> tuple[Objective, ...]:
-    """Return the objectives of a sweep, between the ends of all parts' estimated frontiers; empty if there is no range."""
+    """Return the objectives of a sweep over the range that all parts' estimated frontiers cover; empty if there is no
+    range.
+    """
     if bound == "max_cost_usd":
         return swept(planning)
     ranges = [half.plans.frontier_range() for half in planning]
@@ -93,7 +95,7 @@ def bounds_of(planning: Sequence[Fit], bound: SweptBound) -> tuple[Objective, ..
 
 
 def policy_sweep(fit: CrossFit, bound: SweptBound, *, on_done: Done = lambda done, total, what: None) -> PolicySweep:
-    """Plan and test every policy under every bound.
+    """Plan and test every policy under every value of the varied limit.
 
     Args:
         fit: All parts.
