@@ -32,7 +32,7 @@ class CallFile:
 
     Args:
         path: The file, created at the first call. Its folder has to exist.
-        who: Name of the recorder, for the log.
+        who: The recorder's name in log messages.
     """
 
     def __init__(self, path: Path, who: str) -> None:

@@ -206,7 +206,7 @@ def effective_number(weight: FloatArray) -> float:
 
 def _freedom(square: float, fourth: float, m: float) -> float:
     """Return the effective number of requests whose scores vary, from the sums of squares and fourth powers; at least
-    4, or all requests if there are fewer.
+    4, or ``m`` - 1 if that is less.
     """
     spread = max(fourth - square**2 / max(m, 1.0), 0.0)
     varying = square**2 / spread if spread > 0.0 else math.inf

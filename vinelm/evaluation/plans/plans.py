@@ -120,8 +120,8 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
-        """Return the hull of the fixed plans, for an objective that mixes plans; None if no plan meets the limits that
-        mixing cannot help to meet.
+        """Return the hull of the fixed plans, for an objective that mixes plans; None if no plan meets the limits for
+        every single request.
         """
 
     def mixed_fixed(self, objective: Objective, role: Role) -> Expected | None:

@@ -58,12 +58,11 @@ class SweptPolicy:
 
 @dataclass(frozen=True, eq=False)
 class PolicySweep:
-    """One objective over a range of its bound.
+    """An objective with one of its limits varied over a range.
 
     Args:
-        bound: The bound that is varied.
-        points: Every policy under every bound, by policy in the order of the bounds. Bounds that VineLM, the static plan
-            or the single model cannot meet are left out.
+        bound: The limit that is varied. points: Every policy under every value of the limit, by policy in the order of
+            the values. Values that VineLM, the static plan or the single model cannot meet are left out.
         runs: The planned and tested policies, see :class:`~vinelm.evaluation.CrossFit`.
     """
 
@@ -73,8 +72,8 @@ class PolicySweep:
 
 
 def bounds_of(planning: Sequence[Fit], bound: SweptBound) -> tuple[Objective, ...]:
-    """Return the objectives of a sweep over the range that all parts' estimated frontiers cover; empty if there is no
-    range.
+    """Return the objectives of a sweep of the limit over the range of the parts' estimated frontiers; empty if there is
+    no range.
     """
     if bound == "max_cost_usd":
         return swept(planning)

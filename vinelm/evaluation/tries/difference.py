@@ -37,7 +37,7 @@ class PlanFlip:
 
     Attributes:
         min_cap_usd: The smallest tried cap at which these two plans are the most accurate, in dollars.
-        max_cap_usd: The largest tried cap at which they are, in dollars.
+        max_cap_usd: The largest tried cap at which these two plans are the most accurate, in dollars.
         before: The first trie's plan: models from the root; if plans have a model for each branch, one item with its
             words.
         after: The second trie's plan, in the same form.

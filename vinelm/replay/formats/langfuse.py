@@ -1,4 +1,4 @@
-"""Langfuse: observations from its API (v1, v2), its exports to blob storage (enriched, legacy), and its pages.
+"""Reads Langfuse's observations from its API (v1, v2), its exports to blob storage (enriched, legacy), and its pages.
 
 https://langfuse.com/docs/api-and-data-platform/features/blob-storage-export-fields
 """

@@ -1,4 +1,4 @@
-"""LangSmith: runs as its API, its SDK and its bulk export give them.
+"""Reads LangSmith's runs from its API, its SDK and its bulk export.
 
 https://docs.langchain.com/langsmith/run-data-format
 """
@@ -64,7 +64,9 @@ def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _usage(outputs: Any) -> Any:
-    """Return the usage of an answer: next to it, in its message, or in LangChain's ``llm_output``."""
+    """Return the token usage of an answer, which is stored next to the answer, in its message, or in LangChain's
+    ``llm_output``.
+    """
     of = mapping(outputs)
     generation = of.get("generations")
     while isinstance(generation, list) and generation:

@@ -1,4 +1,4 @@
-"""LiteLLM: its standard logging payload, as written to files, buckets and callbacks.
+"""Reads LiteLLM's standard logging payload, as written to files, buckets and callbacks.
 
 https://docs.litellm.ai/docs/proxy/logging_spec
 """

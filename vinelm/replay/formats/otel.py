@@ -1,4 +1,5 @@
-"""OpenTelemetry spans: the current and earlier conventions for generative AI, OpenLLMetry's, and OpenInference's.
+"""Reads OpenTelemetry spans by the current and earlier conventions for generative AI, and by those of OpenLLMetry and
+OpenInference.
 
 https://github.com/open-telemetry/semantic-conventions-genai and https://arize-ai.github.io/openinference/spec/
 """
@@ -191,7 +192,9 @@ def _inference(attributes: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dic
 def _genai(
     attributes: Mapping[str, Any], events: list[tuple[str, dict[str, Any]]]
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Return prompt and answer from attributes, else from the span's events, else from OpenLLMetry's numbered attributes."""
+    """Return prompt and answer from the span's attributes, otherwise from its events or from OpenLLMetry's numbered
+    attributes.
+    """
     above = json_in(attributes.get("gen_ai.system_instructions"))
     system = messages_of([{"role": "system", "parts": above}] if isinstance(above, list) else None)
     asked, answered = attributes.get("gen_ai.input.messages"), attributes.get("gen_ai.output.messages")
