@@ -107,8 +107,8 @@ class Promise:
         advantage: Estimated advantage over ``reference``; 0 if the plan itself runs on one model.
         advantage_optimism: Optimism of that advantage; None if it was not measured.
         reference: The most accurate single-model path that is neither more expensive nor slower than the plan. It is
-            given by its node, or by the model's name if plans are contingent; None if there is no such path. There are
-            few such paths, so choosing the best adds little optimism.
+            given by its node, or by the model's name if plans are contingent; None without such a path. There are few
+            such paths, so choosing the best adds little optimism.
     """
 
     estimate: float
@@ -180,7 +180,8 @@ class PlanFigures:
     Args:
         accuracy: Expected accuracy.
         error: Standard error of the accuracy; NaN if unknown.
-        cost_usd: Expected cost, in dollars. latency_s: Seconds of the longest history, at zero load.
+        cost_usd: Expected cost, in dollars.
+        latency_s: Seconds of the longest history, at zero load.
         single: Whether the plan runs on one model.
     """
 

@@ -16,7 +16,7 @@ _KEY = b"texts that are at hand and are not kept"
 class PromptPart(NamedTuple):
     """A message or tool of a prompt: a unique name known to the author, and its canonical text.
 
-    ``is_movable`` means that the message could be placed elsewhere: it is no tool, system message or turn of a
+    ``is_movable`` means that the message could be placed elsewhere: it is not a tool, system message or turn of a
     conversation.
     """
 

@@ -67,7 +67,8 @@ class Standing:
     """The state of one candidate.
 
     Attributes:
-        candidate: The candidate's name. saved: Share of the current cost that the candidate saves.
+        candidate: The candidate's name.
+        saved: Share of the current cost that the candidate saves.
         requests: Number of requests that count so far: all before the first request that still lacks an answer or a
             label.
         differing: Number of these requests in which the candidate's answer differs from today's.

@@ -239,7 +239,9 @@ class Asker:
 
     Attributes:
         is_exhausted: The budget has refused a call, so no more calls are made.
-        workers: Number of calls at a time. Args:
+        workers: Number of calls at a time.
+
+    Args:
         kept: The store, locked by the caller.
         catalog: The models.
         budget_usd: The maximum cost of all calls of the store, including calls of earlier runs.

@@ -104,7 +104,8 @@ class Sample:
     A request that represents more calls is drawn with a higher probability, so all drawn requests have the same weight.
 
     Attributes:
-        bill: The costs of all calls, by step. digest: A digest of the calls that does not depend on their order.
+        bill: The costs of all calls, by step.
+        digest: A digest of the calls that does not depend on their order.
         days: By step: the number of its usable calls on each day (UTC). Calls without a time are left out.
         weighed: By step: the weighting of its requests, if they do not all represent the same number of calls.
 

@@ -80,7 +80,8 @@ def put_label(store: Kept, question: int, choice: str, who: str = "", *, now_s: 
 
     Args:
         store: The open store, see :func:`vinelm.replay.kept.opened`.
-        question: The question's number. choice: The answer that is right: ``left``, ``right``, ``both`` or ``neither``;
+        question: The question's number.
+        choice: The answer that is right: ``left``, ``right``, ``both`` or ``neither``;
             ``skip`` if the person cannot say. Or the scores of both answers from 0 to 1, the left answer's first:
             ``0.7/0.4``.
         who: The person.

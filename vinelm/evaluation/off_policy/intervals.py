@@ -119,7 +119,7 @@ class Moments:
         square, fourth: The residuals' sums of second and fourth powers, with the allowance for what was not observed.
         effective, unsupported: See :class:`OffPolicyEstimate`.
         heaviest: The weight of one request of the part in which the policies were followed least.
-        bound: The maximum that a request can add; 0 if there is no maximum.
+        bound: The maximum that a request can add; 0 without a maximum.
     """
 
     value: float

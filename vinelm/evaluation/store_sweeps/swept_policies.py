@@ -61,7 +61,8 @@ class PolicySweep:
     """An objective with one of its limits varied over a range.
 
     Args:
-        bound: The limit that is varied. points: Every policy under every value of the limit, by policy in the order of
+        bound: The limit that is varied.
+        points: Every policy under every value of the limit, by policy in the order of
             the values. Values that VineLM, the static plan or the single model cannot meet are left out.
         runs: The planned and tested policies, see :class:`~vinelm.evaluation.CrossFit`.
     """

@@ -39,7 +39,8 @@ class TraceReading:
         files: Number of opened files.
         calls: Number of model calls.
         others: Number of records other than calls: tools, retrievers, spans around them.
-        broken: Number of lines and records that could not be read. named: The first of these lines and records, with
+        broken: Number of lines and records that could not be read.
+        named: The first of these lines and records, with
             place and reason.
         formats: Number of calls in each form.
         bytes_done: Bytes read so far; compressed files count with their size on disk.

@@ -50,7 +50,7 @@ class Desk:
         return next(iter(self.next_questions(who, 1)), None)
 
     def next_questions(self, who: str, count: int) -> list[dict[str, Any]]:
-        """Return up to ``n`` questions, reserved for this person for some minutes."""
+        """Return up to ``count`` questions, reserved for this person for some minutes."""
         with self._lock:
             return [_shown(one) for one in next_questions(self._kept, count, who)]
 

@@ -127,8 +127,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, json.dumps({"question": following, "standing": desk.standing()}), "application/json")
 
     def _is_allowed(self) -> bool:
-        """Return whether to answer the request: it has this machine's host name and the secret, and does not come from
-        another site's page.
+        """Return whether to answer the request, which needs this machine's host name and the secret; refuse others and
+        those of another site's page.
         """
         here = {f"{name}:{self.server.server_port}" for name in ("127.0.0.1", "localhost")}
         origin = self.headers.get("Origin")
