@@ -174,7 +174,7 @@ class Plan:
 
     @property
     def mass(self) -> FloatArray:
-        """P(the plan reaches a position and the request has a difficulty), for each of both, shape (positions,
+        """The probability that the plan reaches a position with a request of a difficulty, shape (positions,
         difficulties).
         """
         found = np.zeros((len(self.graph.nodes), len(self._parts)))

@@ -36,7 +36,7 @@ class PromptCall:
         stage: the stage of the invocation.
         points: the prefixes that a cache can keep, from short to long, at most :data:`MOST_POINTS`.
         first: digest of the first part; None if nothing is to be cached.
-        left_out: prefixes of a long prompt that are missing in ``points``, because only some are kept after the first
+        left_out: number of prefixes of a long prompt that ``points`` leaves out, right after the first
             :data:`_FIRST_POINTS`.
         may_wait: whether the attempt may wait until another attempt has cached the prefix.
         marks: indices of the points to be marked; set when the attempt is admitted.

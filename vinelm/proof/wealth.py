@@ -172,7 +172,9 @@ class Wealth:
         self._weight += weight
 
     def _bet(self) -> None:
-        """Choose the stake with which the wealth would have grown most on the units so far and on prior, invented units."""
+        """Choose the stake with which the wealth would have grown most on the units so far and the pseudo-observations
+        of the prior.
+        """
         mode = int(self.uses_judge)
         # Equal answers were only counted: each has the same factor, so they are booked in one step when stakes are chosen
         # again.
@@ -203,7 +205,9 @@ class Wealth:
         return self._past_of(self._stakes[1], np.array([right, wrong, -right, -wrong, s, -s, 0.0]), chances)
 
     def _past_of(self, stakes: FloatArray, values: FloatArray, chances: FloatArray) -> FloatArray:
-        """Return the growth of the log wealth by stake over the equal and differing answers of prior, invented units."""
+        """Return the growth of the log wealth by stake over the equal and differing answers among the
+        pseudo-observations of the prior.
+        """
         gains = values[:, None] + self.margins  # (values, margins)
         grown = np.tensordot(chances, np.log1p(stakes * gains[:, :, None]), 1)
         same = np.log1p(stakes * self.margins[:, None])
