@@ -51,7 +51,7 @@ class KeptAssigned(TypedDict, total=False):
 
 
 class Assigned(NamedTuple):
-    """What one request was assigned to run.
+    """The plan or setup that one request was assigned to run.
 
     Attributes:
         is_plan: whether the request runs the plan; False means the current setup.

@@ -35,7 +35,7 @@ class Errors(NamedTuple):
 
 
 class Expected(ABC):
-    """One plan, or several between which requests are divided; the figures are weighted means over the plans."""
+    """One plan, or several plans between which requests are divided; the figures are then weighted means over the plans."""
 
     @property
     @abstractmethod

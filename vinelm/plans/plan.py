@@ -165,7 +165,7 @@ class Plan:
 
     @property
     def reached(self) -> FloatArray:
-        """P(a request at the start runs the node's invocation), for each node of the trie, shape (n + 1,)."""
+        """The probability that a request at the start runs the node's call, for each node of the trie, shape (n + 1,)."""
         found = np.zeros(len(self.graph.annotated.trie))
         for share, part in self._parts:
             for at, reach in part._levels[1:]:
@@ -214,7 +214,7 @@ class Plan:
 
     @cached_property
     def right_by_fit(self) -> FloatArray | None:
-        """P(the request ends with a correct answer), by fit; None if branches are not outcomes."""
+        """The probability that the request ends with a correct answer, by fit; None if branches are not outcomes."""
         known = self.graph.right_by_fit
         if known is None:
             return None
@@ -239,7 +239,7 @@ class Plan:
     def words(self) -> str:
         """The plan in one line: the models of each stage, most used first; only the model's name if the plan has just one.
 
-        ``router a, search b, reply c or d`` says that the reply runs on c in most requests and on d in others.
+        In ``router a, search b, reply c or d``, the reply runs on c in most requests and on d in others.
         """
         annotated, trie = self.graph.annotated, self.graph.annotated.trie
         reached = self.reached

@@ -43,7 +43,7 @@ def recommended(
         objective: The objective to plan for. For the objective of :func:`served_objective`, the result is the file's
             verdict.
         cost_usd: Returns the plan's cost per request in dollars; called only if needed.
-        max_loss: Accuracy that a cheaper plan may lose, a fraction; None: the same as for the verdict.
+        max_loss: Accuracy that a cheaper plan may lose, a fraction; None takes the verdict's allowed loss.
     """
     found = annotated.verdict
     if found is None:
@@ -65,8 +65,8 @@ def thin_models(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, int]
 
     Args:
         annotated: The plan's trie; if it has no counts of rows, the result is empty.
-        reached: P(a request of the plan runs the invocation of each node), shape (n + 1,). A plan does not rely on a model that
-            at most one request in twenty uses.
+        reached: The probability that a request of the plan runs the call of each node, shape (n + 1,). A plan does not
+            rely on a model that at most one request in twenty uses.
     """
     if annotated.count is None:
         return {}

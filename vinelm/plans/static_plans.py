@@ -333,12 +333,14 @@ class StaticPlans:
 
     @cached_property
     def _right(self) -> FloatArray:
-        """P(a branch follows and the answer is correct | the position is reached), summed over branches."""
+        """The probability that a branch follows and the answer is correct, given the position, summed over branches."""
         return np.asarray(np.bincount(self.graph.source, self.graph.right, len(self.graph.nodes)), np.float64)
 
     @cached_property
     def _all_by_fit(self) -> FloatArray:
-        """P(a branch follows and the answer is correct | the models up to the position), summed over branches, by fit."""
+        """The probability that a branch follows and the answer is correct, given the models up to the position, summed
+        over branches; by fit.
+        """
         assert self.graph.right_by_fit is not None
         right = self.graph.right_by_fit[1]
         found = np.zeros((len(self.graph.nodes), right.shape[1]))

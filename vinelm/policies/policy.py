@@ -43,7 +43,8 @@ class Policy(OneProcess, ABC):
         on_gate: called as ``on_gate(path, waits)`` when the invocation at the end of ``path`` begins to wait for rate
             limits, and when it is sent; None reports nothing.
         has_judge: whether a judge, which is the caller's code, decides when the request ends; its exceptions are passed on.
-        standing: called with a stage and the request's priority, returns the call's priority; None: the request's priority.
+        standing: called with a stage and the request's priority, returns the call's priority; None uses the request's
+            priority.
         locate: returns the path of the invocation at a place if the policy knows it already, as in a replay; else None.
         assigned: the request's assignment. It is stored with the path; before :meth:`resumed`, it is set to the assignment
             made by the run that began the request.
@@ -125,8 +126,8 @@ class Policy(OneProcess, ABC):
     def begin(self, kind: str | None, note: str = "") -> None:
         """Take note of the request's type before its first model is chosen; this class ignores it.
 
-        Called if the application declares a type. If the type could not be found, it is None and ``note`` says why. Called
-        again if the run that began the request had found another type.
+        Called if the application declares a type. If the type could not be found, ``kind`` is None and ``note`` gives
+        the reason. Called again if the run that began the request had found another type.
         """
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
@@ -157,7 +158,7 @@ class Policy(OneProcess, ABC):
         return None
 
     def comes_next(self, prefix: tuple[str, ...], stages: Collection[str]) -> float | None:
-        """Return the probability that one of ``stages`` comes right after ``prefix``; None, the default, if unknown.
+        """Return the probability that one of ``stages`` comes right after ``prefix``; None, the default, means unknown.
 
         Args:
             prefix: models of the invocations so far; the last one may still be running.

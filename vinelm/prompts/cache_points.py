@@ -120,7 +120,7 @@ class Reuse:
         self._last[stage, place] = digest
 
     def reads(self, stage: str, place: int, model: str, digest: int) -> float:
-        """Return the expected reads of a prefix for each time that it is written."""
+        """Return the expected number of reads of a prefix for each time that it is written to the cache."""
         prior = _FIRST_WEIGHT if place == 0 else 1.0
         key, of_all = (stage, place, model), (stage, place, "")
         together = (self._warm[of_all] + (prior if place == 0 else 0.0)) / (self._cold[of_all] + prior)

@@ -57,7 +57,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class PromptLayout:
-    """What the prompts of a few requests have in common, without their text.
+    """The common parts of the prompts of a few requests, without the prompts' text.
 
     ``reusable`` is the share of all tokens, in [0, 1], that a cache has from an earlier call if all stages run on one model, in
     prefixes of at least :data:`~vinelm.prompts.shape.CACHE_MINIMUM` tokens. ``move`` is the best change of order; it changes

@@ -77,7 +77,9 @@ class PromptTree:
         ends.append(node)
 
     def longest_match(self, shape: Shape) -> int:
-        """Return the approximate tokens of the longest prefix that a prompt in the tree shares with this one."""
+        """Return the approximate number of tokens in the longest prefix that a prompt in the tree shares with the given
+        prompt.
+        """
         digests, tokens = points_of(shape)
         at = self._found(digests)[1]
         return tokens[at - 1] if at else 0
@@ -144,7 +146,7 @@ class PromptTree:
 
 
 def common_tokens(one: Shape, other: Shape) -> int:
-    """Return approximately how many tokens two prompts share at their beginning."""
+    """Return the approximate number of tokens that two prompts share at their beginning."""
     digests, tokens = points_of(one)
     others = points_of(other)[0]
     if not (digests and others and digests[0] == others[0]):

@@ -1,4 +1,4 @@
-"""The next question or call that a race of plans needs, and the state of its candidates."""
+"""The next question or call that a test of several plans needs, and the state of its candidates."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class Question:
     Attributes:
         candidate: The candidate whose answer is compared.
         request: The request that was answered.
-        weight: How many requests this one represents: 1 / share, if people are asked about only a share of such requests.
+        weight: Number of requests that this request represents: 1 / share, if people are asked about only a share of
+            such requests.
         audit: Whether the question checks two answers that count as the same.
     """
 
@@ -44,7 +45,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The race is over.
+    """The end of the test: no further move is needed.
 
     Attributes:
         reason: ``proven``: ``candidate`` loses less than the allowed loss; ``labels`` or ``requests``: labels or

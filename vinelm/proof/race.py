@@ -1,8 +1,8 @@
-"""A race of candidate plans: which models answer which request, which questions people get, and what is proven.
+"""Tests candidate plans together: which models answer which request, which questions people get, and what is proven.
 
-Every candidate has a separate wealth (`wealth.py`) and a separate prefix of the ordered requests that it has completed. A
-wealth depends only on the events of its prefix. So the guarantee holds at every look, whichever candidate gets the next
-question; the candidates share the error probability. Labels go to the candidate that saves the most dollars per label still
+Every candidate has a separate wealth (`wealth.py`) and a separate prefix of the ordered requests that it has completed.
+A wealth depends only on the events of its prefix. So the guarantee holds at every look, whichever candidate gets the
+next question; the candidates share the error probability. Labels go to the candidate that saves most per label still
 needed.
 """
 
@@ -49,7 +49,8 @@ class Race:
     requests that a judge leaves out) are counted, but not used: they would bias the mean.
 
     Args:
-        candidates: The racing plans, chosen on other requests (:func:`choose_candidates`). Without any, the race ends at once.
+        candidates: The plans to test, chosen on other requests (:func:`choose_candidates`). Without any, the race ends
+            at once.
         requests: The number of requests. Requests are numbered from 0, in an order that was shuffled once.
         labels: The maximum number of questions that people will answer; None means no limit.
         max_loss: The loss that has to be excluded, as a fraction. Smaller losses are reported if they are excluded, too.
@@ -159,7 +160,7 @@ class Race:
     def upcoming(self, count: int) -> list[Move]:
         """Return up to ``count`` moves that can be made in parallel: the next move, and the same candidate's later moves.
 
-        Answers to later questions are wasted if the race ends before them, or permanently turns to another candidate.
+        Answers to later questions are wasted if the race ends earlier or permanently turns to another candidate.
         """
         return list(islice(self._moves(), max(1, count)))
 

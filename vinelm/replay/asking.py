@@ -324,7 +324,7 @@ class Asker:
 
     @property
     def left_usd(self) -> float:
-        """Remaining dollars of the budget."""
+        """The rest of the budget, in dollars."""
         return max(self._budget_usd - self.spent_usd, 0.0)
 
     def upper_bound_usd(self, unit: ReplayUnit, model: str) -> float:

@@ -78,7 +78,7 @@ class Distinct:
         return self._limit == 2**64
 
     def count(self) -> int:
-        """Return how many distinct texts were counted."""
+        """Return the number of distinct texts."""
         if self.is_exact:
             return len(self._seen)
         nth = sorted(self._seen)[self._most - 1]

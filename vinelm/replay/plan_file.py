@@ -40,7 +40,7 @@ def plan_file_of(
         today: The entry of today's model.
         plan: The entry of the proven model.
         done: The plan's answers to sampled calls.
-        at: The plan's state in the race, in which it is proven.
+        at: The plan's state in the finished test, in which the plan is proven.
         catalog: The models.
         max_loss: The allowed loss.
     """

@@ -57,7 +57,7 @@ class PlanTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageBars:
-    """For each stage, a bar of every plan, divided by model.
+    """The bars of a chart: one for each stage and plan, divided by model.
 
     Attributes:
         stages: The stages, each with pairs (name of the plan, parts of its bar).

@@ -186,7 +186,9 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """Requests that two policies, ``before`` and ``after``, answer differently; ``note`` says how they were chosen."""
+    """Requests that two policies, ``before`` and ``after``, answer differently; ``note`` describes how the requests
+    were chosen.
+    """
 
     before: str
     after: str

@@ -21,8 +21,8 @@ MOST_STEPS = 6
 def plan_line(tree: PlanTree) -> str:
     """Return a plan in one line: each step with its model, and the share of all requests that takes each branch.
 
-    For example ``write a → retry b (38 %)``, or with alternatives ``[search a (60 %) | reply b (40 %)]``. A long plan omits
-    its rarest steps, and says so.
+    For example ``write a → retry b (38 %)``, or with alternatives ``[search a (60 %) | reply b (40 %)]``. For a long
+    plan, the line omits the rarest steps and ends with their number.
     """
     steps = sorted((node.share for node in _steps(tree.roots)), reverse=True)
     least = steps[MOST_STEPS - 1] if len(steps) > MOST_STEPS else 0.0

@@ -86,7 +86,8 @@ CallsInText: TypeAlias = Callable[[str], Iterable[tuple[str, Mapping[str, Any]]]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CallContext:
-    """What a backend knows about the invocation that a chat model is made for. Do not change it after passing it on.
+    """The facts that a backend gets about the invocation that a chat model is made for. Do not change a context after
+    passing it on.
 
     Args:
         stage: name of the stage.

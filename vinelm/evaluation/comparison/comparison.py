@@ -149,7 +149,7 @@ class Comparison:
 
         Args:
             today: The current setup, if the application's stages do not state it or another plan should be the baseline.
-            objective: Compare only the plan for this objective; None: plans over a range of budgets.
+            objective: Compare only the plan for this objective; None compares plans over a range of budgets.
             max_loss: Accuracy that a cheaper plan may lose, a fraction.
         """
         declared = self.template.today
@@ -467,7 +467,7 @@ class _Candidate:
         return replace(self, ways=ways, baseline=replace(self.baseline, ways=self.baseline.rescored(fit)), fit=fit)
 
     def answers(self, fit: CrossFit) -> Iterator[Pair]:
-        """Yield the plan's answer to each request that followed it to its end."""
+        """Yield the plan's answer to each request that followed the plan to its end."""
         for way, bought in zip(self.ways, fit.bought, strict=True):
             for _, steps in way.chosen.parts:
                 for request in bought.requests:

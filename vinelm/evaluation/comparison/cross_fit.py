@@ -56,7 +56,8 @@ class BothWays:
 
 
 class CrossFit:
-    """For each part of the requests: plans chosen on all other parts, and their tests on this part.
+    """The plans chosen for each part of the requests on all other parts, and the tests of these plans on the part
+    itself.
 
     Args:
         requests: All requests that could have been bought.

@@ -1,4 +1,6 @@
-"""A trie and its plans from some of the requests; chooses every policy of a comparison from their rows alone."""
+"""Estimates a trie and its plans from some of the requests, and chooses every policy of a comparison from these
+requests' rows alone.
+"""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class ReferredAnswer:
 
 @dataclass(frozen=True, eq=False)
 class ReferredRows:
-    """The rules that score rows without a score.
+    """The rules by which rows without a score are scored.
 
     Attributes:
         answers: What is known about each answer to a request without a label, by request and digest.
@@ -123,9 +123,9 @@ class ReferredRows:
     def _worth(self, *, is_hopeful: bool) -> dict[Pair, float]:
         """Return the score of each answer.
 
-        The difference from today's score is the one that people judged for this answer. Today's answer gets the mean of
-        its judged scores, but at least the largest loss of any other answer to the request, so that each loss counts in
-        full, even if it is only possible. No score exceeds 1.
+        An answer's score differs from the score of today's answer by the difference that people judged. Today's answer
+        gets the mean of its judged scores, but at least the largest loss of any other answer to the request, so that
+        each loss counts in full, even if it is only possible. No score exceeds 1.
         """
         found: dict[Pair, float] = {}
         for request, answers in self.answers.items():

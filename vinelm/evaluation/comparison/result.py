@@ -28,7 +28,8 @@ class Evaluation:
         is_served: Whether the policies were really served; else the figures are off-policy estimates.
         is_complete: Whether serving finished within its budget.
         is_simulated: Whether some models are simulated.
-        stop: The rule that ended the requests. No service has the oracle, so figures with it are a bound, not advice.
+        stop: The rule that ended the requests. No service has the oracle, so figures with it are upper limits, not
+            advice.
         notes: Caveats about the figures, one sentence each.
         level: Confidence level of every interval.
         by_budget: For a sweep, the results at each budget alone; their intervals hold together with 95 % confidence.

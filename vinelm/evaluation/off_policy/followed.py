@@ -1,4 +1,4 @@
-"""Latency and cost of the requests whose stored rows follow a policy to its end."""
+"""Latency and cost of the requests whose stored rows follow a policy to the policy's end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEAST_BEYOND = 2.0
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """The results of a policy on the requests that followed it to its end. Arrays have shape (followed,).
+    """The results of a policy on the requests that followed the policy to its end. Arrays have shape (followed,).
 
     Args:
         weight: The inverse of the chance that all rows of the request were bought, > 0.

@@ -22,7 +22,7 @@ MOST_UNSUPPORTED = 0.05
 
 
 class HalfScores(NamedTuple):
-    """Scores of a policy on one part of the requests, and of a reference policy (None: no reference)."""
+    """Scores of a policy on one part of the requests, and of a reference policy (None without a reference)."""
 
     policy: Scores
     reference: Scores | None = None
@@ -83,8 +83,9 @@ def estimate_mean(
     Min (2005) do for paired shares, since scores that never varied may vary; or two more requests like those that vary
     most, since a few large weights are easily missed. The additional request weighs as much as a request of the part in
     which the policies were followed least: two right answers there do not prove that its plan is always right. In a
-    mean over a sweep it counts only for the bounds under which the two policies differ. The quantile is Student's, with
-    as many degrees of freedom as requests that vary, estimated from the scores' fourth moment.
+    mean over a sweep, the additional request counts only for the limits under which the two policies differ. The
+    quantile is Student's, and the degrees of freedom are the number of requests that vary, estimated from the scores'
+    fourth moment.
 
     Args:
         halves: Scores by part.
@@ -142,7 +143,7 @@ class Moments:
         return math.sqrt(self.square) / len(self.residuals)
 
     def quantile(self, share: float) -> float:
-        """Return the quantile of Student's distribution, with as many degrees of freedom as requests that vary."""
+        """Return the quantile of Student's distribution; the degrees of freedom are the number of requests that vary."""
         return float(stdtrit(_freedom(self.square, self.fourth, self.effective), share))
 
     def reach(self, share: float) -> float:

@@ -36,7 +36,7 @@ def paired_scores(policy: Policy, reference: Policy, bought: BoughtRows, *, max_
         policy: The policy, planned from other requests.
         reference: The policy to compare with.
         bought: The test requests and their rows.
-        max_latency_s: A right answer after more than this many seconds counts as wrong; None: no cap.
+        max_latency_s: A right answer after a longer time, in seconds, counts as wrong; None means no cap.
     """
     sides = [(_Side.of(policy, bought, request), _Side.of(reference, bought, request)) for request in bought.requests]
     n = len(sides)

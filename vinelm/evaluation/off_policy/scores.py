@@ -89,7 +89,7 @@ def scored(policy: StepPolicy | StepsByStart, bought: BoughtRows, *, max_latency
     Args:
         policy: The policy, planned from other requests.
         bought: The test requests and their rows.
-        max_latency_s: A right answer after more than this many seconds counts as wrong; None: no cap.
+        max_latency_s: A right answer after a longer time, in seconds, counts as wrong; None means no cap.
     """
     kinds = [bought.kinds.get(request) for request in bought.requests]
     walks = {kind: _Walk(policy, bought, max_latency_s, kind) for kind in dict.fromkeys(kinds)}

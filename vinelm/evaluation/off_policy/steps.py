@@ -30,13 +30,13 @@ class PathSteps:
         return self.annotated.trie.prefix(self.target)
 
     def step(self, seen: Seen) -> Step:
-        """See :meth:`StepPolicy.step`."""
+        """Return the next step; see :meth:`StepPolicy.step`."""
         if len(seen) >= len(self.path) or (seen and seen[-1].ended(self.annotated.template.stop)):
             return Step(None)
         return Step(self.path[len(seen)])
 
     def rest(self, seen: Seen) -> Rest:
-        """See :meth:`StepPolicy.rest`."""
+        """Return the success, cost and latency still to expect; see :meth:`StepPolicy.rest`."""
         return self._rests[len(seen)]
 
     @cached_property
@@ -59,7 +59,7 @@ class Step(NamedTuple):
     """The next step of a policy.
 
     Args:
-        model: The model that runs next; None: the request ends.
+        model: The model that runs next; None ends the request.
         returned: If the request ends, the index of the returned answer among the seen rows.
     """
 

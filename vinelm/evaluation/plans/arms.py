@@ -26,10 +26,10 @@ class ArmShares:
 
     Attributes:
         model: The model that ran the stage.
-        arms: P(the stage of this name comes next), in template order.
+        arms: The probability that each stage comes next, by its name, in template order.
         half_width90: Half the width of each probability's 90 % interval; None if the estimator gives no standard errors.
-        ends: P(the request ends there by the workflow's own check, or fails).
-        observations: How many rows the shares were estimated from; None if the trie does not state it.
+        ends: The probability that the request ends there by the workflow's own check, or fails.
+        observations: Number of rows that the shares were estimated from; None if the trie has no such number.
     """
 
     stage: str

@@ -55,7 +55,7 @@ class StagePlan(Expected):
 
     @property
     def figures(self) -> Figures:
-        """See :attr:`Plan.figures`."""
+        """The expected accuracy, cost and latency; see :attr:`Plan.figures`."""
         return self.plan.figures
 
     @property
@@ -77,12 +77,12 @@ class StagePlan(Expected):
 
     @property
     def reached(self) -> FloatArray:
-        """See :attr:`Plan.reached`."""
+        """The probability that a request runs each node's call; see :attr:`Plan.reached`."""
         return self.plan.reached
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """See :attr:`Plan.steps`."""
+        """The plan as nested steps; see :attr:`Plan.steps`."""
         return self.plan.steps
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class GraphPlans(Plans[StagePlan]):
         return cast("ContingentDecision", self.decision(objective))
 
     def fixed(self, objective: Objective, role: Role) -> StagePlan | None:
-        """See :meth:`Plans.fixed`.
+        """Return the best static plan or single model; see :meth:`Plans.fixed`.
 
         Limits on averages apply to the plan's accuracy and cost, limits for each request to the plan's longest history.
         """
@@ -135,13 +135,15 @@ class GraphPlans(Plans[StagePlan]):
         return self._plan(fixed, int(winner))
 
     def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
-        """See :meth:`Plans.fixed_hull`."""
+        """Return the hull of the fixed plans; see :meth:`Plans.fixed_hull`."""
         fixed = self._fixed(objective)
         allowed = fixed.is_allowed & fixed.runs_one_model if role == "single" else fixed.is_allowed
         return Hull.of(fixed.cost_usd[allowed], self._lower(fixed, objective)[allowed]) if allowed.any() else None
 
     def single_models(self) -> Iterator[tuple[str, StagePlan]]:
-        """See :meth:`Plans.single_models`. A plan continues until the application ends the request."""
+        """Yield the plan of each single model; see :meth:`Plans.single_models`. Plans continue until the application
+        ends the request.
+        """
         fixed = self._fixed(Objective(maximize="accuracy"))
         found: dict[int, int] = {}  # for plans that differ only in skipped stages, the first of them
         for index in np.flatnonzero(fixed.runs_one_model & fixed.is_whole & fixed.is_allowed).tolist():
@@ -150,11 +152,13 @@ class GraphPlans(Plans[StagePlan]):
             yield self.annotated.trie.models[model], self._plan(fixed, index)
 
     def settings(self, plan: StagePlan) -> dict[str, Any]:
-        """See :meth:`Plans.settings`."""
+        """Return the settings with which a policy follows a plan; see :meth:`Plans.settings`."""
         return self.annotated.template.base.settings_of(plan.models, plan.most_invocations)
 
     def having(self, settings: dict[str, Any]) -> StagePlan | None:
-        """See :meth:`Plans.having`; also None if the plan may not end after its last stage."""
+        """Return the plan with these settings; see :meth:`Plans.having`. The result is also None if the plan may not
+        end where the settings end it.
+        """
         trie, fixed = self.annotated.trie, self._fixed(Objective(maximize="accuracy"))
         models, most = settings.get("models", {}), settings.get("length")
         if "path" in settings:
@@ -188,11 +192,11 @@ class GraphPlans(Plans[StagePlan]):
 
     @staticmethod
     def steps(plan: StagePlan | ContingentDecision, locate: Locate) -> ContingentSteps:
-        """See :meth:`Plans.steps`."""
+        """Return the policy that follows a plan; see :meth:`Plans.steps`."""
         return ContingentSteps(plan.plan, locate)
 
     def frontier_range(self) -> FrontierRange:
-        """See :meth:`Plans.frontier_range`.
+        """Return the range of the frontiers; see :meth:`Plans.frontier_range`.
 
         Every policy has a plan within the range. So the range begins at the cheapest (fastest) single model if that
         costs more (takes longer) than VineLM's cheapest plan.
@@ -206,7 +210,7 @@ class GraphPlans(Plans[StagePlan]):
         )  # fmt: skip
 
     def frontier(self, most: int) -> PlanFrontier:
-        """See :meth:`Plans.frontier`."""
+        """Return selected plans of the frontier; see :meth:`Plans.frontier`."""
         found = self.along_budgets()
         return PlanFrontier([self._row(decision) for decision in thinned(found, most)], len(found), found[-1])
 
@@ -223,7 +227,7 @@ class GraphPlans(Plans[StagePlan]):
         }
 
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """See :meth:`Plans.carried`."""
+        """Evaluate another trie's plan on this trie; see :meth:`Plans.carried`."""
         plan, own = (cast("ContingentDecision", decision).plan for decision in (old, now))
         there = _plan_on(own.graph, plan)
         if there is None:

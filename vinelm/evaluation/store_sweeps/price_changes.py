@@ -1,4 +1,4 @@
-"""How a plan changes at other prices."""
+"""Computes how a plan changes at other prices."""
 
 from __future__ import annotations
 

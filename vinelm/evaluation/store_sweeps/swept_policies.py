@@ -28,7 +28,7 @@ class SweptPolicy:
     """One policy under one value of the varied limit.
 
     Attributes:
-        objective: The objective with this bound.
+        objective: The objective with this value of the limit.
         policy: The policy's figures on requests that were not used to choose it.
         promised_cost_usd: Dollars per request predicted when it was chosen, averaged over the parts.
         latency_s: Seconds of a request at each of :data:`QUANTILES`; None if too few requests follow the policy to its
@@ -50,7 +50,7 @@ class SweptPolicy:
 
     @property
     def breaks_bound(self) -> bool:
-        """Whether the tested mean cost, or accuracy, misses the bound by more than its interval."""
+        """Whether the tested mean cost or accuracy breaks the limit by more than its interval."""
         cap, floor, own = self.objective.max_cost_usd, self.objective.min_accuracy, self.policy
         is_over = cap is not None and own.cost_usd.is_identified and own.cost_usd.low > cap
         return is_over or (floor is not None and own.accuracy.is_identified and own.accuracy.high < floor)
@@ -99,7 +99,7 @@ def policy_sweep(fit: CrossFit, bound: SweptBound, *, on_done: Done = lambda don
 
     Args:
         fit: All parts.
-        bound: The bound that is varied.
+        bound: The limit that is varied.
         on_done: Called as ``on_done(done, total, what)``.
     """
     objectives = bounds_of(fit.planning, bound)

@@ -33,7 +33,7 @@ _TWO_SIDED_95 = 1.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFlip:
-    """A change of the most accurate plan within a range of caps on mean dollars per request.
+    """A change of the most accurate plan within a range of caps on mean cost per request.
 
     Attributes:
         min_cap_usd: The smallest tried cap at which these two plans are the most accurate, in dollars.
@@ -57,7 +57,9 @@ class PlanFlip:
 
     @property
     def why(self) -> Literal["gone", "over the cap", "beyond noise", "within noise"]:
-        """Why the old plan is no longer chosen: a model is missing, it costs too much, or another plan is more accurate."""
+        """The reason why the old plan is no longer chosen: a model is missing, the plan costs too much, or another plan
+        is more accurate.
+        """
         if self.gain is None or self.old_cost_usd is None:
             return "gone"
         if self.old_cost_usd > self.min_cap_usd * (1 + _EXACT):

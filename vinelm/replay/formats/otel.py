@@ -136,7 +136,9 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def _adjusted_count(state: Any) -> float | None:
-    """Return how many spans a sampled span represents, by its trace state; None if it is not stated there."""
+    """Return the number of spans that a sampled span represents, from its trace state; None if the trace state lacks
+    the number.
+    """
     found = _THRESHOLD.search(state) if isinstance(state, str) else None
     return None if found is None else 2**56 / (2**56 - int(found[1].ljust(14, "0"), 16))
 

@@ -54,7 +54,9 @@ def conversation_of(said: Mapping[str, Any], *named: Any) -> str:
 
 
 def stands_for(said: Mapping[str, Any]) -> float:
-    """Return how many calls a call represents: ``sample_weight`` in the application's metadata, else 1."""
+    """Return the number of calls that a recorded call represents: ``sample_weight`` in the application's metadata,
+    otherwise 1.
+    """
     found = number(said.get("sample_weight"))
     return 1 if found is None else found
 

@@ -39,7 +39,7 @@ class BudgetPlans:
 
     Attributes:
         searched: The trie that VineLM's plans are made from.
-        plans: The plans over paths, including the fixed plans to compare with.
+        plans: The plans over paths, including the fixed plans that VineLM's plans are compared with.
         comparison: The estimates of every policy from the rows.
         verdict: The verdict of the page.
         own: The verdict's plan, which is shown first; None without one.

@@ -1,4 +1,4 @@
-"""The report of a store and its trie: the verdict, sweeps of every bound, the chosen plan, and the evidence."""
+"""Builds the report of a store and its trie: the verdict, sweeps of every limit, the chosen plan, and the evidence."""
 
 from __future__ import annotations
 
