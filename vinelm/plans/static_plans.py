@@ -121,7 +121,7 @@ class StaticPlans:
 
     @cached_property
     def paid_models(self) -> Integers:
-        """:attr:`models`, with :data:`NEVER` also at optional stages that a plan skips."""
+        """The same as :attr:`models`, but also with :data:`NEVER` at optional stages that a plan skips."""
         names = self.graph.annotated.trie.models
         return np.where(self.models == names.index(SKIP), NEVER, self.models) if SKIP in names else self.models
 

@@ -55,7 +55,8 @@ class AnswerPlan:
     def step(
         self, has_answered: Mapping[str, bool], agree: Callable[[str, str], bool], passes: Callable[[str], bool]
     ) -> PlanStep:
-        """Return the plan's next step. A failed call counts as no answer: the next model, or today's, answers instead.
+        """Return the plan's next step. A failed call counts as no answer, so the next model or today's model answers
+        instead.
 
         Args:
             has_answered: For each model that was asked, in order, whether it has answered.
@@ -205,7 +206,7 @@ class PlanComparison:
         return bool(than and self.latency_s and self.today_s and self.latency_s > than * self.today_s)
 
     def facts(self, name: str) -> PlanFacts:
-        """Return the facts from which candidates are chosen."""
+        """Return the facts about the plan from which candidates for the proof are chosen."""
         return PlanFacts(name=name, saved=min(self.saved, _ALL), differing=self.differing, seen=self.seen)
 
 

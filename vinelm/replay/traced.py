@@ -154,7 +154,7 @@ def _dollars(call: LoggedCall, entry: Model) -> float | None:
 
 
 def _asked(calls: Iterable[LoggedCall]) -> str:
-    """Return the last user message of the first call; empty if there is none."""
+    """Return the last user message of the first call; empty without a user message."""
     first = min(calls, key=lambda call: call.started_at or 0.0)
     for message in reversed(first.messages):
         if message.get("role") in ("user", "human"):

@@ -14,7 +14,7 @@ UNKNOWN = frozenset({"not identified", "too few", "-"})
 
 
 def readable(section: Section) -> Section:
-    """Return a section without empty columns, and without charts that have fewer than two points."""
+    """Return a section without empty table columns, and without charts that have fewer than two different points."""
     parts = [one for one in section.parts if not isinstance(one, Chart) or says_enough(one)]
     left_out = tuple(why_left_out(one) for one in section.parts if isinstance(one, Chart) and not says_enough(one))
     return replace(
@@ -38,7 +38,7 @@ def why_left_out(chart: Chart) -> str:
 
 
 def _without_unknown(table: Table) -> Table:
-    """Return a table without columns that have no figures; its note names the figures that are unknown."""
+    """Return a table without its columns of unknown figures; the table's note names these figures."""
     cells = [{row.cells[i] for row in table.rows} for i in range(len(table.columns))]
     empty = [i for i, each in enumerate(cells) if i and each and each <= UNKNOWN]
     if not empty:

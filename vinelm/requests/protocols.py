@@ -321,8 +321,8 @@ class LoadMonitor(Protocol):
         """Record that an invocation was sent to the engine."""
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """Record that an invocation ended ``excess_s`` seconds after its zero-load time; ``excess_s`` is None if the
-        invocation failed or the time is unknown.
+        """Record that an invocation ended and took ``excess_s`` seconds longer than at zero load; ``excess_s`` is None
+        if the invocation failed or the time is unknown.
         """
 
 

@@ -273,7 +273,8 @@ def estimated_policy(
 def gain_between(
     runs: Sequence[BothWays], own: PolicyName, other: PolicyName, target: str, *, level: float = 0.95
 ) -> OffPolicyEstimate | None:
-    """Return the paired gain of a policy over another, averaged over the objectives under which all parts have both.
+    """Return the paired gain of a policy over another policy, averaged over the objectives under which all parts have
+    both policies.
 
     None if there is no such objective.
     """
@@ -288,7 +289,9 @@ def gain_between(
 
 
 def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, level: float = 0.95) -> OffPolicyEstimate:
-    """Return the paired gain of a policy over another, by part; exactly 0 for parts in which both do the same."""
+    """Return the paired gain of a policy over another policy, by part; exactly 0 for parts in which both policies are
+    the same.
+    """
     halves = [HalfScores(one, two) for one, two in zip(own, other, strict=True)]
     return estimate_mean(halves, target, level=level, bound=1.0 if target == "accuracy" else None)
 

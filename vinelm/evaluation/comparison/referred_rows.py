@@ -166,7 +166,7 @@ class ReferredRows:
 
     @cached_property
     def asked(self) -> int:
-        """Number of questions that people have answered, including skipped ones."""
+        """Number of questions that people have answered, including skipped questions."""
         return sum((about.unit, digest) in self.said for answers in self.answers.values() for digest, about in answers.items())
 
     @property

@@ -1,4 +1,4 @@
-"""The bought rows, and the probability that each was bought."""
+"""Collects the bought rows, and computes the probability that each row was bought."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class TriePosition:
         node: The node of its last invocation.
         stage: The stage that comes next; None if the request has ended.
         returned: Index of the seen row whose answer is considered best; -1: the last row.
-        has_ended: Whether nothing may follow.
+        has_ended: Whether no further call may follow.
     """
 
     node: int

@@ -125,7 +125,9 @@ class Plans(ABC, Generic[Fixed]):
         """
 
     def mixed_fixed(self, objective: Objective, role: Role) -> Expected | None:
-        """Return the best fixed plan, or the best mixture of two if the objective mixes plans; None if there is none."""
+        """Return the best fixed plan, or the best mixture of two fixed plans if the objective mixes plans; None if no
+        plan meets the objective's limits.
+        """
         hull = self.fixed_hull(objective, role) if objective.mixes else None
         mixture = None if hull is None else hull.mixture(objective)
         if mixture is None:

@@ -20,7 +20,7 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call of a model's run; nothing for other runs."""
+    """Yield the call of a model's run; yield nothing for other runs."""
     if str(record["run_type"]).lower() != "llm":
         return
     inputs, outputs, extra = json_in(record.get("inputs")), json_in(record.get("outputs")), mapping(record.get("extra"))

@@ -37,7 +37,7 @@ _FRONTIER_INTRO = (
 
 @dataclass(frozen=True, slots=True)
 class FrontierPoint:
-    """A policy's estimated averages per request under one cap, in dollars or seconds; ``plan`` is in words."""
+    """A policy's estimated averages per request under one cap on cost or latency; ``plan`` is in words."""
 
     cap: float
     plan: str
