@@ -24,7 +24,7 @@ NO_SIGNAL = -1
 
 
 class OutcomeCell(NamedTuple):
-    """One invocation along a path: the request's row, the models so far, and whether an earlier answer passed the check."""
+    """One call on a path: the request's row, the models so far, and whether an earlier answer passed the check."""
 
     row: int
     prefix: tuple[str, ...]
@@ -33,9 +33,9 @@ class OutcomeCell(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OutcomeTable:
-    """The first answer of each system to each request, with the outcome that it shows.
+    """The first answer of each system to each request, with the answer's outcome.
 
-    A system that is called again repeats its answer and price, and no answer depends on earlier answers. So the table
+    A system that is called again repeats its answer and cost, and no answer depends on earlier answers. So the table
     determines the exact result of every policy over these systems, whichever outcomes the policy uses.
 
     Args:
@@ -114,8 +114,8 @@ class OutcomeTable:
         return replace(self, **named)
 
     def cells(self, path: RequestPath) -> Iterator[OutcomeCell]:
-        """Yield a path's invocations in order, up to the first answer that passes the check, or to its end with
-        ``goes_on``.
+        """Yield a path's calls in order, up to the first answer that passes the check; with ``goes_on``, up to the
+        path's end.
 
         Raises:
             ConfigError: The table lacks the request or a model, or the path names models by stage.
@@ -147,7 +147,7 @@ class OutcomeTable:
         return self.observations_of(dict.fromkeys(cell for path in paths for cell in self.cells(path)), template)
 
     def observations_of(self, cells: Iterable[OutcomeCell], template: Template) -> list[Observation]:
-        """Return the rows of these cells, which must differ; like :meth:`observations`."""
+        """Return the rows of these calls, which must be distinct, as :meth:`observations` does for paths."""
         stages = [stage.name for stage in template.invocations]
         numbers: dict[int, dict[int, int]] = {}
         return [self._observation(cell, stages[len(cell.prefix) - 1], numbers.setdefault(cell.row, {})) for cell in cells]

@@ -1,4 +1,4 @@
-"""Assigns requests to a plan, one of two plans, or the current setup."""
+"""Assigns each request to a plan, to one of two plans, or to the current setup."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Assignment(Generic[Part]):
         return cls(((share, part), (1.0 - share, rest)), salt)
 
     def of(self, key: str) -> Part:
-        """Return the part assigned to a key: always the same, in every process."""
+        """Return the part assigned to a key; it is the same in every process."""
         at = place_of(self.salt + key) if len(self.parts) > 1 else 0.0
         for share, part in self.parts[:-1]:
             if at < share:
@@ -51,12 +51,12 @@ class KeptAssigned(TypedDict, total=False):
 
 
 class Assigned(NamedTuple):
-    """What one request was assigned.
+    """The plan or setup that one request was assigned to run.
 
     Attributes:
-        is_plan: whether it runs the plan; False: the current setup.
-        bound: if requests are divided between two plans, the bound that leads to this request's plan
-            (:meth:`~vinelm.objective.Objective.drawn`); None: the objective's bound.
+        is_plan: whether the request runs the plan; False means the current setup.
+        bound: if requests are divided between two plans, the limit of the objective that leads to this request's plan
+            (:meth:`~vinelm.objective.Objective.drawn`); None means the objective's own limit.
         is_trial: whether a canary made the assignment, which then holds for all runs of the request.
     """
 

@@ -13,7 +13,9 @@ from vinelm.trie.arrays import FloatArray
 
 
 class Figures(NamedTuple):
-    """The figures of a plan: accuracy, dollars per request, seconds of its longest path, expected seconds, at zero load."""
+    """The figures of a plan: accuracy, dollars per request, and at zero load the seconds of its longest path and the
+    expected seconds.
+    """
 
     accuracy: float
     cost_usd: float
@@ -22,7 +24,7 @@ class Figures(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """Standard errors of accuracy and dollars; None if the trie has none.
+    """Standard errors of accuracy and cost; None if the trie has none.
 
     ``by_fit`` is the accuracy for each fit to resampled requests, shape (fits,); None if the trie has none.
     """
@@ -33,7 +35,7 @@ class Errors(NamedTuple):
 
 
 class Expected(ABC):
-    """One plan, or several between which requests are divided; the figures are weighted means over the plans."""
+    """One plan, or several plans between which requests are divided; the figures are then weighted means over the plans."""
 
     @property
     @abstractmethod
@@ -42,14 +44,16 @@ class Expected(ABC):
 
     @property
     def figures(self) -> Figures:
-        """The expected accuracy, dollars and seconds. The longest path is the longest of any part."""
+        """The expected accuracy, cost and latency. The longest path is the longest path of any part."""
         shares, figures = [share for share, _ in self.parts], np.array([part.figures for _, part in self.parts])
         accuracy, cost_usd, _, expected_s = (shares @ figures).tolist()
         return Figures(accuracy, cost_usd, float(figures[:, 2].max()), expected_s)
 
     @property
     def errors(self) -> Errors:
-        """Standard errors, from the fits if every part has fits; else an upper bound, for fully correlated errors."""
+        """Standard errors of accuracy and cost, from the fits if every part has fits; otherwise upper bounds on the
+        standard errors, for fully correlated errors.
+        """
         parts = [(share, part.errors) for share, part in self.parts]
         if any(errors.by_fit is None for _, errors in parts):
             return Errors(mean_of(parts, lambda errors: errors.accuracy), mean_of(parts, lambda errors: errors.cost_usd))
@@ -59,7 +63,7 @@ class Expected(ABC):
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The plan for display, in one or several parts."""
+        """The plan or mixture, in the form for display."""
         return tuple(f"{share:.0%} of requests: {part.words}" for share, part in self.parts)
 
     @property
@@ -69,17 +73,17 @@ class Expected(ABC):
 
     @property
     def is_feasible(self) -> bool:
-        """True if the plan meets every bound of the objective."""
+        """Whether the plan meets every limit of the objective."""
         return True
 
     @property
     def accuracy(self) -> float:
-        """Expected accuracy: the estimate itself, also if the objective sets ``confidence``."""
+        """Expected accuracy; the estimate itself, even if the objective sets ``confidence``."""
         return self.figures.accuracy
 
     @property
     def path_cost_usd(self) -> float:
-        """Expected dollars of the plan."""
+        """Expected cost of the plan per request, in dollars."""
         return self.figures.cost_usd
 
     @property
@@ -107,7 +111,7 @@ class Expected(ABC):
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """90 % intervals of the expected figures, if errors are known."""
+        """90 % intervals of the expected figures whose standard errors are known."""
         found = self.promise.interval
         return {} if found is None else {"accuracy": found}
 
@@ -117,6 +121,6 @@ class Expected(ABC):
 
 
 def mean_of(parts: Sequence[tuple[float, Any]], value: Callable[[Any], float | None]) -> float | None:
-    """Return the mean of a value over parts, weighted by their shares; None if one is unknown."""
+    """Return the mean of a value over parts, weighted by their shares; None if the value of a part is unknown."""
     found = [(share, value(part)) for share, part in parts]
     return None if any(one is None for _, one in found) else sum(share * one for share, one in found if one is not None)

@@ -23,12 +23,12 @@ _DEEPEST = 10_000
 class Plan:
     """The model to run after each history, given the branch that the application takes.
 
-    Its figures apply to requests that continue from the start; at the root, to every request. They are computed when
-    first read. If the trie has rates by difficulty, accuracy and dollars from the root account for which requests the plan
+    Its figures apply to requests that continue from the start; at the root, to every request. They are computed on
+    first use. If the trie has rates by difficulty, accuracy and cost from the root account for which requests the plan
     leads to each node; otherwise the requests at each node are assumed to be like the profiled requests.
 
-    If histories are merged and a bound holds for each request, what a plan does at a node also depends on the time and dollars
-    left: :attr:`choice` holds its choices for a request whose invocations take and cost the average.
+    If histories are merged and a limit holds for each request, the plan's choice at a node also depends on the time and
+    money left. :attr:`choice` then holds the choices for a request whose calls have average cost and latency.
 
     Args:
         start: The position that the plan begins at.
@@ -72,7 +72,7 @@ class Plan:
         return self.first[group] if group in self.first else int(self.choice[group])
 
     def is_same_as(self, other: Plan) -> bool:
-        """True if another plan over the same graph makes the same choice after every possible history."""
+        """Return whether another plan over the same graph makes the same choice after every possible history."""
         pairs = zip(self._arms, other._arms, strict=False)
         return len(self._arms) == len(other._arms) and all(
             np.array_equal(one.group, same.group) and np.array_equal(one.edge, same.edge) for one, same in pairs
@@ -102,13 +102,13 @@ class Plan:
 
     @property
     def cost_usd(self) -> float:
-        """Expected dollars from the start; from the root including what runs before the first invocation."""
+        """Expected cost from the start on, in dollars; at the root including costs before the first call."""
         total = self._at_root(self.graph.annotated.cost_usd)
         return total + sum(share * part._expected(self.graph.cost_usd) for share, part in self._parts)
 
     @property
     def expected_latency_s(self) -> float:
-        """Expected seconds from the start, at zero load, if the requests at every node are like the profiled requests."""
+        """Expected seconds from the start on, at zero load, if the requests at every node are like the profiled requests."""
         return self._at_root(self.graph.annotated.latency_s) + self._expected(self.graph.latency_s)
 
     @cached_property
@@ -131,10 +131,10 @@ class Plan:
         """The standard error of :attr:`accuracy`; None if the trie has no standard errors.
 
         If branches are outcomes, it follows from how the accuracy differs between fits to resampled requests, see
-        :func:`~vinelm.plans.promise.error_between_fits`.
-        From the root on, the errors of the plan's ends are combined as docs/estimators.md says, if the trie knows the number of
-        its requests. Elsewhere it is an upper bound: the sum of the ends' errors, as if they were fully correlated, over the
-        chance of reaching the start. If histories are merged, it is the upper bound of
+        :func:`~vinelm.plans.promise.error_between_fits`. From the root on, the errors of the nodes where the plan ends
+        are combined as docs/estimators.md says, if the trie knows the number of its requests. Elsewhere the result is
+        an upper bound on the standard error: the sum of the nodes' errors, as if they were fully correlated, divided by
+        the chance of reaching the start. If histories are merged, the result is
         :func:`~vinelm.plans.promise.merged_standard_error`.
         """
         annotated = self.graph.annotated
@@ -153,9 +153,9 @@ class Plan:
 
     @property
     def cost_error_usd(self) -> float | None:
-        """The standard error of :attr:`cost_usd`, from how the dollars differ between fits to resampled requests.
+        """The standard error of :attr:`cost_usd`, from how the cost differs between fits to resampled requests.
 
-        None if branches are not outcomes, or the trie has no dollars by fit.
+        None if branches are not outcomes, or the trie has no cost by fit.
         """
         by_fit = self.graph.cost_by_fit
         if by_fit is None:
@@ -165,7 +165,7 @@ class Plan:
 
     @property
     def reached(self) -> FloatArray:
-        """P(a request at the start runs the node's invocation), for each node of the trie, shape (n + 1,)."""
+        """The probability that a request at the start runs the node's call, for each node of the trie, shape (n + 1,)."""
         found = np.zeros(len(self.graph.annotated.trie))
         for share, part in self._parts:
             for at, reach in part._levels[1:]:
@@ -174,7 +174,9 @@ class Plan:
 
     @property
     def mass(self) -> FloatArray:
-        """P(the plan reaches each position and the request has each difficulty), shape (positions, difficulties)."""
+        """The probability that the plan reaches a position with a request of a difficulty, shape (positions,
+        difficulties).
+        """
         found = np.zeros((len(self.graph.nodes), len(self._parts)))
         for column, (share, part) in enumerate(self._parts):
             for at, reach in part._levels:
@@ -206,13 +208,13 @@ class Plan:
 
     @property
     def _reach(self) -> float:
-        """The probability that a request reaches the start and continues."""
+        """The probability that a request reaches the plan's start and continues from there."""
         graph = self.graph
         return float(graph.annotated.reach[graph.nodes[self.start]] * graph.arm[list(self.first)].sum()) or 1.0
 
     @cached_property
     def right_by_fit(self) -> FloatArray | None:
-        """P(the request ends with a correct answer), by fit; None if branches are not outcomes."""
+        """The probability that the request ends with a correct answer, by fit; None if branches are not outcomes."""
         known = self.graph.right_by_fit
         if known is None:
             return None
@@ -237,7 +239,7 @@ class Plan:
     def words(self) -> str:
         """The plan in one line: the models of each stage, most used first; only the model's name if the plan has just one.
 
-        ``router a, search b, reply c or d`` says that the reply runs on c in most requests and on d in others.
+        In ``router a, search b, reply c or d``, the reply runs on c in most requests and on d in others.
         """
         annotated, trie = self.graph.annotated, self.graph.annotated.trie
         reached = self.reached
@@ -262,10 +264,10 @@ class Plan:
     def lines(self, limit: int | None = None) -> list[str]:
         """Return the plan as an indented tree: each stage with its model, then its branches with their probabilities.
 
-        Without branches to choose from, there is a line for each run of one model at one stage, with its invocations.
+        Without branches, one line covers consecutive calls of the same stage and model, with their numbers.
 
         Args:
-            limit: the most lines; a last one says that there are more. None for all.
+            limit: the maximum number of lines; if there are more, the last line is ``...``. None returns all lines.
         """
         every = self._runs() if self.graph.annotated.arm is None else self._tree(self.start, 0)
         found = list(islice(every, limit if limit is None else limit + 1))
@@ -352,7 +354,9 @@ class Plan:
 
     @cached_property
     def _parts(self) -> tuple[tuple[float, Plan], ...]:
-        """The share of requests of each difficulty, and the plan with their rates; only for plans from the root."""
+        """Each difficulty's share of the requests, and the plan with that difficulty's rates; only for plans from the
+        root.
+        """
         if self.start or len(self.graph.mixture) == 1:
             return ((1.0, self),)
         return tuple((share, replace(self, graph=graph)) for share, graph in self.graph.mixture)
@@ -378,18 +382,20 @@ class Plan:
         return max(longest.values())
 
     def _expected(self, of_edges: FloatArray) -> float:
-        """Return the expected sum over the invocations that the plan runs."""
+        """Return the expected sum of the edges' amounts over the calls that the plan makes."""
         runs = ((arms, arms.edge >= 0) for arms in self._arms)
         return sum(float(arms.chance[those] @ of_edges[arms.edge[those]]) for arms, those in runs)
 
     @property
     def _levels(self) -> list[tuple[Integers, FloatArray]]:
-        """The executed positions of each level and their chance of being reached, the start first."""
+        """The positions that the plan runs after each number of calls, and their chance of being reached; the start
+        comes first.
+        """
         return self._walk[0]
 
     @property
     def _arms(self) -> list[_Arms]:
-        """The branches of each level."""
+        """The branches after each number of calls."""
         return self._walk[1]
 
     @cached_property
@@ -413,7 +419,9 @@ class Plan:
 
 
 class _Arms(NamedTuple):
-    """The branches of a level: groups, choices, the probability of each branch, and of a correct answer so far."""
+    """The branches after the same number of calls: groups, choices, and the probabilities of each branch and of a
+    correct answer so far.
+    """
 
     group: Integers
     edge: Integers

@@ -31,7 +31,7 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionOptimism:
-    """By how much the prediction for a choice made on half of the requests is too high, as a function of the plan's cost.
+    """The curve of how much predictions are too high for plans chosen on half of the requests, by the plan's cost.
 
     A plan on the accuracy-cost frontier is the most accurate of all paths that cost no more, whatever the objective that led to
     it. So one curve over the cost serves every objective.
@@ -39,8 +39,8 @@ class SelectionOptimism:
     Args:
         cost_usd: Expected dollars per request of the plan, ascending.
         accuracy: Predicted minus tested accuracy of the most accurate path that costs no more; a fraction >= 0.
-        advantage: The same for its advantage over the most accurate single-model path that costs no more; a fraction >= 0.
-            Empty if it was not measured.
+        advantage: Predicted minus tested advantage of that path over the most accurate single-model path that costs no
+            more; a fraction >= 0. Empty if it was not measured.
     """
 
     cost_usd: tuple[float, ...]
@@ -68,7 +68,7 @@ class SelectionOptimism:
         )
 
     def or_more(self, other: Self | None) -> Self:
-        """Return the higher of two curves at each cost; the advantage is taken from this curve."""
+        """Return the curve that has the higher optimism of the two at each cost; ``advantage`` is taken from this curve."""
         if other is None:
             return self
         cost = tuple(sorted({*self.cost_usd, *other.cost_usd}))
@@ -94,19 +94,21 @@ class SelectionOptimism:
 
 @dataclass(frozen=True, kw_only=True)
 class Promise:
-    """The predicted accuracy of a plan for further requests of the same kind. Accuracies are fractions.
+    """The predicted accuracy of a plan for further requests like the profiled ones. Accuracies are fractions.
 
-    A choice on all data is less optimistic than a choice on half, so its optimism lies between 0 and the half's o. It is
-    assumed uniform in between: o / 2 is subtracted from the estimate, and the variance o^2 / 12 widens the interval.
+    A choice on all data is less optimistic than a choice on half of them, so its optimism lies between 0 and o, that of
+    the half. It is assumed to be uniform in between: o / 2 is subtracted from the estimate, and the variance o^2 / 12
+    widens the interval.
 
     Args:
         estimate: The estimate that the plan was chosen by.
         standard_error: The estimate's standard error, without selection; None if the estimator gives none.
-        optimism: Optimism of a choice on half of the requests; None if it was not measured: then nothing is corrected.
+        optimism: Optimism of a choice on half of the requests. If None, it was not measured and nothing is corrected.
         advantage: Estimated advantage over ``reference``; 0 if the plan itself runs on one model.
         advantage_optimism: Optimism of that advantage; None if it was not measured.
-        reference: The most accurate single-model path that is neither more expensive nor slower; there are few to choose
-            from. It is given by its node, or by the model's name if plans are contingent; None if there is none.
+        reference: The most accurate single-model path that is neither more expensive nor slower than the plan. It is
+            given by its node, or by the model's name if plans are contingent; None without such a path. There are few
+            such paths, so choosing the best adds little optimism.
     """
 
     estimate: float
@@ -149,7 +151,7 @@ class Promise:
 
     @property
     def is_decided_by_optimism(self) -> bool:
-        """True if selection alone could explain the plan's estimated advantage over the single model ``reference``."""
+        """Whether selection alone could explain the plan's estimated advantage over the single model ``reference``."""
         if self.reference is None or not self.advantage_optimism:
             return False
         return self.advantage <= self.advantage_optimism
@@ -178,7 +180,7 @@ class PlanFigures:
     Args:
         accuracy: Expected accuracy.
         error: Standard error of the accuracy; NaN if unknown.
-        cost_usd: Expected dollars.
+        cost_usd: Expected cost, in dollars.
         latency_s: Seconds of the longest history, at zero load.
         single: Whether the plan runs on one model.
     """
@@ -215,7 +217,7 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
 
     Args:
         annotated: The trie; ``meta["requests"]`` is the number of requests that it was estimated from.
-        ends: The nodes where the plan ends, each once; also nodes where it ends the request only on some branches.
+        ends: The nodes where the plan ends a request, on all or only some branches; each node once.
         accuracy: The plan's accuracy.
     """
     requests = annotated.meta.get("requests")
@@ -230,7 +232,7 @@ def contingent_standard_error(annotated: AnnotatedTrie, ends: npt.NDArray[np.int
 
 
 def merged_standard_error(annotated: AnnotatedTrie, visited: FloatArray, accuracy: float) -> float | None:
-    """Return an upper bound on the standard error of a plan's accuracy; None without errors in the trie.
+    """Return an upper bound on the standard error of a plan's accuracy; None if the trie has no standard errors.
 
     The sampling of the requests adds the variance of one share, p (1 - p) / n. The rest of a node's error counts by the
     chance of reaching the node, times the chance of no correct answer later. It comes from the effects of stage and model.
@@ -272,7 +274,7 @@ def error_between_fits(accuracy: FloatArray) -> FloatArray:
 
 
 def share_variance(share: FloatArray, requests: int) -> FloatArray:
-    """Return the variance of a share of ``requests`` requests; even shares of 0 and 1 have some variance."""
+    """Return the sampling variance of a share measured on ``requests`` requests; it is above 0 even for shares of 0 and 1."""
     shrunk = (share * requests + 1.0) / (requests + 2.0)
     return np.asarray(shrunk * (1.0 - shrunk) / requests)
 

@@ -1,4 +1,4 @@
-"""Whether to serve an objective's plan instead of the current setup, according to the verdict in the trie's file."""
+"""Recommends whether to serve an objective's plan instead of the current setup, by the verdict in the trie's file."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ LEAST_ASKED = 0.05
 
 
 def served_objective(found: Verdict) -> Objective | None:
-    """Return an objective that allows the dollars of the verdict's plan; None if the verdict names no plan.
+    """Return an objective with the cost of the verdict's plan as its budget; None if the verdict names no plan.
 
-    It allows only a single plan, as was tested, and no traffic split between two others within the same dollars.
+    It allows only a single plan, as was tested, and no traffic split between two other plans of the same mean cost.
     """
     return None if found.max_cost_usd is None else Objective(maximize="accuracy", max_cost_usd=found.max_cost_usd, mix=False)
 
 
 def is_of_verdict(found: Verdict, objective: Objective) -> bool:
-    """Return whether an objective is the one of :func:`served_objective`, whose bound selects the tested plan."""
+    """Return whether an objective is that of :func:`served_objective`, whose budget selects the tested plan."""
     own = served_objective(found)
     return own is not None and replace(own, on_infeasible=objective.on_infeasible) == objective
 
@@ -40,9 +40,10 @@ def recommended(
 
     Args:
         annotated: The trie that is planned over: of paths, or of signals.
-        objective: The objective to plan for. For the one of :func:`served_objective`, the result is the file's verdict.
-        cost_usd: Returns the plan's dollars per request; only called if they are needed.
-        max_loss: Accuracy that a cheaper plan may lose, a fraction; None: the same as for the verdict.
+        objective: The objective to plan for. For the objective of :func:`served_objective`, the result is the file's
+            verdict.
+        cost_usd: Returns the plan's cost per request in dollars; called only if needed.
+        max_loss: Accuracy that a cheaper plan may lose, a fraction; None takes the verdict's allowed loss.
     """
     found = annotated.verdict
     if found is None:
@@ -60,12 +61,12 @@ def recommended(
 
 
 def thin_models(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, int]:
-    """Return the rows of each model that a plan relies on and that has fewer than :data:`THIN_ROWS`.
+    """Return the number of rows of each model that a plan relies on and that has fewer than :data:`THIN_ROWS` rows.
 
     Args:
         annotated: The plan's trie; if it has no counts of rows, the result is empty.
-        reached: P(a request of the plan runs the invocation of each node), shape (n + 1,). A plan does not rely on a model that
-            at most one request in twenty uses.
+        reached: The probability that a request of the plan runs the call of each node, shape (n + 1,). A plan does not
+            rely on a model that at most one request in twenty uses.
     """
     if annotated.count is None:
         return {}

@@ -1,6 +1,7 @@
 """Fixed plans: one model per stage, ending after a given number of invocations if allowed.
 
-A fixed plan may lie between two corners of the hull; for bounds on averages, it is compared with them.
+For limits on averages, a fixed plan may lie between two corners of the hull of VineLM's plans; it is compared with
+them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def every_assignment(models: Sequence[Sequence[Model]], *, most: int) -> list[tu
 def runs_one_model(assignments: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
     """Return whether each assignment has one model at every stage, shape (n,), for assignments of shape (n, stages).
 
-    Stages that :data:`NEVER` run have none.
+    Stages marked :data:`NEVER` do not run and are ignored.
     """
     one = assignments.max(axis=1, keepdims=True)
     return np.asarray(((assignments == one) | (assignments == NEVER)).all(axis=1) & (one[:, 0] != NEVER))
@@ -72,15 +73,16 @@ def assignments(models: Sequence[Sequence[int]]) -> Integers:
 
 @dataclass(frozen=True, eq=False)
 class StaticPlans:
-    """The fixed plans of a graph and their values from the root. Computed on first use.
+    """The fixed plans of a graph, and their expected results from the root. These are computed on first use.
 
     Plan ``i`` runs assignment ``i // depth`` and ends after ``i % depth + 1`` invocations if it may end there.
 
     Args:
         graph: The graph.
         servable: Whether each edge's model can be served; None if all can.
-        within: Positions whose histories meet the bounds of each request; None if all do.
-        limits: Amounts of each edge, with the limit on their sum along a history below the root, if histories are merged.
+        within: Positions whose histories meet the limits for each request; None if all do.
+        limits: If histories are merged: the amounts of each edge, and the limit on the sum of amounts along a history
+            below the root.
     """
 
     graph: DecisionGraph
@@ -90,12 +92,14 @@ class StaticPlans:
 
     @classmethod
     def of(cls, annotated: AnnotatedTrie) -> StaticPlans:
-        """Return the fixed plans of a trie: the same, in the same order, for every trie of one template."""
+        """Return the fixed plans of a trie; all tries of one template have the same plans in the same order."""
         return cls(DecisionGraph.of(annotated), None)
 
     @classmethod
     def unbounded(cls, graph: DecisionGraph, servable: BoolArray | None) -> StaticPlans:
-        """Return the fixed plans without per-request bounds; cached for each graph, since computing their values takes long."""
+        """Return the fixed plans without per-request limits; cached for each graph, since computing their results takes
+        long.
+        """
         key = cls, None if servable is None else servable.tobytes()
         if key not in graph.kept:
             graph.kept[key] = cls(graph, servable)
@@ -112,12 +116,12 @@ class StaticPlans:
 
     @property
     def depth(self) -> int:
-        """The number of possible lengths of an assignment."""
+        """The number of lengths, in calls, at which a plan may end."""
         return len(self.graph.levels) - 2
 
     @cached_property
     def paid_models(self) -> Integers:
-        """:attr:`models`, with :data:`NEVER` also at optional stages that a plan skips."""
+        """The same as :attr:`models`, but also with :data:`NEVER` at optional stages that a plan skips."""
         names = self.graph.annotated.trie.models
         return np.where(self.models == names.index(SKIP), NEVER, self.models) if SKIP in names else self.models
 
@@ -138,7 +142,7 @@ class StaticPlans:
 
     @property
     def cost_usd(self) -> FloatArray:
-        """Expected dollars of each plan."""
+        """Expected cost of each plan per request, in dollars."""
         return np.asarray(self._worth[1])
 
     @property
@@ -189,7 +193,9 @@ class StaticPlans:
 
     @cached_property
     def _worth(self) -> FloatArray:
-        """As :attr:`_by_rates`, but weighted by the difficulties of each plan's requests if the trie has such rates."""
+        """The results of :attr:`_by_rates`, weighted by the difficulties of each plan's requests if the trie has rates
+        by difficulty.
+        """
         found = self._by_rates
         if len(self.graph.mixture) > 1:
             parts = [(share, replace(self, graph=graph)._by_rates) for share, graph in self.graph.mixture]
@@ -200,8 +206,9 @@ class StaticPlans:
 
     @property
     def _by_rates(self) -> FloatArray:
-        """Accuracy, dollars, longest seconds, sum of the ends' squared errors, probability of an unanswered branch within the
-        caps, and sum of the ends' errors by stage; if branches are outcomes, accuracy by fit instead.
+        """For each plan: accuracy, cost, longest seconds, sum of squared errors over the nodes where it ends,
+        probability of an unanswered branch within the caps, and sum of these nodes' errors by stage (if branches are
+        outcomes, accuracy by fit).
         """
         parts = [self._evaluate(self.models[i : i + _AT_ONCE]) for i in range(0, len(self.models), _AT_ONCE)]
         return np.concatenate(parts, axis=1)
@@ -239,7 +246,7 @@ class StaticPlans:
         is_cut: BoolArray,
         arms: tuple[Integers, Integers, Integers],
     ) -> None:
-        """Count the histories that end, because they are cut or because a branch has no model."""
+        """Add the histories that end to the plans' results: histories that the plan cuts, and branches without a model."""
         graph, count, by_fit = self.graph, worth.shape[1], self.graph.right_by_fit
         errors = self._errors if by_fit is None else None
         (plan, at, reach), (edge, arm, row) = histories, arms
@@ -257,7 +264,9 @@ class StaticPlans:
             self._add_errors(worth, plan[counts], at[counts], weight[counts] * errors[graph.nodes[at[counts]]])
 
     def _add_errors(self, worth: FloatArray, plan: Integers, at: Integers, own: FloatArray) -> None:
-        """Add the plans' errors: at their ends or, if histories are merged, at all positions, weighted by probability."""
+        """Add the plans' errors, weighted by probability: at the nodes where plans end or, if histories are merged, at
+        all positions.
+        """
         graph = self.graph
         stage = graph.annotated.trie.stage[graph.nodes[at]]
         runs = stage >= 0  # the root is not a stage
@@ -302,7 +311,7 @@ class StaticPlans:
         return np.sqrt(np.maximum(annotated.accuracy_se**2 - SAMPLING_PART * sampling, 0.0))
 
     def _beyond(self, at: Integers) -> BoolArray:
-        """Return histories that exceed a per-request bound."""
+        """Return which histories exceed a limit for each request."""
         return np.zeros(len(at), np.bool_) if self.within is None else ~self.within[at]
 
     def _merged(
@@ -324,12 +333,14 @@ class StaticPlans:
 
     @cached_property
     def _right(self) -> FloatArray:
-        """P(a branch follows and the answer is correct | the position is reached), summed over branches."""
+        """The probability that a branch follows and the answer is correct, given the position, summed over branches."""
         return np.asarray(np.bincount(self.graph.source, self.graph.right, len(self.graph.nodes)), np.float64)
 
     @cached_property
     def _all_by_fit(self) -> FloatArray:
-        """P(a branch follows and the answer is correct | the models up to the position), summed over branches, by fit."""
+        """The probability that a branch follows and the answer is correct, given the models up to the position, summed
+        over branches; by fit.
+        """
         assert self.graph.right_by_fit is not None
         right = self.graph.right_by_fit[1]
         found = np.zeros((len(self.graph.nodes), right.shape[1]))

@@ -21,8 +21,9 @@ class DefaultPolicy(Policy):
 
     Args:
         default: returns a stage's default model.
-        fallbacks: returns the models that a stage may run on after a failure, in order; None: the failure is raised.
-        max_latency_s, max_cost_usd: after this many seconds or dollars, failures are raised; None: no bound.
+        fallbacks: returns the models that a stage may run on after a failure, in order; None raises the failure.
+        max_latency_s, max_cost_usd: once the request has taken this time or cost this amount, failures are raised; None
+            means no limit.
         on_error: see :class:`Policy`.
         guard: authorizes each call if the request has a cap.
         clock, template, request, started_at: see :class:`Policy`.
@@ -69,11 +70,11 @@ class DefaultPolicy(Policy):
         return next((model for model in allowed if model not in tried), None)
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
-        """Count the dollars recorded by another run of the request. :meth:`paid` adds the unrecorded dollars."""
+        """Count the cost recorded by another run of the request. :meth:`paid` adds the unrecorded cost."""
         self._inherit(math.fsum(usd for usd in costs_usd if usd is not None))
 
     def paid(self, total_usd: float) -> None:
-        """Count what earlier runs of the request have paid, before this run makes a call."""
+        """Add the amount that earlier runs of the request have paid, before this run makes a call."""
         self._inherit(total_usd - self.spent_usd - self._inherited_usd)
 
     def _inherit(self, usd: float) -> None:
@@ -146,7 +147,7 @@ class ForcedPolicy(Policy):
     """Runs each invocation on a given model.
 
     Attributes:
-        verdicts: maps the number of invocations so far to the verdict of the workflow's check there (True: finished).
+        verdicts: maps the number of calls so far to the result of the workflow's check at that point (True: finished).
 
     Args:
         template: the workflow's shape.
@@ -236,7 +237,7 @@ class StaticPolicy(StopRulePolicy):
         return self.path[len(prefix)] if len(prefix) < len(self.path) else self.default_model(stage)
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return True until the stop rule ends the request or the plan is at its end."""
+        """Return whether to continue: the stop rule has not ended the request, and the plan has further calls."""
         length = self.length if self.models else len(self.path)
         return not self.has_ended(finished, state) and len(prefix) < length
 

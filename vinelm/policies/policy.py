@@ -36,14 +36,15 @@ class Policy(OneProcess, ABC):
         spent_usd: dollars of the recorded invocations.
         started_at: the request's arrival in seconds of ``clock``.
         guard: authorizes each call; None if no limit applies.
-        on_error: what happens if the policy itself fails while a graph runs.
+        on_error: what to do if the policy itself fails while a graph runs.
         falls_back: whether :meth:`fallback_model` may name a model.
-        keeps_account: whether the calls under ``guard`` are written to the request's account next to the graph's checkpoints,
-            so that the cap holds for all runs of the request; :meth:`paid` gets its sum.
-        on_gate: called as ``on_gate(path, waits)`` when the invocation at the end of ``path`` begins to wait for rate limits,
-            and when it is sent; None: it is not reported.
+        keeps_account: whether the calls under ``guard`` are written to the request's account next to the graph's
+            checkpoints, so that the cap holds for all runs of the request; :meth:`paid` receives the account's sum.
+        on_gate: called as ``on_gate(path, waits)`` when the invocation at the end of ``path`` begins to wait for rate
+            limits, and when it is sent; None reports nothing.
         has_judge: whether a judge, which is the caller's code, decides when the request ends; its exceptions are passed on.
-        standing: called with a stage and the request's priority, returns the call's priority; None: the request's priority.
+        standing: called with a stage and the request's priority, returns the call's priority; None uses the request's
+            priority.
         locate: returns the path of the invocation at a place if the policy knows it already, as in a replay; else None.
         assigned: the request's assignment. It is stored with the path; before :meth:`resumed`, it is set to the assignment
             made by the run that began the request.
@@ -125,8 +126,8 @@ class Policy(OneProcess, ABC):
     def begin(self, kind: str | None, note: str = "") -> None:
         """Take note of the request's type before its first model is chosen; this class ignores it.
 
-        Called if the application declares a type. If the type could not be found, it is None and ``note`` says why. Called
-        again if the run that began the request had found another type.
+        Called if the application declares a type. If the type could not be found, ``kind`` is None and ``note`` gives
+        the reason. Called again if the run that began the request had found another type.
         """
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
@@ -137,7 +138,9 @@ class Policy(OneProcess, ABC):
         """
 
     def paid(self, total_usd: float) -> None:
-        """Record what earlier runs of the request have paid, unfinished invocations included, before this run makes a call."""
+        """Record the amount that earlier runs of the request have paid, unfinished calls included, before this run
+        makes a call.
+        """
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:
         """Record that the last invocation of ``prefix`` was interrupted without a result; it will run again."""
@@ -146,7 +149,7 @@ class Policy(OneProcess, ABC):
         """Record that the template lacks ``stage`` after these stages; ``model`` runs nevertheless."""
 
     def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:
-        """Return another model for an invocation whose call has failed; None raises the failure.
+        """Return another model for an invocation after a failed call; if the result is None, the failure is raised.
 
         Args:
             failed: the attempt as it will be recorded if a model is returned; not recorded yet.
@@ -155,7 +158,7 @@ class Policy(OneProcess, ABC):
         return None
 
     def comes_next(self, prefix: tuple[str, ...], stages: Collection[str]) -> float | None:
-        """Return the probability that one of ``stages`` comes right after ``prefix``; None, the default, if unknown.
+        """Return the probability that one of ``stages`` comes right after ``prefix``; None, the default, means unknown.
 
         Args:
             prefix: models of the invocations so far; the last one may still be running.
@@ -181,7 +184,7 @@ class Policy(OneProcess, ABC):
             candidates: calls of read-only tools that may come before the next write.
             settings: the request's settings. The caller enforces their limits on dollars and on parallel calls, and the
                 request's cap.
-            wasted_usd: dollars that the calls started so far are expected to waste.
+            wasted_usd: expected dollars wasted by the calls started so far.
             running: number of prefetched calls in progress.
         """
         likely = [one for one in candidates if one.probability >= settings.least_probability]
@@ -190,7 +193,9 @@ class Policy(OneProcess, ABC):
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
     ) -> None:
-        """Take note of an internal failure of ``what``, after which ``model`` ran (None: nothing); this class ignores it."""
+        """Take note of an internal failure in ``what``, after which ``model`` ran (None if no model ran); this class
+        ignores it.
+        """
 
     def trace(self) -> list[dict[str, Any]]:
         """Return an empty trace; subclasses explain their choices here."""
@@ -202,7 +207,7 @@ class Policy(OneProcess, ABC):
         return trace[-1] if trace else {}
 
     def _add(self, invocation: Invocation) -> None:
-        """Add the invocation and its dollars; called with the lock held."""
+        """Record the invocation and add its cost; called with the lock held."""
         self.invocations.append(invocation)
         self.spent_usd += invocation.cost_usd
 
@@ -286,13 +291,13 @@ def _list_usd(usage: Usage) -> float:
 def _without_waiting(invocation: Invocation) -> float:
     """Return the stage's seconds minus the time its calls spent on rate limits, failed attempts and backoff.
 
-    A call answered by sharing the answer of an equal call counts with the seconds of that call.
+    A call that shares the answer of an equal call counts with the latency of that call.
     """
     equal_s = math.fsum(usage.latency_s for usage in invocation.usages if usage.is_equal)
     return max(invocation.latency_s - math.fsum(usage.waited_s for usage in invocation.usages), 0.0) + equal_s
 
 
 def known_total(counts: Sequence[int | None]) -> int | None:
-    """Return the sum of token counts; None if any is unknown, or there are none."""
+    """Return the sum of token counts; None if any count is unknown, or there are no counts."""
     known = [n for n in counts if n is not None]
     return sum(known) if known and len(known) == len(counts) else None

@@ -1,1 +1,1 @@
-"""Prompts as hashed shapes: which parts many calls share, and which of them a provider's cache should keep."""
+"""Prompts as hashed shapes: which parts many calls share, and which parts a provider's cache should keep."""

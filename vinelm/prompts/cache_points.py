@@ -36,7 +36,8 @@ class PromptCall:
         stage: the stage of the invocation.
         points: the prefixes that a cache can keep, from short to long, at most :data:`MOST_POINTS`.
         first: digest of the first part; None if nothing is to be cached.
-        left_out: points of a long prompt that are not among ``points``, after the first :data:`_FIRST_POINTS`.
+        left_out: number of prefixes of a long prompt that ``points`` leaves out, right after the first
+            :data:`_FIRST_POINTS`.
         may_wait: whether the attempt may wait until another attempt has cached the prefix.
         marks: indices of the points to be marked; set when the attempt is admitted.
         on_begun: called once, when the answer begins; set with the marks.
@@ -84,7 +85,8 @@ class PromptCall:
 
 
 class Reuse:
-    """Counts how often prefixes are read again: by stage and by place in the prompt, for each model and for all together.
+    """Counts how often prefixes are read again, by stage and by place in the prompt, for each model and for all models
+    together.
 
     Counts halve every hour, so that they follow changes of the request rate. Callers hold ``lock``.
     """
@@ -107,7 +109,9 @@ class Reuse:
             self._at_s = now_s
 
     def add(self, stage: str, place: int, model: str, digest: int, *, is_warm: bool) -> None:
-        """Count a call's prefix at this place; ``is_warm``: another call had the same within the time to live."""
+        """Count a call's prefix at this place; ``is_warm`` means that another call had the same prefix within the time
+        to live.
+        """
         counts = self._warm if is_warm else self._cold
         for name in (model, ""):
             counts[stage, place, name] += 1
@@ -116,7 +120,7 @@ class Reuse:
         self._last[stage, place] = digest
 
     def reads(self, stage: str, place: int, model: str, digest: int) -> float:
-        """Return the expected reads of a prefix for each time that it is written."""
+        """Return the expected number of reads of a prefix for each time that it is written to the cache."""
         prior = _FIRST_WEIGHT if place == 0 else 1.0
         key, of_all = (stage, place, model), (stage, place, "")
         together = (self._warm[of_all] + (prior if place == 0 else 0.0)) / (self._cold[of_all] + prior)
@@ -131,11 +135,11 @@ class Reuse:
 
 
 class CachePoints:
-    """What one prompt cache probably holds, estimated from the calls of this process. Thread-safe.
+    """The probable contents of one prompt cache, estimated from the calls of this process. Thread-safe.
 
-    A point is marked if its reads save more than its writing costs (Helium §5 keeps static prefixes only):
-    ``E[reads] * (1 - cached / input) > write / input - 1``, or if it is in the cache already. E[reads] is estimated by
-    counting: a prefix, marked or not, that another call had within the time to live counts as a read.
+    A prefix is marked if reading it from the cache saves more than writing it costs (Helium §5 keeps static prefixes
+    only): ``E[reads] * (1 - cached / input) > write / input - 1``, or if it is in the cache already. E[reads] is
+    estimated by counting: a prefix, marked or not, that another call had within the time to live counts as a read.
 
     Args:
         model: the entry, with prices and ``cache_points``.
@@ -159,7 +163,9 @@ class CachePoints:
         self._swept_s = -math.inf
 
     def leader(self, prompt: PromptCall) -> Future[None] | None:
-        """Return a future that is done when the call caching the longest useful prefix begins to answer; None: do not wait."""
+        """Return a future that is done when the call that caches the longest useful prefix begins to answer; None
+        without such a call.
+        """
         if not prompt.may_wait or not prompt.points:
             return None
         with self._lock:
@@ -174,7 +180,7 @@ class CachePoints:
 
     @property
     def longest_wait_s(self) -> float:
-        """The longest time that a call waits for others: its expected seconds, at most :data:`LONGEST_WAIT_S`."""
+        """The maximum time that a call waits for others: its expected seconds, at most :data:`LONGEST_WAIT_S`."""
         return min(self._seconds, LONGEST_WAIT_S)
 
     def place(self, prompt: PromptCall) -> None:
@@ -246,7 +252,9 @@ class CachePoints:
 
 
 def _most_useful(reads: dict[int, float], points: tuple[Point, ...]) -> tuple[int, ...]:
-    """Return the longest prefix, and shorter prefixes from which more tokens are read than from the next longer one."""
+    """Return the longest prefix, and the shorter prefixes whose marks let the most additional tokens be read; at most
+    :data:`MOST_MARKS` in total.
+    """
     if len(reads) <= MOST_MARKS:
         return tuple(reads)
     *others, last = reads

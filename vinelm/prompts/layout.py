@@ -1,4 +1,4 @@
-"""What the prompts of a workflow have in common, and whether caches could keep more if messages were reordered."""
+"""Finds what the prompts of a workflow have in common, and whether caches could reuse more if messages were reordered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _KEY = b"texts that are at hand and are not kept"
 class PromptPart(NamedTuple):
     """A message or tool of a prompt: a unique name known to the author, and its canonical text.
 
-    ``is_movable``: the message could be placed elsewhere, since it is neither a tool, a system message nor a turn.
+    ``is_movable`` means that the message could be placed elsewhere: it is not a tool, system message or turn of a
+    conversation.
     """
 
     name: str
@@ -44,7 +45,9 @@ class StagePrompts:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A better order: ``moved`` before ``before``, in the prompts of ``stages``. ``reusable`` is the reusable share then."""
+    """A better order: message ``moved`` before message ``before``, in the prompts of ``stages``. ``reusable`` is the
+    share of tokens that a cache could then reuse.
+    """
 
     moved: str
     before: str
@@ -54,7 +57,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class PromptLayout:
-    """What the prompts of a few requests have in common, without their text.
+    """The common parts of the prompts of a few requests, without the prompts' text.
 
     ``reusable`` is the share of all tokens, in [0, 1], that a cache has from an earlier call if all stages run on one model, in
     prefixes of at least :data:`~vinelm.prompts.shape.CACHE_MINIMUM` tokens. ``move`` is the best change of order; it changes
@@ -90,7 +93,7 @@ def stages_of(tree: PromptTree) -> tuple[StagePrompts, ...]:
 
 
 def _tried(prompts: Iterable[SeenPrompt]) -> tuple[PromptTree, float]:
-    """Return the tree of the prompts, and the share of tokens in a cacheable prefix shared with an earlier prompt."""
+    """Return the tree of the prompts, and the share of their tokens in cacheable prefixes that an earlier prompt shares."""
     tree = PromptTree()
     total = reused = 0
     for prompt in prompts:
@@ -103,7 +106,7 @@ def _tried(prompts: Iterable[SeenPrompt]) -> tuple[PromptTree, float]:
 
 
 def _pairs(prompt: SeenPrompt) -> list[tuple[str, str]]:
-    """Return pairs (moved, before) of movable messages, of which ``moved`` now comes later."""
+    """Return pairs (moved, before) of names of movable messages; ``moved`` now comes after ``before``."""
     names = [part.name for part in prompt.parts if part.is_movable]
     return [(moved, before) for place, moved in enumerate(names) for before in names[:place]]
 

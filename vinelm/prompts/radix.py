@@ -1,4 +1,6 @@
-"""A radix tree of prompts: which tokens every request of a stage sends, several send, or one sends repeatedly."""
+"""A radix tree of prompts. It shows which tokens all requests of a stage send, several requests send, or one request
+sends repeatedly.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ STATIC_SHARE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class TokensByLabel:
-    """Approximate tokens of prompts, by which other calls send the prefix that ends with them.
+    """Approximate numbers of tokens, grouped by which other calls send the same prompt up to these tokens.
 
     Args:
         static: sent by at least :data:`STATIC_SHARE` of the stage's requests, if there are two or more.
@@ -75,7 +77,9 @@ class PromptTree:
         ends.append(node)
 
     def longest_match(self, shape: Shape) -> int:
-        """Return the approximate tokens of the longest prefix that a prompt in the tree shares with this one."""
+        """Return the approximate number of tokens in the longest prefix that a prompt in the tree shares with the given
+        prompt.
+        """
         digests, tokens = points_of(shape)
         at = self._found(digests)[1]
         return tokens[at - 1] if at else 0
@@ -109,7 +113,9 @@ class PromptTree:
         return {name: (len(some), TokensByLabel(*some.mean(axis=0).round(1).tolist())) for name, some in here.items()}
 
     def _found(self, digests: array[int]) -> tuple[int, int, int | None]:
-        """Return the last node with known points, the number of known points, and where they leave its edge midway."""
+        """Return the last node with known points, the number of known points, and where on the node's edge they end, if
+        midway.
+        """
         node = at = 0
         while at < len(digests):
             child = self._child.get(digests[at])
@@ -124,7 +130,7 @@ class PromptTree:
         return node, at, None
 
     def _split(self, node: int, at: int) -> int:
-        """Insert a node into the edge to ``node``, which keeps its number, and return it."""
+        """Insert a new node into the edge to ``node`` and return the new one; ``node`` keeps its number."""
         upper = self._new(self._start[node], at, self._parent[node])
         self._start[node], self._parent[node] = at, upper
         self._child[self._digests[at]] = node
@@ -140,7 +146,7 @@ class PromptTree:
 
 
 def common_tokens(one: Shape, other: Shape) -> int:
-    """Return approximately how many tokens two prompts share at their beginning."""
+    """Return the approximate number of tokens that two prompts share at their beginning."""
     digests, tokens = points_of(one)
     others = points_of(other)[0]
     if not (digests and others and digests[0] == others[0]):
@@ -181,7 +187,9 @@ def points_of(shape: Shape) -> tuple[array[int], array[int]]:
 
 
 def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int], at: int) -> int:
-    """Return how many digests agree from ``start`` and ``at`` on; the first do. Equal digests have equal predecessors."""
+    """Return how many digests agree from ``start`` and ``at`` on. The first pair agrees, and equal digests have equal
+    predecessors.
+    """
     low, high = 1, min(stop - start, len(digests) - at)
     while low < high:
         middle = (low + high + 1) // 2
@@ -193,7 +201,7 @@ def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int],
 
 
 def _passed(ends: IntArray, parent: IntArray) -> tuple[IntArray, IntArray]:
-    """Return pairs (call, node that it passes, except the root), as small integers, since there are many."""
+    """Return pairs of a call and a node that the call passes (without the root), as small integers to save memory."""
     call: IntArray = np.arange(len(ends), dtype=np.int32)
     node: IntArray = ends.astype(np.int32)
     calls, nodes = [call[:0]], [node[:0]]

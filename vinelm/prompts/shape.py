@@ -18,11 +18,11 @@ CACHE_MINIMUM = 1024
 
 
 class Point(NamedTuple):
-    """The end of a prefix.
+    """The end of a prefix of a prompt.
 
     Args:
-        digest: digest of everything before it, 64 bits; equal for equal prefixes under one key.
-        tokens: approximate number of tokens before it.
+        digest: digest of the whole prefix, 64 bits; equal for equal prefixes under one key.
+        tokens: approximate number of tokens in the prefix.
     """
 
     digest: int
@@ -62,7 +62,8 @@ def shape_of(parts: Iterable[str], key: bytes) -> Shape:
     """Return the shape of a prompt; about 1.5 µs per 100 tokens.
 
     Args:
-        parts: its canonical text in the order in which a server reads it: tools, system messages, then the conversation.
+        parts: the prompt's canonical text in the order in which a server reads it: tools, system messages, then the
+            conversation.
         key: a secret of at most 64 bytes. Shapes made with different keys never match.
     """
     digest = blake2b(key=key, digest_size=8)

@@ -26,7 +26,7 @@ def packed(shapes: Iterable[Shape], key: bytes) -> bytes:
 
 
 def unpacked(data: bytes, key: bytes) -> tuple[Shape, ...]:
-    """Return the input of :func:`packed`; :class:`ValueError` for another key or truncated bytes."""
+    """Return the shapes that :func:`packed` was given; raise :class:`ValueError` for another key or truncated bytes."""
     if data[:_MARK_BYTES] != _mark(key):
         raise ValueError("made with another key")
     found, at = [], _MARK_BYTES

@@ -1,4 +1,4 @@
-"""Decides which plans are worth a proof, and how many labels it takes, before any label is requested."""
+"""Decides which plans are worth a proof, and how many labels the proof takes, before any label is requested."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ OUT_OF_REACH = 3.0
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """What the recorded requests that choose plans show about one plan, without labels.
+    """The facts about one plan from the recorded requests that choose plans, without labels.
 
     Attributes:
         name: The plan's name.
-        saved: Share of today's dollars that it saves, below 1; negative if it is more expensive.
-        differing: In how many requests its answer differs from today's.
-        seen: How many requests were compared.
+        saved: Share of the current cost that the plan saves, below 1; negative if the plan is more expensive.
+        differing: Number of requests in which its answer differs from today's.
+        seen: Number of compared requests.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Candidate:
 
     Attributes:
         name: The plan's name.
-        saved: Share of today's dollars that it saves.
+        saved: Share of the current cost that the plan saves.
         differing: Estimated share of the requests in which its answer differs from today's, above 0 and below 1.
     """
 
@@ -47,7 +47,8 @@ class Candidate:
 
 
 def labels_needed(differing: float, margin: float, diff: float = 0.0) -> tuple[float, float]:
-    """Return how many labels a proof takes, at 95 % for one plan: in half of all cases, and in 80 % of them.
+    """Return how many labels suffice for a proof in half of all cases, and in 80 % of them, for one plan at 95 %
+    confidence.
 
     Args:
         differing: Share of the requests in which the plan's answer differs from today's.
@@ -77,16 +78,16 @@ def choose_candidates(
     least_saved: float = LEAST_SAVED,
     most: int = CANDIDATES,
 ) -> list[Candidate]:
-    """Return the plans worth racing, most promising first; empty if nothing can be proven within the labels.
+    """Return the plans worth testing, most promising first; empty if no plan can be proven with this number of labels.
 
-    The requests that were used to choose must not be used again in the race.
+    The requests that chose the plans must not be used again for the proof.
 
     Args:
         plans: All plans that were compared with today's answers.
         margin: The allowed loss, as a fraction.
-        labels: How many questions people will answer; None: without limit.
+        labels: The maximum number of questions that people will answer; None means no limit.
         least_saved: Plans that save less are left out.
-        most: How many plans race at most; they share the error probability.
+        most: The maximum number of plans to test at a time; they share the error probability.
     """
     if labels is not None and labels < 0:
         raise ConfigError(f"the number of labels is {labels!r}: give 0 or more, or None for no limit")

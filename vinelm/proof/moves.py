@@ -1,4 +1,4 @@
-"""What a race asks for next, and the state of its candidates."""
+"""The next question or call that a test of several plans needs, and the state of its candidates."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class Question:
     Attributes:
         candidate: The candidate whose answer is compared.
         request: The request that was answered.
-        weight: How many requests this one represents: 1 / share, if people are asked about only a share of such requests.
+        weight: Number of requests that this request represents: 1 / share, if people are asked about only a share of
+            such requests.
         audit: Whether the question checks two answers that count as the same.
     """
 
@@ -44,13 +45,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The race is over.
+    """The end of the test: no further move is needed.
 
     Attributes:
-        reason: ``proven``: ``candidate`` loses less than the allowed loss; ``labels`` or ``requests``: they are used up, or
-            far too few are left; ``hopeless``: even if it lost nothing, no candidate could be expected to be proven within
-            three times the labels left.
-        candidate: The proven candidate; of several the one that saves most.
+        reason: ``proven``: ``candidate`` loses less than the allowed loss; ``labels`` or ``requests``: labels or
+            requests are used up, or far too few are left; ``hopeless``: even if it lost nothing, no candidate could be
+            expected to be proven within three times the labels left.
+        candidate: The proven candidate; of several, the candidate that saves most.
         margin: The smallest loss that its proof excludes, as a fraction.
     """
 
@@ -67,17 +68,19 @@ class Standing:
     """The state of one candidate.
 
     Attributes:
-        candidate: Its name.
-        saved: Share of today's dollars that it saves.
-        requests: Requests that count so far: all before the first that still lacks an answer or a label.
-        differing: In how many of these requests its answer differs from today's.
-        labels: Labels that count so far.
-        skipped: Questions that were skipped. Each counts as the worst score.
+        candidate: The candidate's name.
+        saved: Share of the current cost that the candidate saves.
+        requests: Number of requests that count so far: all before the first request that still lacks an answer or a
+            label.
+        differing: Number of these requests in which the candidate's answer differs from today's.
+        labels: Number of labels that count so far.
+        skipped: Number of skipped questions. Each counts as the worst score.
         diff: Weighted mean of score minus today's score over the requests that count; an estimate without a guarantee.
         log_wealth: By margin: the logarithm of the evidence that the candidate loses less than the margin.
         threshold: A margin is proven when its log wealth has reached this value.
-        proven: The smallest margin that is proven; None if none is.
-        needed: By margin: how many more labels are expected to prove it; 0 if it is proven, infinite if it will not be.
+        proven: The smallest margin that is proven; None if no margin is.
+        needed: By margin: the expected number of further labels to prove it; 0 if it is proven, infinite if it will not
+            be.
         audit: Share of the requests with equal answers about which people are asked as well.
         judge_r2: Share of the scores' variance that the judge explains, by the labels so far; None without a judge.
         judge_used: Whether the judge saves labels at the moment.

@@ -1,8 +1,8 @@
-"""A race of candidate plans: which models answer which request, which questions people get, and what is proven.
+"""Tests candidate plans together: which models answer which request, which questions people get, and what is proven.
 
-Every candidate has a separate wealth (`wealth.py`) and a separate prefix of the ordered requests that it has completed. A
-wealth depends only on the events of its prefix. So the guarantee holds at every look, whichever candidate gets the next
-question; the candidates share the error probability. Labels go to the candidate that saves the most dollars per label still
+Every candidate has a separate wealth (`wealth.py`) and a separate prefix of the ordered requests that it has completed.
+A wealth depends only on the events of its prefix. So the guarantee holds at every look, whichever candidate gets the
+next question; the candidates share the error probability. Labels go to the candidate that saves most per label still
 needed.
 """
 
@@ -27,7 +27,7 @@ HEAD_START = 3.0
 
 @dataclass(eq=False)
 class _Entrant:
-    """A candidate and everything known about it; ``at`` is its first incomplete unit."""
+    """A candidate and everything known about it; ``at`` is its first incomplete unit, a request or cluster."""
 
     plan: Candidate
     wealth: Wealth
@@ -49,23 +49,25 @@ class Race:
     requests that a judge leaves out) are counted, but not used: they would bias the mean.
 
     Args:
-        candidates: The racing plans, chosen on other requests (:func:`choose_candidates`). Without any, the race ends at once.
-        requests: How many requests there are. They are numbers from 0, in an order that was shuffled once.
-        labels: How many questions people will answer; None: without limit.
+        candidates: The plans to test, chosen on other requests (:func:`choose_candidates`). Without any, the race ends
+            at once.
+        requests: The number of requests. Requests are numbered from 0, in an order that was shuffled once.
+        labels: The maximum number of questions that people will answer; None means no limit.
         max_loss: The loss that has to be excluded, as a fraction. Smaller losses are reported if they are excluded, too.
         margins: Other losses that are tested as well, to report the smallest that can be excluded.
         alpha: Probability of any false proof that is allowed, over all attempts.
-        attempt: The number of the attempt, from 1, if a proof is tried repeatedly; attempt k gets 6 / (pi k)² of alpha, so
-            that the sum stays within alpha. None: this is the only attempt, and has all of alpha.
+        attempt: The number of the attempt, from 1, if a proof is tried repeatedly; attempt k gets 6 / (pi k)² of alpha,
+            so that the sum stays within alpha. None means that this is the only attempt, with all of alpha.
         audit: Share of equal answers about which people are asked as well. Above 0 if equal answers may have different scores.
         judge: Whether a judge compares differing answers (:meth:`judged`), which saves labels if it is right.
-        clusters: By request: its cluster, such as the conversation or equal prompts. A cluster counts once, as the mean of its
-            requests, or as their number if that is the weight of each. Clusters come in the order of their first requests,
-            which must not depend on their sizes.
-        weights: By request: its weight, for samples in which some requests are more frequent than in service: the true
-            frequency divided by the frequency in the sample, about 1 on average.
+        clusters: The cluster of each request, such as its conversation, or the requests with equal prompts. A cluster
+            counts once, as the mean of its requests, or as their number if that is the weight of each. Clusters come in
+            the order of their first requests, which must not depend on their sizes.
+        weights: The weight of each request, for samples in which some requests are more frequent than in service: the
+            true frequency divided by the frequency in the sample, about 1 on average.
         max_weight: The largest weight possible in the sample, which has to be known before it is drawn.
-        seed: The seed of the draws: which equal answers are audited, which differing ones a judge leaves out.
+        seed: The seed of the draws: which equal answers are audited, and for which differing answers people are not
+            asked because of the judge's verdict.
 
     Raises:
         ConfigError: a setting is impossible; the methods raise it, too, for an unknown candidate, a request out of
@@ -151,14 +153,14 @@ class Race:
         return next(self._moves())
 
     def aim(self, max_loss: float) -> None:
-        """Try to exclude another one of the margins from now on. The guarantee covers all margins at any time."""
+        """Try to exclude another of the margins from now on. The guarantee covers all margins at any time."""
         _check(max_loss in self.margins, f"max_loss {max_loss!r} is none of the margins {self.margins}")
         self.max_loss = float(max_loss)
 
     def upcoming(self, count: int) -> list[Move]:
         """Return up to ``count`` moves that can be made in parallel: the next move, and the same candidate's later moves.
 
-        Answers to later questions are wasted if the race ends before them, or permanently turns to another candidate.
+        Answers to later questions are wasted if the race ends earlier or permanently turns to another candidate.
         """
         return list(islice(self._moves(), max(1, count)))
 
@@ -178,8 +180,8 @@ class Race:
             request: The request that was answered.
             score: In [-1, 1]: 1 if only the candidate's answer is right, -1 if only today's is, 0 if both or neither are.
                 Graded scores, and means over people who disagree, lie between.
-            counted: Whether it counts as one of the requested labels. False if the same two answers were already compared for
-                another candidate.
+            counted: Whether the label counts as one of the requested labels. False if the same two answers were already
+                compared for another candidate.
         """
         entrant = self._entrant(candidate, request)
         _check(-1.0 <= score <= 1.0, f"request {request} of {candidate!r}: the score is {score!r}, not within [-1, 1]")
@@ -196,8 +198,8 @@ class Race:
     def skipped(self, candidate: str, request: int) -> None:
         """Record that this question will not be answered. It counts as the worst score, -1, and as a label.
 
-        With a better score, skipping hard comparisons could bring about a proof. Do not call this for a question that may still
-        be answered: it stays open, and :meth:`upcoming` returns others meanwhile.
+        With a better score, skipping hard comparisons could bring about a proof. Do not call this for a question that
+        may still be answered: it stays open, and :meth:`upcoming` returns other questions meanwhile.
         """
         entrant = self._entrant(candidate, request)
         if request not in entrant.skipped:
@@ -286,7 +288,7 @@ class Race:
                 yield move
 
     def _lacking(self, entrant: _Entrant, unit: int) -> Iterator[Move]:
-        """Yield the moves that this unit of a candidate still needs."""
+        """Yield the moves that this unit (a request or cluster) of a candidate still needs."""
         name, used = entrant.plan.name, entrant.wealth.uses_judge
         for request in self._members[unit]:
             if (same := entrant.same.get(request)) is None:
@@ -300,7 +302,7 @@ class Race:
                 yield Question(name, request, 1.0 / JUDGE_SHARE if used else 1.0)
 
     def _advance(self, entrant: _Entrant) -> None:
-        """Take all units that are complete."""
+        """Update the candidate's wealth with all further units that are complete."""
         wealth = entrant.wealth
         # In the order of the units, which was fixed beforehand: an incomplete unit holds up those after it. If easy units could
         # go first, the order would depend on the answers, and the guarantee would be lost.

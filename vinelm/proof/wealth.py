@@ -1,9 +1,10 @@
-"""The test of one plan: bets, request by request, that the plan loses less than a margin; several margins at once.
+"""Tests one plan by bets, request by request, that the plan loses less than a margin; tests several margins at once.
 
-Per unit (a request, or a cluster of them) x is the plan's score minus today's. If the plan loses the margin m or more, the mean
-of x + m is at most 0. A bet stakes the share lambda of the wealth, chosen before x is known. It multiplies the wealth by 1 +
-lambda (x + m), which is at most 1 on average. Starting with 1, the wealth ever reaches 1 / alpha with a probability of at most
-alpha (Ville): at every look, for any distribution, for any stakes that use only the past (Waudby-Smith and Ramdas 2024).
+Per unit (a request, or a cluster of them) x is the plan's score minus today's. If the plan loses the margin m or more,
+the mean of x + m is at most 0. A bet stakes the share lambda of the wealth, chosen before x is known. It multiplies the
+wealth by 1 + lambda (x + m), which is at most 1 on average. Starting with 1, the wealth ever reaches 1 / alpha with a
+probability of at most alpha (Ville): this holds at every look, for any distribution, and for any stakes that use only
+the past (Waudby-Smith and Ramdas 2024).
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ JUDGE_PRIOR = 2.0
 
 
 class Wealth:
-    """The wealth of one plan by margin, and the stakes on its next unit. Units are taken one by one, in order.
+    """The wealth of one plan by margin, and the stakes on its next unit (a request or cluster). Units are taken one by
+    one, in order.
 
     Args:
         margins: Losses that are tested, shape (margins,), as fractions.
         differing: The prior estimate of the share of differing requests; an error costs labels, not the guarantee.
-        lowest: The largest loss that one unit can show: 1, or 1 / share if people are asked about a share of requests only.
+        lowest: The maximum loss from one unit: 1, or 1 / share if people are asked about only a share of requests.
         heaviest: The largest weight that a unit can have. The usual weight is assumed to be 1.
         audit: Share of equal answers that people are asked about; used for the expected number of labels.
         judged: Whether a judge compares answers.
@@ -94,7 +96,7 @@ class Wealth:
             score: The unit's mean score minus today's; 0 if nothing differs.
             weight: The unit's weight.
             differs: Whether the plan's answer differs from today's.
-            told: How many labels the unit took.
+            told: Number of labels for the unit.
         """
         self._settle(score, weight, told)
         if not told and weight == 1.0:
@@ -119,8 +121,8 @@ class Wealth:
             judged: For each such request: the verdict, the score (None if people were not asked), and the request's part of
                 the unit's weight.
             weight: The unit's weight.
-            rest: What the unit's other requests add to its mean score.
-            told: How many labels the other requests took.
+            rest: The amount that the unit's other requests add to its mean score.
+            told: Number of labels for the other requests.
         """
         share = JUDGE_SHARE if self.uses_judge else 1.0
         value, score, asked = rest, rest, 0
@@ -140,7 +142,7 @@ class Wealth:
         self._bet()
 
     def needed(self, at: int, threshold: float, *, lossless: bool = False) -> float:
-        """Return how many more labels are expected until this margin is proven; infinite if it will not be.
+        """Return the expected number of further labels until this margin is proven; infinite if it will not be.
 
         Args:
             at: The index of the margin.
@@ -170,7 +172,9 @@ class Wealth:
         self._weight += weight
 
     def _bet(self) -> None:
-        """Choose the stake with which the wealth would have grown most on the pseudo-past and the past."""
+        """Choose the stake with which the wealth would have grown most on the units so far and the pseudo-observations
+        of the prior.
+        """
         mode = int(self.uses_judge)
         # Equal answers were only counted: each has the same factor, so they are booked in one step when stakes are chosen
         # again.
@@ -201,7 +205,9 @@ class Wealth:
         return self._past_of(self._stakes[1], np.array([right, wrong, -right, -wrong, s, -s, 0.0]), chances)
 
     def _past_of(self, stakes: FloatArray, values: FloatArray, chances: FloatArray) -> FloatArray:
-        """Return the growth of the log wealth by stake over the equal and differing answers of the pseudo-past."""
+        """Return the growth of the log wealth by stake over the equal and differing answers among the
+        pseudo-observations of the prior.
+        """
         gains = values[:, None] + self.margins  # (values, margins)
         grown = np.tensordot(chances, np.log1p(stakes * gains[:, :, None]), 1)
         same = np.log1p(stakes * self.margins[:, None])

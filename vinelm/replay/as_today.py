@@ -26,16 +26,16 @@ def as_today(
     (``vinelm label``). See docs/profiling.md.
 
     Args:
-        answer: ``answer(state)`` returns the answer in a final state: a text, or what JSON can hold. None: the keys that the
-            workflow names in ``answer=``.
+        answer: ``answer(state)`` returns the answer in a final state, a text or JSON types. None takes the keys that
+            the workflow names in ``answer=``.
         score: ``score(request, state)`` for the requests with a label, as :class:`~vinelm.Workflow` takes it.
         labels: The keys of the label. A request in which one of these keys is missing or empty has no label.
-        same: ``same(today, other)``: whether two free texts are the same; see :class:`~vinelm.replay.Sameness`. None: the same
-            characters.
+        same: ``same(today, other)``: whether two free texts are the same; see :class:`~vinelm.replay.Sameness`. None
+            compares characters.
         database: A SQLite file on which SQL is executed: queries with the same rows are the same.
         ignore: Fields of structured answers that are not compared.
-        audit: Share of equal answers that people are asked about as well. None: 0, or 0.2 if equal answers may have different
-            scores.
+        audit: Share of equal answers that people are asked about as well. None means 0, or 0.2 if equal answers may
+            have different scores.
 
     Raises:
         WorkflowError: Only one of ``score`` and ``labels`` is given.

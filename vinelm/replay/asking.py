@@ -1,4 +1,4 @@
-"""Asks models the recorded prompts within a budget. Spends money with real models."""
+"""Sends recorded prompts to models within a budget. Spends money unless the models are simulated."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class AsIs:
         options: Keyword arguments of the call.
         tools: Declarations of tools; ``tools_options`` go with them.
         schema: The schema of structured output, if the provider accepts no ``response_format``.
-        limit: The recorded limit of an answer in tokens; None without one.
+        limit: The recorded maximum length of the answer in tokens; None without a maximum.
     """
 
     messages: list[BaseMessage]
@@ -132,7 +132,7 @@ class ReplayedCall:
     """One call to be made, here or elsewhere.
 
     Attributes:
-        unit_id, step, request: The fields of the unit that it belongs to.
+        unit_id, step, request: The number, step and request of the sampled call that this call belongs to.
         name: The name under which its answer is kept: the model's name, or the name of a judge's verdict.
         model: The catalog entry to call.
         prompt: The prompt, in the form in which recorded prompts are stored.
@@ -234,18 +234,18 @@ class NodeCaller:
 class Asker:
     """Asks models for missing answers, several at a time, until the budget refuses a call.
 
-    Each call's upper bound is stored durably before the call, and its answer in one transaction with its price. So after a
-    kill, no paid call is made again.
+    Each call's maximum cost is stored durably before the call, and its answer in one transaction with its cost. So no
+    paid call is made again, even after the process was killed.
 
     Attributes:
         is_exhausted: The budget has refused a call, so no more calls are made.
-        workers: Calls at a time.
+        workers: Number of calls at a time.
 
     Args:
         kept: The store, locked by the caller.
         catalog: The models.
-        budget_usd: The most that all calls of the store may cost, those of earlier runs included.
-        workers: Calls at a time; calls in batches do not count.
+        budget_usd: The maximum cost of all calls of the store, including calls of earlier runs.
+        workers: Number of calls at a time; calls in batches do not count.
         backends: By provider; None creates the backends of the catalog.
         times: How long to wait for the providers' batches, in which calls are made; None makes each call directly.
         is_waiting: Whether :meth:`ask` waits for batches. Otherwise it submits calls and returns, :meth:`take_in` collects the
@@ -309,26 +309,26 @@ class Asker:
 
     @property
     def problem(self) -> str | None:
-        """Why it stopped waiting for batches; None while it still waits."""
+        """The reason why waiting for batches has stopped; None while it continues."""
         return None if self._gate is None else self._gate.problem
 
     @property
     def is_batched(self) -> bool:
-        """Whether calls are made in batches: then each wave of calls may take a day."""
+        """Whether calls are made in batches, so that each round of calls may take a day."""
         return self._gate is not None
 
     @property
     def spent_usd(self) -> float:
-        """Dollars spent, including earlier runs; calls with unknown outcome count at their upper bound."""
+        """Dollars spent, including earlier runs; a call with an unknown outcome counts at its maximum cost."""
         return self._ledger.committed_usd
 
     @property
     def left_usd(self) -> float:
-        """Remaining dollars of the budget."""
+        """The rest of the budget, in dollars."""
         return max(self._budget_usd - self.spent_usd, 0.0)
 
     def upper_bound_usd(self, unit: ReplayUnit, model: str) -> float:
-        """Return the most that a call can cost; 0 for a prompt that the model does not accept."""
+        """Return the maximum cost of a call in dollars; 0 for a prompt that the model does not accept."""
         entry, backend = self._catalog[model], self._models.backend_of(model)
         part = 1.0 if self._gate is None or model not in self._gate.models else PART
         try:
@@ -348,18 +348,18 @@ class Asker:
         return sorted(inner(self._catalog[model]).refused) if inner is not None else []
 
     def is_known(self, unit: ReplayUnit, name: str) -> bool:
-        """Return whether the model's answer or failure is stored, so that it need not be asked."""
+        """Return whether the model's answer or failure is stored, so that no call is needed."""
         return (unit.unit_id, name) in self._kept.answers or (unit.unit_id, name) in self._missed
 
     def failure(self, unit: ReplayUnit, model: str) -> str | None:
-        """Return in a few words why a model has no answer to a unit; None if it has one."""
+        """Return a short reason why a model has no answer to a sampled call; None if it has an answer."""
         if (unit.unit_id, model) in self._missed:
             return self._missed[unit.unit_id, model]
         found = self._kept.answers[unit.unit_id, model]
         return None if found.answer is not None else found.detail or str(found.failure)
 
     def failures(self, units: Iterable[ReplayUnit], model: str) -> Counter[str]:
-        """Return how often a model failed on these units, by reason."""
+        """Return how often a model failed on these sampled calls, by reason."""
         asked = [unit for unit in units if self.is_known(unit, model)]
         return Counter(reason for unit in asked if (reason := self.failure(unit, model)) is not None)
 
@@ -375,7 +375,8 @@ class Asker:
         return found
 
     def ask(self, wanted: Sequence[tuple[ReplayUnit, str]]) -> bool:
-        """Ask for missing answers. Return whether all are known now; False if the budget has refused a call.
+        """Ask for missing answers, and return whether all answers are known now; False if the budget has refused a
+        call.
 
         Raises:
             ConfigError: A provider has refused the key, or a setting of the catalog is wrong.
@@ -422,7 +423,7 @@ class Asker:
 
         Raises:
             ConfigError: A provider has refused the key.
-            VineLMError: It no longer waits for batches (:attr:`problem`, code ``batches-left``).
+            VineLMError: The asker no longer waits for batches (:attr:`problem`, code ``batches-left``).
         """
         for (number, name), future in list(self._handed_in.items()):
             if future.done():
@@ -474,7 +475,7 @@ class Asker:
             self._kept.add(entry, answer)
 
     def _noted(self, number: int, name: str, answer: Answer | None) -> bool:
-        """Note a call's result in memory; return False if the budget refused the call."""
+        """Keep a call's result in memory; return False if the budget refused the call."""
         if answer is None:
             return False
         if answer.failure == "auth":
@@ -514,5 +515,5 @@ class Asker:
 
 
 def _is_passing(answer: Answer) -> bool:
-    """Return whether a failure has nothing to do with model and prompt, and cost nothing."""
+    """Return whether a failure was free and has no cause in the model or the prompt, so that the call may be made again."""
     return answer.failure == "auth" or (answer.failure in TRANSIENT and not answer.cost_usd)

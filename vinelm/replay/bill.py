@@ -1,4 +1,4 @@
-"""Where the money goes: recorded calls summed by step, in one pass and bounded memory. Calls no model."""
+"""Computes where the money goes: sums recorded calls by step, in one pass and bounded memory. Calls no model."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Distinct:
     """Counts distinct texts: exactly up to ``most``, then estimated by the smallest hashes, with an error of about
     1/sqrt(``most``).
 
-    Bar-Yossef et al., Counting distinct elements in a data stream (2002). Holds at most twice ``most`` numbers.
+    Bar-Yossef et al., Counting distinct elements in a data stream (2002). Holds at most 2 * ``most`` numbers.
     """
 
     def __init__(self, most: int) -> None:
@@ -78,7 +78,7 @@ class Distinct:
         return self._limit == 2**64
 
     def count(self) -> int:
-        """Return how many distinct texts were counted."""
+        """Return the number of distinct texts."""
         if self.is_exact:
             return len(self._seen)
         nth = sorted(self._seen)[self._most - 1]
@@ -108,25 +108,25 @@ class Seconds:
 
 @dataclass
 class StepBill:
-    """The sums of one step.
+    """The total costs, calls, tokens and durations of one step.
 
     Attributes:
         key: See :class:`~vinelm.replay.steps.CallStep`.
-        title: Its name, or the first words of its system prompt.
+        title: The step's name, or the first words of its system prompt.
         is_named: Whether the trace names it.
-        calls: Calls of models, failed ones included.
-        stand_for: Calls that the recorded ones represent: more if only a part was recorded. Dollars, tokens and seconds
-            count all of these.
+        calls: Number of model calls, including failed calls.
+        stand_for: Number of calls that the recorded calls represent; higher than ``calls`` if only a part was recorded.
+            Cost, tokens and seconds count all represented calls.
         failed: Number of failed calls.
-        cost_usd: Dollars, as stated or by price.
-        priced_usd: The part of these dollars that comes from a price list.
-        unpriced: Calls whose dollars are not known; no sum of dollars includes them.
+        cost_usd: The cost in dollars: the recorded cost if there is one, otherwise tokens times list price.
+        priced_usd: The part of ``cost_usd`` that was computed from list prices.
+        unpriced: Number of calls of unknown cost; no sum of costs includes them.
         tokens_in: Tokens of prompts.
         tokens_out: Tokens of answers.
         cached_tokens: Tokens of prompts that were read from a cache.
-        comparable_usd: Dollars of calls with a short or structured answer.
+        comparable_usd: Cost of calls with a short or structured answer, in dollars.
         comparable: Number of calls with a short or structured answer.
-        models: Calls of each model.
+        models: Number of calls of each model.
         seconds: The durations of calls that did not fail.
         seen: The requests in which the step is called.
     """
@@ -150,7 +150,9 @@ class StepBill:
     seen: Distinct = field(default_factory=lambda: Distinct(2048))
 
     def add(self, call: LoggedCall) -> tuple[float | None, bool]:
-        """Count a call; return the dollars of all calls it represents (or None), and whether it is short or structured."""
+        """Count a call. Return the cost of all calls it represents (None if unknown), and whether its answer is short
+        or structured.
+        """
         times = call.stands_for
         self.calls += 1
         self.stand_for += times
@@ -182,14 +184,14 @@ class Bill:
     """The costs of recorded calls, by step.
 
     Attributes:
-        steps: The sums by step, the most expensive first.
-        reading: What was read, and what could not be.
+        steps: The totals of each step, the most expensive step first.
+        reading: What was read, and what could not be read.
         started_at: Seconds since 1970 of the first call; None if no call has a time.
-        ended_at: The same for the last call.
-        days: Days (UTC) on which there are calls, at most 10,000.
-        unpriced: Calls without dollars, by reason: the model whose price is unknown, or missing tokens.
-        requests: Runs of the application with at least one call.
-        requests_are_exact: False above 32,000 requests: then their number is right to about 1 %.
+        ended_at: Seconds since 1970 of the last call; None if no call has a time.
+        days: The days (UTC) with calls, at most 10,000.
+        unpriced: Number of calls of unknown cost, by reason: the model whose price is unknown, or missing token counts.
+        requests: Number of requests with at least one call.
+        requests_are_exact: Whether ``requests`` is exact; above 32,000 requests the number has an error of about 1 %.
     """
 
     steps: list[StepBill]
@@ -203,17 +205,17 @@ class Bill:
 
     @property
     def cost_usd(self) -> float:
-        """Dollars of all calls whose dollars are known."""
+        """Cost of all calls of known cost, in dollars."""
         return math.fsum(step.cost_usd for step in self.steps)
 
     @property
     def stand_for(self) -> float:
-        """Calls that the recorded ones represent: more if only a part was recorded."""
+        """Number of calls that the recorded calls represent; higher if only a part was recorded."""
         return sum(step.stand_for for step in self.steps)
 
     @property
     def comparable_share(self) -> float | None:
-        """The share of the dollars in calls whose answer is short or structured; None without dollars."""
+        """The share of the cost that comes from calls with a short or structured answer; None without a known cost."""
         return math.fsum(step.comparable_usd for step in self.steps) / self.cost_usd if self.cost_usd else None
 
     @property
@@ -224,7 +226,7 @@ class Bill:
         return (self.ended_at - self.started_at) / _DAY_S
 
     def a_month(self, dollars: float) -> float | None:
-        """Convert dollars of the trace to dollars per 30 days; None if it spans less than a day."""
+        """Convert a cost of the trace to dollars per 30 days; None if the trace spans less than a day."""
         span = self.span_days
         return dollars * MONTH_DAYS / span if span is not None and span >= LEAST_DAYS else None
 
@@ -289,20 +291,20 @@ def bill_of(
     weight: Callable[[LoggedCall], float] | None = None,
     on_progress: Callable[[TraceReading], None] = lambda reading: None,
 ) -> Bill:
-    """Return where the money of recorded calls goes: dollars, calls, seconds and tokens of each step.
+    """Return where the money of recorded calls goes: cost, calls, seconds and tokens of each step.
 
-    One pass; memory does not grow with the trace. Calls no model. Dollars are taken from the trace, or else computed from
-    tokens and list prices; a call with neither is counted as unpriced.
+    One pass; memory does not grow with the trace. Calls no model. A call's cost is taken from the trace if recorded,
+    otherwise computed from tokens and list prices. A call without either counts as unpriced.
 
     Args:
         paths: Files and folders, see :func:`~vinelm.replay.formats.reading.read_calls`.
         format: The form of the files; None detects it.
         redact: Gets each call first, and returns the part of it that may be used.
-        weight: Returns how many calls each recorded one represents; None: as the trace says.
+        weight: Returns how many calls each recorded call represents; None uses the trace's sampling rate.
         on_progress: Called every 1,000 records.
 
     Raises:
-        ConfigError: There is no call in them, or a path, the format or ``redact`` is wrong.
+        ConfigError: The paths contain no call, or a path, the format or ``redact`` is wrong.
     """
     reading = TraceReading()
     calls = read_calls(paths, format=format, redact=redact, reading=reading, on_progress=on_progress)
@@ -310,7 +312,7 @@ def bill_of(
 
 
 def summed(calls: Iterable[LoggedCall], reading: TraceReading) -> Bill:
-    """Return the bill of calls from another source; ``reading`` counts them."""
+    """Return the bill of calls from another source; ``reading`` has the counts of what was read."""
     steps: dict[str, StepBill] = {}
     requests, days, unpriced = Distinct(16_384), set[int](), Counter[str]()
     times: tuple[float, float] | None = None
@@ -333,7 +335,9 @@ def summed(calls: Iterable[LoggedCall], reading: TraceReading) -> Bill:
 
 
 def dollars_of(call: LoggedCall) -> float | None:
-    """Return a call's dollars: as stated, else by price; None if neither is known. A failure without tokens is free."""
+    """Return a call's cost in dollars: the recorded cost if there is one, otherwise tokens times list price; None if
+    both are unknown. A failed call without tokens is free.
+    """
     if call.cost_usd is not None:
         return call.cost_usd
     if call.error is not None and not call.tokens_in and not call.tokens_out:
@@ -350,7 +354,7 @@ def dollars_of(call: LoggedCall) -> float | None:
 
 @lru_cache(maxsize=4096)
 def price_of(provider: str, model: str) -> Price | None:
-    """Return a model's list price by its name in a trace; by name alone if the provider is missing or a gateway."""
+    """Return a model's list price by its name in a trace. The provider is ignored if it is missing or a gateway."""
     named = _PROVIDERS.get(provider.lower(), provider.lower())
     model = model.removeprefix("models/")
     seller, name = split_model(model, {})

@@ -1,4 +1,4 @@
-"""Groups dependent requests, such as the turns of a chat: each group is one unit of the test."""
+"""Groups dependent requests, such as the turns of a chat, so that the statistical test counts each group once."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ LATE = 0.1
 
 
 def whole(units: Sequence[ReplayUnit], count: int) -> int:
-    """Return ``count``, increased so that the last unit's conversation is not divided."""
+    """Return ``count``, increased until it includes the whole conversation of the last sampled call."""
     while 0 < count < len(units) and units[count].cluster == units[count - 1].cluster:
         count += 1
     return count
 
 
 def largest(units: Sequence[ReplayUnit]) -> int:
-    """Return the smallest limit on conversation size that keeps nearly all units, at most :data:`MOST_TOGETHER`."""
+    """Return the smallest maximum size of a conversation that keeps nearly all sampled calls, at most
+    :data:`MOST_TOGETHER`.
+    """
     sizes = Counter(unit.cluster for unit in units).values()
     kept = (most for most in range(1, MOST_TOGETHER) if sum(min(size, most) for size in sizes) >= LEAST_KEPT * len(units))
     return next(kept, MOST_TOGETHER)
 
 
 def cut(units: Iterable[ReplayUnit], most: int) -> list[ReplayUnit]:
-    """Return the units, at most ``most`` of each conversation."""
+    """Return the sampled calls, at most ``most`` of each conversation."""
     seen, found = Counter[str](), []
     for unit in units:
         seen[unit.cluster] += 1
@@ -61,7 +63,7 @@ class Conversations:
     and times of the recorded calls, so every process finds the same conversations.
 
     Args:
-        pause_s: Length of the pause in seconds; 0: each call is a separate conversation.
+        pause_s: Length of the pause in seconds; 0 makes each call a separate conversation.
     """
 
     def __init__(self, pause_s: float) -> None:

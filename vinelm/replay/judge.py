@@ -1,4 +1,4 @@
-"""A model judges two answers, in both orders. It may save labels, but proves nothing."""
+"""Lets a model judge two answers, in both orders. Its verdicts may save labels, but prove nothing."""
 
 from __future__ import annotations
 

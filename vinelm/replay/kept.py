@@ -48,14 +48,15 @@ _WHOLE = 2.0**128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayUnit:
-    """One sampled call of one request and step, in the step's fixed random order.
+    """One sampled call of a request in a step. The units of a step have a fixed random order.
 
     Attributes:
         step, title: The step's key and name, see :class:`~vinelm.replay.steps.CallStep`.
-        weight: How many calls the step made in the request; this one was drawn from them.
-        cost_usd: Dollars of the recorded call.
+        weight: Number of calls that the step made in the request; this call was drawn from them.
+        cost_usd: Cost of the recorded call, in dollars.
         answer: The recorded answer, as :func:`~vinelm.replay.same.message_of` returns it.
-        cluster: The same for prompts of one conversation, and for equal prompts, since these requests are not independent.
+        cluster: Name of a group of dependent requests: prompts of one conversation, or equal prompts, have the same
+            cluster.
         recorded_at: When a service recorded the call, in seconds since 1970; None in a replay.
     """
 
@@ -76,7 +77,9 @@ class ReplayUnit:
 
 
 class _Sampled(NamedTuple):
-    """The call that represents a request and step: of its ``calls`` the one with the smallest ``number``."""
+    """The call that represents a request in a step: the call with the smallest ``number`` of the step's ``calls`` in
+    the request.
+    """
 
     number: int
     calls: int
@@ -86,7 +89,9 @@ class _Sampled(NamedTuple):
 
 
 class Weighing(NamedTuple):
-    """How a step's requests were weighted: how many were sampled and used, and how many had their weight ``cut``."""
+    """The weighting of a step's requests: how many were sampled and used, and for how many the weight was ``cut`` to
+    the maximum.
+    """
 
     sampled: int
     used: int
@@ -99,15 +104,15 @@ class Sample:
     A request that represents more calls is drawn with a higher probability, so all drawn requests have the same weight.
 
     Attributes:
-        bill: Where the money goes.
+        bill: The costs of all calls, by step.
         digest: A digest of the calls that does not depend on their order.
-        days: By step: how many of its usable calls were made on each day (UTC). Calls without a time are left out.
-        weighed: By step, if its requests do not all represent the same number of calls.
+        days: By step: the number of its usable calls on each day (UTC). Calls without a time are left out.
+        weighed: By step: the weighting of its requests, if they do not all represent the same number of calls.
 
     Args:
-        calls: A stream; it is read once.
+        calls: The recorded calls; the stream is read once.
         seed: Decides which requests are kept, their order, and which of several calls represents a request and step.
-        requests: How many requests are kept of each step, at most.
+        requests: The maximum number of requests kept of each step.
         even_days: Give each day (UTC) of a step the same weight, however many calls it has.
     """
 
@@ -165,8 +170,8 @@ class Sample:
     def _weigh(self, step: str, *, even_days: bool) -> list[tuple[float, _Sampled]]:
         """Return the used requests of a step, each with its place in a random order.
 
-        A request was kept with probability min(1, calls it represents x smallest place left out). A second draw corrects for
-        this, for days that should count the same, and for the largest weight, so that the frequencies are as wanted.
+        A request was kept with probability min(1, calls it represents x smallest place left out). A second draw
+        corrects the frequencies of requests for this, for days that should count the same, and for the largest weight.
         """
         kept, nearest = self._kept[step], self._nearest.get(step, math.inf)
         chances = [min(1.0, one.stands_for * nearest) for one in kept.values()]
@@ -208,9 +213,10 @@ def _day_of(call: LoggedCall) -> int | None:
 
 
 class Links:
-    """Recognizes prompts that continue an earlier prompt, as the turns of a chat do. Expects shorter prompts first.
+    """Recognizes prompts that continue an earlier prompt, as the turns of a chat do. Shorter prompts must be given
+    first.
 
-    A beginning that several requests share is not taken as a chat: they only began with the same words.
+    A beginning that several requests share does not count as a chat, since they only began with the same words.
     """
 
     def __init__(self) -> None:
@@ -283,7 +289,7 @@ class Kept:
         store: The store, for the ledger.
         rows: The questions and labels.
         units: The units by number, in order.
-        answers: By (unit, model): dollars and seconds, the failure, and the answer as JSON.
+        answers: By (unit, model): cost and latency, the failure, and the answer as JSON.
     """
 
     def __init__(self, store: ObservationStore) -> None:
@@ -334,7 +340,7 @@ class Kept:
         return None if found is None or found.answer is None else _message(found.answer)[0]
 
     def served(self, unit: ReplayUnit, model: str) -> tuple[float, float | None]:
-        """Return a call's dollars and seconds in service; (0, 0) if the model was not asked.
+        """Return a call's cost and latency in service; (0, 0) if the model was not asked.
 
         A call in a batch counts at the ordinary price, and its latency is unknown.
         """
@@ -364,7 +370,7 @@ def key_of(unit_id: int, model: str) -> str:
 def kept(
     path: str | Path, sample: Sample, catalog: Catalog, options: Mapping[str, str], *, is_simulated: bool = False
 ) -> Iterator[Kept]:
-    """Open the store of a replay, created for this sample if missing; the same line continues it.
+    """Open the store of a replay, created for this sample if missing; the same command continues the replay.
 
     Args:
         path: The file, readable by its owner only.

@@ -1,4 +1,4 @@
-"""Questions to people: which of two answers is right, without naming models. For terminals, pages and files."""
+"""Asks people which of two answers is right, without naming models. For terminals, pages and files."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def next_questions(store: Kept, n: int, who: str = "", *, now_s: float | None = 
 
     Args:
         store: The open store, see :func:`vinelm.replay.kept.opened`.
-        n: The most questions to return.
-        who: The person. Questions that this person has answered are not given again. Questions that others have answered come
-            last; the mean over people counts.
+        n: The maximum number of questions to return.
+        who: The person. Questions that this person has answered are not given again. Questions that other people have
+            answered come last; the mean over people counts.
         now_s: Seconds since 1970, if not now.
     """
     now_s = time.time() if now_s is None else now_s
@@ -80,9 +80,10 @@ def put_label(store: Kept, question: int, choice: str, who: str = "", *, now_s: 
 
     Args:
         store: The open store, see :func:`vinelm.replay.kept.opened`.
-        question: Its number.
-        choice: The answer that is right: ``left``, ``right``, ``both`` or ``neither``; ``skip`` if the person cannot say. Or
-            the scores of both, left first, from 0 to 1: ``0.7/0.4``.
+        question: The question's number.
+        choice: The answer that is right: ``left``, ``right``, ``both`` or ``neither``;
+            ``skip`` if the person cannot say. Or the scores of both answers from 0 to 1, the left answer's first:
+            ``0.7/0.4``.
         who: The person.
         now_s: Seconds since 1970, if not now.
 
@@ -102,10 +103,10 @@ def put_label(store: Kept, question: int, choice: str, who: str = "", *, now_s: 
 
 
 def put_scores(store: Kept, score: Callable[[list[dict[str, Any]], Message], float], who: str) -> int:
-    """Let a function answer all questions without a label, and store the labels durably. Return how many.
+    """Let a function answer all questions without a label, store the labels durably, and return their number.
 
     Args:
-        store: Open, see :func:`vinelm.replay.kept.opened`.
+        store: The open store, see :func:`vinelm.replay.kept.opened`.
         score: ``score(messages, answer)`` returns a score from 0 to 1.
         who: The person who gives the labels.
 
@@ -126,7 +127,9 @@ def put_scores(store: Kept, score: Callable[[list[dict[str, Any]], Message], flo
 
 
 def undo_label(store: Kept, who: str = "") -> int | None:
-    """Delete a person's last label durably. Return the number of its question, which is asked again; None without labels."""
+    """Delete a person's last label durably. Return the number of the label's question, which is asked again; None
+    without labels.
+    """
     mine = [label for label in store.rows.labels() if label["who"] == who]
     if not mine:
         return None

@@ -1,4 +1,4 @@
-"""A step's proven plan as a plan file, so that a canary can serve it to a share of the requests.
+"""Writes a step's proven plan as a plan file, so that a canary can serve it to a share of the requests.
 
 Accuracy in the file is relative to the recorded answers, which count as right. So today's model has accuracy 1, and the plan
 has 1 plus its gain, or minus its loss, measured by the labels.
@@ -33,14 +33,14 @@ def plan_file_of(
     catalog: Catalog,
     max_loss: float,
 ) -> AnnotatedTrie:
-    """Return the trie of one stage with two models: today's model and the proven one.
+    """Return the trie of one stage with two models: today's model and the proven model.
 
     Args:
         step: The name of the stage.
         today: The entry of today's model.
         plan: The entry of the proven model.
         done: The plan's answers to sampled calls.
-        at: The plan's state in the race, in which it is proven.
+        at: The plan's state in the finished test, in which the plan is proven.
         catalog: The models.
         max_loss: The allowed loss.
     """

@@ -20,7 +20,7 @@ Kind = Literal["alone", "agree", "two of three", "check"]
 
 
 class PlanStep(NamedTuple):
-    """A plan's next step: ``ask`` a model, ``take`` a model's answer, or use today's answer (``model`` is "")."""
+    """A plan's next step: ``ask`` a model, ``take`` a model's answer, or take today's answer (``model`` is "")."""
 
     what: Literal["ask", "take", "today"]
     model: str = ""
@@ -28,13 +28,13 @@ class PlanStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnswerPlan:
-    """Which models answer a call, in order, and when today's model does.
+    """The models that answer a call, in order, and when the plan falls back to today's model.
 
     Attributes:
         kind: ``alone``; ``agree``: the answer on which both models agree, else today's; ``two of three``: the third model is
             asked if the first two disagree, and today's answer is used if no two agree; ``check``: the first answer that passes
             the application's check, else today's.
-        models: In the order in which they are asked.
+        models: The cheaper models, in the order in which they are asked.
     """
 
     kind: Kind
@@ -42,7 +42,7 @@ class AnswerPlan:
 
     @property
     def name(self) -> str:
-        """The plan in a sentence."""
+        """The plan in words."""
         first, *others = self.models
         if self.kind == "alone":
             return first
@@ -55,7 +55,8 @@ class AnswerPlan:
     def step(
         self, has_answered: Mapping[str, bool], agree: Callable[[str, str], bool], passes: Callable[[str], bool]
     ) -> PlanStep:
-        """Return the plan's next step. A failed call counts as no answer: the next model, or today's, answers instead.
+        """Return the plan's next step. A failed call counts as no answer, so the next model or today's model answers
+        instead.
 
         Args:
             has_answered: For each model that was asked, in order, whether it has answered.
@@ -86,8 +87,9 @@ class PlanAnswer:
 
     Attributes:
         model: The model whose answer the plan uses; None for today's.
-        cost_usd: Dollars, including today's call if it is made.
-        latency_s: Seconds, one call after the other; None if the seconds of today's call are unknown.
+        cost_usd: The plan's cost for this call in dollars, including today's model if it is called.
+        latency_s: Latency in seconds, with one call after the other; None if the latency of today's call is needed and
+            unknown.
     """
 
     model: str | None
@@ -96,7 +98,7 @@ class PlanAnswer:
 
 
 def all_plans(models: Sequence[str], *, with_check: bool) -> Iterator[AnswerPlan]:
-    """Yield the plans over these models, given from the cheapest on; plans ask them in this order."""
+    """Yield the plans over these models, which must be in order of rising cost; plans ask them in this order."""
     kinds: list[tuple[Kind, int]] = [("alone", 1), ("agree", 2), ("two of three", 3)]
     if with_check:
         kinds += [("check", 1), ("check", 2)]
@@ -120,7 +122,7 @@ class Follower:
         self._passed: dict[tuple[int, str], bool] = {}
 
     def follow(self, plan: AnswerPlan, unit: ReplayUnit, failed: Callable[[ReplayUnit, str], bool]) -> PlanAnswer | str:
-        """Return a plan's answer to a unit, or the model that must be asked first.
+        """Return a plan's answer to a sampled call, or the model that must be asked before the answer is known.
 
         A failed call falls back to today's model, as in service.
 
@@ -149,7 +151,7 @@ class Follower:
         return PlanAnswer(model, sum(usd for usd, _ in served), sum(seconds) if len(seconds) == len(served) else None)
 
     def is_same(self, unit: ReplayUnit, followed: PlanAnswer) -> bool:
-        """Return whether a plan's answer is the same as the recorded one."""
+        """Return whether a plan's answer is the same as the recorded answer."""
         if followed.model is None:
             return True
         return self._agree(unit, "", followed.model)
@@ -183,11 +185,12 @@ class PlanComparison:
     """A plan compared with today on answered units.
 
     Attributes:
-        saved: Share of today's dollars that it saves; each unit counts as often as the step is called in its request.
-        differing: How many units have an answer that differs from today's.
-        seen: How many units were compared.
-        followed: On how many units the plan falls back to today's answer.
-        latency_s: Mean seconds; None if unknown.
+        saved: Share of the current cost that the plan saves; each sampled call counts as often as the step is called in
+            its request.
+        differing: Number of sampled calls on which the plan's answer differs from today's.
+        seen: Number of compared sampled calls.
+        followed: Number of sampled calls on which the plan falls back to today's answer.
+        latency_s: Mean seconds of the plan; None if unknown.
         today_s: Mean seconds of today's calls.
     """
 
@@ -199,11 +202,11 @@ class PlanComparison:
     today_s: float | None
 
     def is_slower(self, than: float | None) -> bool:
-        """Return whether the plan takes more than this multiple of today's mean seconds; False if they are unknown."""
+        """Return whether the plan's mean latency is above this multiple of today's; False if either latency is unknown."""
         return bool(than and self.latency_s and self.today_s and self.latency_s > than * self.today_s)
 
     def facts(self, name: str) -> PlanFacts:
-        """Return the facts from which candidates are chosen."""
+        """Return the facts about the plan from which candidates for the proof are chosen."""
         return PlanFacts(name=name, saved=min(self.saved, _ALL), differing=self.differing, seen=self.seen)
 
 

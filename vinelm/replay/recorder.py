@@ -32,7 +32,7 @@ class CallFile:
 
     Args:
         path: The file, created at the first call. Its folder has to exist.
-        who: Name of the recorder, for the log.
+        who: The recorder's name in log messages.
     """
 
     def __init__(self, path: Path, who: str) -> None:
@@ -108,21 +108,21 @@ class VineRecorder(BaseCallbackHandler):
         self.on_chain_start(serialized, input_str, run_id=run_id, parent_run_id=parent_run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
-        """Forget the run."""
+        """Forget the request of a run that has ended."""
         self._requests.pop(run_id, None)
         self._given.pop(run_id, None)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Forget the run."""
+        """Forget the request of a run that has ended."""
         self._requests.pop(run_id, None)
         self._given.pop(run_id, None)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        """Forget the tool."""
+        """Forget the request of a tool call that has ended."""
         self._requests.pop(run_id, None)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Forget the tool."""
+        """Forget the request of a tool call that has ended."""
         self._requests.pop(run_id, None)
 
     def _request(self, run_id: UUID, parent_run_id: UUID | None) -> UUID:

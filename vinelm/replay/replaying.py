@@ -81,16 +81,17 @@ class StepRun:
     Attributes:
         models: Cheaper models, cheapest first; ``dropped``: why a model is no longer asked.
         choosing: Units that choose the plans; the others are for the proof. No conversation has both.
-        together: How many units of a conversation, or of one prompt, are used at most.
-        uncut: How many units there were before conversations were cut to this size.
-        done: By model: on how many of the choosing units the model was asked.
+        together: The maximum number of units used of one conversation, or of one prompt.
+        uncut: Number of units before conversations were cut to ``together``.
+        done: By model: the number of choosing units on which the model was asked.
         labels: The step's part of the labels; ``is_behind``: a proof would need labels that other steps get.
-        forecast: Expected labels until ``max_loss`` is excluded, in half of all cases and in 80 %, before the first label.
+        forecast: The number of labels expected, before the first label, to exclude ``max_loss`` in half of all cases,
+            and in 80 % of them.
         open: Questions for people: a unit, and the model whose answer to compare with the recorded one.
         is_stream: New units still arrive, in a given order.
         is_short: Too few units of a stream have arrived to choose plans.
-        least_saved: The share of its dollars that a plan must save to race.
-        max_slowdown: Plans slower than this multiple of today's seconds do not race; None: seconds do not matter.
+        least_saved: The share of the step's cost that a plan must save to be tested.
+        max_slowdown: Plans slower than this multiple of today's latency are not tested; None ignores latency.
     """
 
     bill: StepBill
@@ -141,7 +142,7 @@ class StepRun:
         return max((size for size in ROUNDS if size <= self._chosen), default=0) if self.is_short else self._chosen
 
     def begun(self, **settings: Any) -> Race:
-        """Return a race of the candidates on the units for the proof.
+        """Begin the test of the candidates on the units for the proof, and return it.
 
         The test counts a conversation once, with its number of requests as the weight.
         """
@@ -155,7 +156,7 @@ class StepRun:
 
     @property
     def usd(self) -> float:
-        """Dollars of the step, per month if that is known."""
+        """Cost of the step in dollars, per month if that is known."""
         return self.bill.cost_usd if self.month_usd is None else self.month_usd
 
     @property
@@ -356,7 +357,7 @@ class ReplayRun:
         self.said = scores(self.kept)
 
     def run(self, bill: Bill, named: Sequence[str] | None) -> ReplayResult:
-        """Choose plans, race them, and report their state."""
+        """Choose plans, test them, and report their state."""
         shares = {step.key: step.cost_usd / bill.cost_usd if bill.cost_usd else 0.0 for step in bill.steps}
         chosen = [one for one in bill.steps if (one.title in named if named else shares[one.key] >= LEAST_SHARE)]
         chosen = chosen or list(bill.steps[:MOST_EQUAL])  # many steps, none of which has a large share of the bill
@@ -417,7 +418,7 @@ class ReplayRun:
     def study(
         self, bill: StepBill, month_usd: float | None, units: list[ReplayUnit] | None = None, *, is_stream: bool = False
     ) -> StepRun:
-        """Return a step with its units (all, or the given ones) and the models worth asking about them."""
+        """Return a step with its units (all, or the given units) and the models worth asking about them."""
         units = self.kept.of_step(bill.key) if units is None else units
         today = sum(unit.cost_usd for unit in units)
         costs = {
@@ -440,7 +441,7 @@ class ReplayRun:
         return is_entry_of(entry, bill.models.most_common(1)[0][0])
 
     def _own(self, step: StepRun) -> str | None:
-        """Return the catalog entry of the model that runs the step today; None if it has none."""
+        """Return the catalog entry of the model that runs the step today; None if the catalog has no such entry."""
         return next((entry.name for entry in self.catalog.models if self._is_today(entry, step.bill)), None)
 
     def _say_what_is_sent(self, steps: Sequence[StepRun]) -> None:
@@ -490,7 +491,9 @@ class ReplayRun:
                     step.dropped[model] = reason
 
     def _worth(self, step: StepRun, model: str) -> float:
-        """Return the priority of asking more: the step's dollars per request that the model was asked so far."""
+        """Return the priority of asking a model about more requests: the step's cost divided by the number of requests
+        asked so far.
+        """
         return step.usd / (step.done[model] + ROUNDS[0])
 
     def _hopeless(self, step: StepRun, model: str) -> str | None:
@@ -524,7 +527,7 @@ class ReplayRun:
     # -- what to choose --------------------------------------------------------------------------------------------
 
     def choose(self, steps: Sequence[StepRun], labels: int) -> None:
-        """Choose the plans to race, and divide the labels between the steps: most dollars saved per label first."""
+        """Choose the plans to test, and divide the labels between the steps: steps that save most per label come first."""
         found: list[tuple[float, int, StepRun]] = []
         for step in steps:
             for one in self._candidates(step, self.labels)[:1]:
@@ -547,13 +550,13 @@ class ReplayRun:
         return choose_candidates(facts, margin=self.max_loss, labels=labels, least_saved=step.least_saved)
 
     def _noted(self, step: StepRun) -> dict[str, Any]:
-        """Return the part of the choice to store, so that later runs race the same candidates with any number of labels."""
+        """Return the part of the choice to store, so that later runs test the same candidates with any number of labels."""
         chosen = [[one.name, one.saved, one.differing] for one in step.candidates]
         return {"candidates": chosen, "labels": step.labels, "dropped": step.dropped}
 
     @staticmethod
     def take_up(step: StepRun, noted: Mapping[str, Any]) -> None:
-        """Continue with an earlier run's choice, if any plan raced."""
+        """Continue with an earlier run's choice, if that run tested any plan."""
         if noted.get("candidates"):
             step.dropped, step.labels = dict(noted["dropped"]), noted["labels"]
             step.candidates = [Candidate(*one) for one in noted["candidates"]]
@@ -561,13 +564,13 @@ class ReplayRun:
     # -- the proof -------------------------------------------------------------------------------------------------
 
     def ask_in_turn(self, races: Sequence[_Asking[None]]) -> None:
-        """Advance all races in turn, asking what they need, until each has ended or waits for people."""
+        """Advance the tests of all steps in turn, asking what they need, until each test has ended or waits for people."""
         while wanted := [(race, more) for race in races if (more := next(race, None)) is not None]:
             races = [race for race, _ in wanted]
             self.asker.ask([one for _, more in wanted for one in more])
 
     def race(self, step: StepRun, attempt: int) -> _Asking[None]:
-        """Race the candidates on the units that did not choose them, until they end or wait for people."""
+        """Test the candidates on the units that did not choose them, until the test ends or waits for people."""
         units = step.units[step.choosing :]
         step.race = race = step.begun(
             max_loss=self.max_loss, attempt=attempt, alpha=self.alpha, judge=self.judge is not None, seed=self.seed
@@ -604,7 +607,7 @@ class ReplayRun:
         step.open = []
 
     def _ahead(self, step: StepRun) -> int:
-        """Return how many moves to make at a time; in batches, as many as the proof may need."""
+        """Return the number of moves to make at a time; with batches, the maximum that the proof may need."""
         if self.asker.is_batched and step.race is not None:
             needed = min(one.needed[self.max_loss] for one in step.race.standings())
             requests = (needed + 1.0) / min(one.differing for one in step.candidates)
@@ -649,7 +652,7 @@ class ReplayRun:
         return other.unit_id == unit.unit_id or self.kept.prompt(other) == self.kept.prompt(unit)
 
     def _ask(self, step: StepRun, asks: Sequence[tuple[Ask, ReplayUnit]]) -> _Asking[bool]:
-        """Ask for these moves and report to the race which answers are equal; False if nothing was reported."""
+        """Ask for these moves and report to the race which answers are equal; return False if nothing was reported."""
         race, wanted = step.race, list(asks)
         assert race is not None
         while wanted:  # whether a plan asks its next model may depend on the previous answer
@@ -675,7 +678,9 @@ class ReplayRun:
         return [(unit, one) for one in models]
 
     def _compare(self, step: StepRun, compares: Sequence[tuple[Compare, ReplayUnit]]) -> _Asking[bool]:
-        """Let the judge compare, unless it proved useless, and report to the race; False if nothing was reported."""
+        """Let the judge compare answers, unless it proved useless, and report to the race; return False if nothing was
+        reported.
+        """
         race, judge = step.race, self.judge
         assert race is not None
         assert judge is not None
@@ -777,7 +782,9 @@ class ReplayRun:
         return StepResult(**own)
 
     def _any_differs(self, found: Iterable[tuple[StepRun, StepResult]]) -> tuple[int, int]:
-        """Return in how many requests at least one switched step's plan differs, and how many requests all plans answered."""
+        """Return the number of requests in which the plan of any switched step gives another answer, and the number
+        that all plans answered.
+        """
         answered = []
         for step, result in found:
             if result.advice == "switch" and result.plan is not None:
@@ -807,7 +814,7 @@ class ReplayRun:
         return "keep", f"{why}: about {more:,.0f} more would be needed" if math.isfinite(more) else why
 
     def _without(self, step: StepRun, table: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-        """Return the verdict for a step in which no plan raced."""
+        """Return the verdict for a step in which no plan was tested."""
         if len(step.units) < LEAST_ROWS:
             why = f"{len(step.units)} requests can be compared, and {LEAST_ROWS} are needed"
             if step.uncut > len(step.units):

@@ -1,4 +1,4 @@
-"""The result of a replay, by step: a verdict, and the lines to paste. Contains no prompts unless asked for."""
+"""The result of a replay by step: a verdict, and the lines to paste. Contains prompts only if examples were requested."""
 
 from __future__ import annotations
 
@@ -24,19 +24,24 @@ class StepResult:
     Attributes:
         step: The step.
         advice: See :class:`~vinelm.trie.verdict.Verdict`.
-        today: The model that answered most of its recorded calls.
-        plan: The advised plan; None without one. ``kind``: its type, see :class:`~vinelm.replay.plans.AnswerPlan`; None if
-            no plan raced.
-        usd: Dollars of the step per month, or of the whole trace if that is too short (``is_monthly``).
-        saved: Share of these dollars that the plan saves.
-        differing, seen: Number of sampled requests in which its answer differs from the recorded one, and of compared requests.
+        today: The model that answered most of the step's recorded calls.
+        plan: The advised plan; None without advice to switch. ``kind``: its type, see
+            :class:`~vinelm.replay.plans.AnswerPlan`; None if no plan raced.
+        usd: The step's cost in dollars per month, or in the whole trace if the trace is too short (``is_monthly`` is
+            False).
+        saved: Share of ``usd`` that the plan saves.
+        differing, seen: Number of sampled requests in which the plan's answer differs from the recorded answer, and
+            number of compared requests.
         latency_s, today_s: Mean seconds of the plan, one call after the other, and of today's calls; None if unknown.
-        noise: (differing, asked): repeated answers of today's model that differ from the recorded ones; None if not asked.
-        labels: Questions that people have answered; ``skipped``: how many of these were skipped.
+        noise: (differing, asked): how many repeated answers of today's model differ from the recorded answers, and how
+            many were asked for; None if none were.
+        labels: Number of questions that people have answered; ``skipped``: how many of these were skipped.
         waiting: Number of questions that wait for an answer now.
-        proven: The smallest loss that is excluded (95 %, at any look), a fraction; None if none is.
-        needed: By loss: how many more labels are expected to exclude it; losses that will never be excluded are left out.
-        forecast: Before the first question: how many labels in half of the cases, and in 80 %, for ``max_loss``.
+        proven: The smallest loss that is excluded (95 %, at any look), a fraction; None if no loss is excluded.
+        needed: By loss: the expected number of further labels to exclude it; losses that will never be excluded are
+            left out.
+        forecast: The number of labels expected before the first question to suffice in half of the cases, and in 80 %
+            of them, for ``max_loss``.
         audit: Share of equal answers about which people are asked as well.
         judge: The model that compared answers; ``judge_r2``: the share of the labels' variance that it explains;
             ``judge_used``: whether it saves labels. None and False without a judge.
@@ -84,7 +89,7 @@ class StepResult:
 
     @property
     def saved_usd(self) -> float:
-        """Dollars that the plan saves, for the same period as :attr:`usd`."""
+        """Dollars that the plan saves in the period of :attr:`usd`."""
         return self.saved * self.usd
 
     @property
@@ -111,7 +116,9 @@ class StepResult:
         return f"{lead}: {self.why}. The nearest plan, {self.plan}, {saves} and {differs}."
 
     def _more(self) -> str:
-        """Return what more labels could prove: the next smaller loss, or the allowed loss."""
+        """Return in words what further labels could prove: that the plan loses less than the next smaller loss, or than
+        the allowed loss.
+        """
         open_ = {loss: labels for loss, labels in self.needed.items() if self.proven is None or loss < self.proven}
         if self.advice == "undecided":
             open_ = {loss: labels for loss, labels in open_.items() if loss == self.max_loss}
@@ -135,7 +142,7 @@ class ReplayResult:
     Attributes:
         steps: The steps, largest possible saving first.
         others: Steps that were not looked at, with their share of the bill.
-        spent_usd, budget_usd: Dollars spent on calls, including earlier runs, and the most that they may cost.
+        spent_usd, budget_usd: Dollars spent on calls, including earlier runs, and the maximum for them.
         attempt: The number of the attempt on these requests; the attempts share the error probability.
         is_simulated: Whether models are simulated.
         lines: The lines that were printed before anything was sent.
@@ -154,12 +161,12 @@ class ReplayResult:
 
     @property
     def waiting(self) -> int:
-        """Questions that wait for people."""
+        """The number of questions that wait for people."""
         return sum(step.waiting for step in self.steps)
 
     @property
     def together(self) -> str:
-        """The total saving and possible loss of several switches; empty for fewer than two."""
+        """The total saving and possible loss of all advised switches, in words; empty for fewer than two switches."""
         switched = [step for step in self.steps if step.advice == "switch" and step.proven is not None]
         if len(switched) < 2:
             return ""

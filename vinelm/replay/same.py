@@ -1,4 +1,6 @@
-"""Whether two answers to one prompt are the same; the rules depend on the form: tool calls, JSON, labels, SQL, text."""
+"""Decides whether two answers to one prompt are the same, by the form of the answers: tool calls, JSON, labels, SQL or
+text.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def _call(call: Message) -> dict[str, Any]:
 
 
 class Sameness:
-    """Compares a recorded answer with another one: ``a(recorded, other)``; thread-safe if the given function is.
+    """Compares a recorded answer with another answer: ``a(recorded, other)``. Thread-safe if the given function is.
 
     Tool calls: name and canonical arguments, in any order. Structured output: field by field. Labels and numbers: ignoring case
     and final punctuation, numbers by value. SQL: by its result with a database, else by its tree (or its words, without
@@ -108,7 +110,7 @@ class Sameness:
         return AUDIT if is_loose else 0.0
 
     def how(self, recorded: Sequence[Message]) -> str:
-        """Return in a few words how the answers of a step are compared."""
+        """Return a few words on how the answers of a step are compared."""
         by = "by the given function" if self._text is not None else "exactly"
         sql = "by executing it" if self._database is not None else "by its tree" if find_spec("sqlglot") else "by its words"
         words = {
@@ -181,7 +183,9 @@ def named_function(function: str | Callable[..., Any], what: str) -> Callable[..
 
 
 def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
-    """Call a user's function; :class:`WorkflowError` names its exception without the text, which may hold a prompt."""
+    """Call a user's function. If it fails, raise :class:`WorkflowError` with the exception's name, but not its text,
+    which may contain a prompt.
+    """
     where = f"the function given as {what} raised"
     with explained(lambda error: WorkflowError(f"{where} {type(error).__name__}: it must take any answer")):
         return function(*arguments)

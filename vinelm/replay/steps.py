@@ -1,4 +1,4 @@
-"""The step of a call: by its name in the trace, else by what its prompts have in common."""
+"""Finds the step of a call by its name in the trace, otherwise by what its prompts have in common."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class CallStep(NamedTuple):
     """A step of the application.
 
     Attributes:
-        key: The same for all of its calls.
-        title: Its name, or the first words of its system prompt, or the name of the requested schema.
+        key: The step's identifier, the same for all of its calls.
+        title: The step's name, the first words of its system prompt, or the name of the requested schema.
         is_named: Whether the trace names it.
     """
 

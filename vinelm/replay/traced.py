@@ -1,4 +1,4 @@
-"""Requests and answers from recorded traces, for a profile that does not pay again for recorded calls."""
+"""Reads requests and answers from recorded traces, for a profile that does not pay again for recorded calls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Traces:
     Attributes:
         calls: By request: its answered calls, in the order of the trace.
         inputs: By request: the application's inputs, if the trace has them.
-        hits: How many calls of a profile were found among the recorded ones.
+        hits: Number of a profile's calls that were found among the recorded calls.
     """
 
     calls: dict[str, list[LoggedCall]] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Traces:
             file.write(text)
 
     def answers(self, catalog: Catalog) -> Iterator[tuple[str, str]]:
-        """Yield the digest of each recorded call, for each matching catalog entry, with its answer and dollars.
+        """Yield the digest of each recorded call, for each matching catalog entry, with its answer and cost.
 
         A prompt that was answered in different ways is left out, since it is unknown which answer is meant.
         """
@@ -145,14 +145,16 @@ class Traces:
 
 
 def _dollars(call: LoggedCall, entry: Model) -> float | None:
-    """Return the dollars of a call as stated in the trace, else at the entry's price; None if neither is known."""
+    """Return the cost of a call in dollars: as recorded in the trace, otherwise at the entry's price; None if both are
+    unknown.
+    """
     if call.cost_usd is not None or call.tokens_in is None or call.tokens_out is None:
         return dollars_of(call)
     return entry.price.cost_usd(call.tokens_in, call.tokens_out, call.cached_tokens or 0)
 
 
 def _asked(calls: Iterable[LoggedCall]) -> str:
-    """Return the last user message of the first call; empty if there is none."""
+    """Return the last user message of the first call; empty without a user message."""
     first = min(calls, key=lambda call: call.started_at or 0.0)
     for message in reversed(first.messages):
         if message.get("role") in ("user", "human"):

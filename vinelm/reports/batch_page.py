@@ -1,4 +1,4 @@
-"""The page of a batch: answers, models, dollars and time."""
+"""Builds the page of a batch: answers, models, cost and time."""
 
 from __future__ import annotations
 

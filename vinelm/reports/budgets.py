@@ -17,7 +17,7 @@ class GraphPicture:
 
     Attributes:
         template: The graph: its stages, loops and branches.
-        calls: Models of each stage that the plan calls, with their expected calls per request.
+        calls: The models that the plan calls in each stage, with their expected number of calls per request.
     """
 
     template: Template
@@ -31,9 +31,11 @@ class PlanNode:
     Attributes:
         stage: The workflow's stage; empty if the request ends.
         model: The model that runs.
-        when: The condition for this step rather than its siblings, in few words; empty if the stage's name is enough.
-        seen: The outcomes of the previous invocation that lead here, in full; several if the plan continues in the same way.
-        share: The share of all requests, in [0, 1].
+        when: The condition under which this step follows, and not its siblings, in few words; empty if the stage's name
+            is enough.
+        seen: The outcomes of the previous call after which this step follows, in full; several if the plan continues in
+            the same way after them.
+        share: The share of all requests that reach this step, in [0, 1].
         children: The steps that may follow.
     """
 
@@ -55,11 +57,11 @@ class PlanTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageBars:
-    """A bar of every plan for each stage, divided by model.
+    """The bars of a chart: one for each stage and plan, divided by model.
 
     Attributes:
-        stages: Stages, each with (name of the plan, its parts).
-        most: The length of the longest bar over all budgets, so that bars of two budgets can be compared.
+        stages: The stages, each with pairs (name of the plan, parts of its bar).
+        most: The value of the longest bar over all budgets, so that bars of two budgets can be compared.
         amount: Formats a value.
     """
 
@@ -74,11 +76,11 @@ class BudgetStop:
 
     Attributes:
         budget: The budget in words.
-        plan: The plan in one line.
-        figures: (name, value) pairs; the same names at every stop.
+        plan: The plan in words, on one line.
+        figures: (name, value) pairs of the plan; the names are the same at every stop.
         graph: The graph with the plan's models.
         tree: The plan.
-        bars: By the name of the quantity: ``dollars``, and ``seconds`` if they are known.
+        bars: The bars by quantity: ``dollars``, and ``seconds`` if latencies are known.
     """
 
     budget: str
@@ -91,13 +93,13 @@ class BudgetStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetSlider:
-    """The plans of a range of budgets, in rising order; with a single stop, the page has no slider.
+    """The plans of a range of budgets, by rising budget. With a single stop, the page has no slider.
 
     Attributes:
         intro: What the plans are, and the basis of their figures.
-        stops: At least one.
+        stops: The plans by budget, at least one.
         start: The number of the stop that is shown first, and is the only stop shown without a script.
-        beside: What the plan's bars are compared with, in one sentence; empty if nothing.
+        beside: A sentence on the baseline that the plan's bars are compared with; empty without a baseline.
         models: The models in the order of the page's colours.
     """
 

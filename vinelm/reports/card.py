@@ -1,4 +1,4 @@
-"""The verdict at a glance, with words and figures from a :class:`~vinelm.trie.verdict.Verdict`, as on every page."""
+"""Builds the card that shows a :class:`~vinelm.trie.verdict.Verdict` at a glance, the same on every page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def verdict_card(found: Verdict, *, plan: str, annotated: AnnotatedTrie, files: 
 
     Args:
         found: The verdict.
-        plan: Its plan in one line; empty for none.
+        plan: The verdict's plan in one line; empty without a plan.
         annotated: The trie whose plans the verdict compares.
         files: The store and the trie, for command lines.
     """
@@ -51,7 +51,9 @@ def before(found: Verdict) -> str:
 
 
 def _shown_path(path: Path) -> str:
-    """Return a path for a command line without folders that a shared page should not reveal."""
+    """Return a path for a command line; an absolute path is reduced to the file's name, so that a shared page reveals
+    no folders.
+    """
     return quote(path.name if path.is_absolute() else path.as_posix())
 
 
@@ -110,7 +112,9 @@ def _seconds(value: float | None) -> str:
 
 
 def _scatter(found: Verdict) -> Scatter | None:
-    """Return the baseline, the plan and each single model; None if fewer than two of them have dollars."""
+    """Return a picture of the baseline, the plan and each single model by accuracy and cost; None if fewer than two
+    different points have a cost above 0.
+    """
     dots = tuple(one for one in _dots(found) if one.usd > 0.0)
     if len({(one.usd, one.accuracy) for one in dots}) < 2:
         return None
@@ -137,7 +141,7 @@ def _dots(found: Verdict) -> Iterator[Dot]:
 
 
 def _alone(found: Verdict) -> dict[str, ComparedPlan]:
-    """Return the plans with one model on every call, by the model's name."""
+    """Return the compared plans that run one model on every call, by the model's name."""
     shown = (plan for plan in found.plans if plan.is_identified and not plan.is_same and len(plan.models) == 1)
     return {plan.models[0]: plan for plan in shown if plan.words.partition(",")[0] == plan.models[0]}
 

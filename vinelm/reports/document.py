@@ -1,4 +1,4 @@
-"""The content of a report, independent of its format: sections with tables and pictures. Empty parts are left out."""
+"""Defines the content of a report, independent of its format: sections with tables and pictures. Empty parts are left out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNKNOWN = frozenset({"not identified", "too few", "-"})
 
 
 def readable(section: Section) -> Section:
-    """Return a section without empty columns, and without charts that have fewer than two points."""
+    """Return a section without empty table columns, and without charts that have fewer than two different points."""
     parts = [one for one in section.parts if not isinstance(one, Chart) or says_enough(one)]
     left_out = tuple(why_left_out(one) for one in section.parts if isinstance(one, Chart) and not says_enough(one))
     return replace(
@@ -31,14 +31,14 @@ def says_enough(chart: Chart) -> bool:
 
 
 def why_left_out(chart: Chart) -> str:
-    """Return the sentence that replaces a chart."""
+    """Return the sentence that replaces a chart with too few points and gives the reason."""
     has_points = any(len(one.x) for one in chart.series)
     why = "all of its points fall on one place" if has_points else "the rows tell no point of it well enough to draw it"
     return f"There is no chart “{chart.title}”: {why}."
 
 
 def _without_unknown(table: Table) -> Table:
-    """Return a table without columns that have no figures; its note names the figures that are unknown."""
+    """Return a table without its columns of unknown figures; the table's note names these figures."""
     cells = [{row.cells[i] for row in table.rows} for i in range(len(table.columns))]
     empty = [i for i, each in enumerate(cells) if i and each and each <= UNKNOWN]
     if not empty:
@@ -64,7 +64,7 @@ def _without_unknown(table: Table) -> Table:
 class Series:
     """One line or set of points in a chart.
 
-    ``low`` and ``high`` are the ends of the interval of each ``y``; ``hover`` holds one text per point, in lines.
+    ``low`` and ``high`` are the ends of the interval of each ``y``; ``hover`` has one text per point, in lines.
     """
 
     name: str
@@ -102,7 +102,8 @@ class Dot:
         name: The label of the dot.
         role: Sets the dot's colour; role ``vinelm`` is drawn as a diamond.
         usd: Dollars per 1,000 requests, > 0.
-        accuracy: A fraction; ``low`` and ``high`` are the ends of its interval, equal to it if no interval is drawn.
+        accuracy: A fraction; ``low`` and ``high`` are the ends of its interval, equal to ``accuracy`` if no interval is
+            drawn.
         hover: The text of the dot, in lines.
     """
 
@@ -117,7 +118,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scatter:
-    """At least two policies by accuracy and dollars (on a logarithmic axis)."""
+    """At least two policies by accuracy and cost (on a logarithmic axis)."""
 
     name: str
     title: str
@@ -127,7 +128,9 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """One figure of a :class:`Card` before and after. Without ``after``: a single value, or why there is none."""
+    """One figure of a :class:`Card`, for the baseline and for the plan. Without ``after``, ``before`` is the only
+    value, or the reason why the figure is missing.
+    """
 
     name: str
     before: str
@@ -141,11 +144,11 @@ class Card:
 
     Attributes:
         word: The verdict's word, such as ``SWITCH``.
-        rest: An addition to the word, in a few words; empty for none.
-        basis: What is compared with what, and on how many requests.
-        measures: Dollars, accuracy and seconds.
+        rest: A few words that follow the word; may be empty.
+        basis: The plans that are compared, and the number of requests that they are compared on.
+        measures: Cost, accuracy and latency.
         plan: The plan in one line, with the share of the requests that takes each branch; empty without a plan.
-        picture: Accuracy and dollars; None if they cannot be drawn.
+        picture: Plans by accuracy and cost; None if they cannot be drawn.
         code: The plan as lines of Python, to be copied; empty if there is no plan to switch to.
         command: The command line that prints the plan, to be copied.
         data: The verdict as JSON types, to be saved.
@@ -183,7 +186,9 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """Requests that two policies, ``before`` and ``after``, answer differently; ``note`` says how they were chosen."""
+    """Requests that two policies, ``before`` and ``after``, answer differently; ``note`` describes how the requests
+    were chosen.
+    """
 
     before: str
     after: str
@@ -229,13 +234,14 @@ class Report:
     Attributes:
         headline: The main result in one sentence.
         is_gain: Whether the headline is to switch; sets its colour.
-        card: The verdict at one glance, above the headline; everything below is folded then.
+        card: The verdict at a glance, above the headline. With a card, everything below is folded.
         examples: Requests with the answers of the plan and of the baseline.
         budgets: The plans of a range of budgets.
-        simulated: What was simulated, shown in the head and in every picture; None if nothing was.
-        oracle: What the oracle stop means, shown in the same places; "" under the workflow's own stop.
+        simulated: A note on what was simulated, shown in the head and in every picture; None if nothing was simulated.
+        oracle: A note on the meaning of the oracle stop, shown in the head and in every picture; "" under the
+            workflow's own stop.
         terms: (term, explanation) pairs, for a reader who meets them for the first time.
-        provenance: (name, value) pairs at the end of the page.
+        provenance: (name, value) pairs on the origin of the figures, at the end of the page.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""An evaluation in words: the verdict's comparison, tables of policies and gains, and what to serve to learn more."""
+"""Describes an evaluation: the verdict's comparison, tables of policies and gains, and what to serve to learn more."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def verdict_table(found: Verdict, title: str = "Compared, each judged by request
 
 
 def role_of(name: str, has_signals: bool) -> Role:
-    """Return the role of a policy. Role ``vinelm`` is given to plans over signals if there are any, else over paths."""
+    """Return the role of a policy. Plans over signals have role ``vinelm``; without any, plans over paths have it."""
     if name == "signals":
         return "vinelm"
     if name == "no_kinds":
@@ -108,7 +108,7 @@ def _budgets(found: Evaluation) -> Table:
 
 
 def evaluation_lines(found: Evaluation) -> list[str]:
-    """Return the text below the tables, a paragraph each."""
+    """Return the paragraphs of text below the tables."""
     oracle = [words] if (words := oracle_words(found.stop)) else []
     lines = [*oracle, _basis(found), *_plans(found), *_kinds(found), *found.notes]
     if any(not one.accuracy.is_identified for one in found.policies):
@@ -146,7 +146,7 @@ def _plans(found: Evaluation) -> list[str]:
 
 
 def _kinds(found: Evaluation) -> list[str]:
-    """Return in words what request types would gain, and whether to declare them."""
+    """Return in words the gain from distinguishing request types, and whether to declare types."""
     gain = found.kinds
     if gain is None:
         return []
@@ -164,20 +164,22 @@ def _kinds(found: Evaluation) -> list[str]:
 
 
 def _by_the_model(one: JudgedPolicy) -> tuple[str, str, str]:
-    """Return accuracy, interval and dollars predicted by the model, for a policy that the rows do not identify."""
+    """Return accuracy, interval and cost as predicted by the statistical model, for a policy with too few rows for an
+    estimate without it.
+    """
     right = min(max(one.accuracy.value, 0.0), 1.0)
     return f"~{percent(right)}", NOT_IDENTIFIED, f"~{_thousand(max(one.cost_usd.value, 0.0))}"
 
 
 def _serving(one: JudgedPolicy) -> str:
-    """Return why a policy is not identified, and what would identify it."""
+    """Return a sentence on why the rows do not identify a policy's results, and how to measure them."""
     compared = (one.accuracy, *one.against.values())
     lacking = _lacking(max(each.unsupported for each in compared), min(each.effective for each in compared))
     return f"{_name(one)} is not identified: {lacking}. Serving held-out requests identifies it: `--serve 200`."
 
 
 def _name(one: JudgedPolicy) -> str:
-    """Return the policy in a sentence."""
+    """Return the policy's name as used within a sentence."""
     return one.title.replace(", ", " over ")
 
 
@@ -210,7 +212,7 @@ def _points(value: float) -> str:
 
 
 def _dollars(value: float) -> str:
-    """Return dollars per 1,000 requests, with their sign."""
+    """Return a difference in cost as dollars per 1,000 requests, with its sign."""
     return f"{'-' if value < 0 else '+'}{_thousand(abs(value))}"
 
 

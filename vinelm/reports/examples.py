@@ -1,4 +1,4 @@
-"""Requests that two policies answer differently, side by side."""
+"""Selects requests that two policies answer differently, with both answers side by side."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RIGHT = 0.5
 def examples(
     known: Sequence[tuple[str, ExampleAnswer, ExampleAnswer]], *, before: str, after: str, note: str
 ) -> Examples | None:
-    """Return some of the requests that the two policies gave to different models; None without any.
+    """Return some of the requests that the two policies gave to different models; None without such requests.
 
     Requests with one right and one wrong answer come first. Which of them are shown depends only on their ids.
 

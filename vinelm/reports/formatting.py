@@ -1,4 +1,4 @@
-"""Format figures for people: dollars, seconds, percentages. An unknown value is a dash."""
+"""Formats figures for people: dollars, seconds, percentages. An unknown value is shown as a dash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ KINDS_NOTE = "Estimated from all rows, before anything comes off for having chos
 
 
 def usd(value: float | None) -> str:
-    """Format dollars with three significant digits, and at least cents: costs per request span five orders of magnitude."""
+    """Format dollars with three significant digits, and at least cents, because costs per request span five orders of
+    magnitude.
+    """
     if value is None or not isfinite(value):
         return "-"
     if value == 0:
@@ -32,7 +34,7 @@ def usd(value: float | None) -> str:
 
 
 def thousand(value: float) -> str:
-    """Format dollars per request as dollars per 1,000 requests, at least 0."""
+    """Format a cost in dollars per request as dollars per 1,000 requests; negative costs count as 0."""
     return usd(1000.0 * max(value, 0.0))
 
 
@@ -79,7 +81,9 @@ def percent_interval(interval: Interval | None) -> str:
 
 
 def prompt_cache_words(rate: float | None) -> str | None:
-    """Return in words for which :attr:`~vinelm.AnnotatedTrie.calls_per_hour` a trie's dollars hold; None: for any."""
+    """Return in words for which :attr:`~vinelm.AnnotatedTrie.calls_per_hour` a trie's costs hold; None if they hold for
+    any.
+    """
     if rate is None:
         return None
     how = f"as warm as {rate:,.3g} calls per hour keep them" if rate else "cold (`vinelm estimate --calls-per-hour`)"
@@ -103,7 +107,7 @@ def oracle_words(stop: str) -> str:
 
 
 def under_oracle(stop: str) -> str:
-    """Return the addition to a table's title under the oracle stop; "" under the workflow's own."""
+    """Return the addition to a table's title under the oracle stop; "" under the workflow's own stop."""
     return _BY_STOP[stop][0]
 
 
@@ -113,7 +117,7 @@ def objective_words(objective: Objective) -> str:
 
 
 def page_objective_words(objective: Objective) -> str:
-    """Format an objective for pages, with a bound on mean dollars per 1,000 requests."""
+    """Format an objective for pages, with the limit on mean cost in dollars per 1,000 requests."""
     each = objective.cost_budget == "per_request"
     return _sentence(
         objective.describe(accuracy=percent, usd=usd if each else lambda value: f"{thousand(value)} per 1,000", seconds=seconds)
@@ -125,7 +129,7 @@ def _sentence(words: str) -> str:
 
 
 def kind_cells(found: Iterable[PlanOfKind]) -> list[tuple[str, ...]]:
-    """Format what a plan does with each request type as rows with :data:`KIND_COLUMNS`."""
+    """Format a plan's behaviour on each request type as rows with the columns :data:`KIND_COLUMNS`."""
 
     def models(one: PlanOfKind) -> str:
         often = {name: share for name, share in one.first.items() if percent(share) != percent(0.0)}

@@ -1,4 +1,4 @@
-"""A plan as a tree of its steps, with the share of the requests that reaches each step."""
+"""Converts a plan to a tree of its steps, with the share of the requests that reaches each step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Key = tuple[Any, ...]
 
 
 def plan_tree(decision: Any) -> PlanTree:
-    """Return a plan as a tree. The plan is the decision at the start, or a fixed plan."""
+    """Return a plan as a tree. ``decision`` is the decision at the start of a request, or a fixed plan."""
     roots = _grouped([_node(step, 1.0) for step in decision.steps])
     shares = sorted((node.share for node in _walk(roots)), reverse=True)
     least = max(shares[min(MOST_NODES, len(shares)) - 1], _LEAST) if shares else 0.0
@@ -39,7 +39,9 @@ def _node(step: Mapping[str, Any], reach: float) -> PlanNode:
 
 
 def _grouped(nodes: Sequence[PlanNode]) -> tuple[PlanNode, ...]:
-    """Return the nodes by falling share, merging nodes with equal plans after them; omit the end if it stands alone."""
+    """Return the nodes by falling share. Nodes after which the plan is the same are merged, and the request's end is
+    omitted if nothing else may follow.
+    """
     groups: dict[_Key, list[PlanNode]] = {}
     for node in nodes:
         groups.setdefault(_key(node), []).append(node)
@@ -61,12 +63,16 @@ def _grouped(nodes: Sequence[PlanNode]) -> tuple[PlanNode, ...]:
 
 
 def _are_rivals(one: _Key, other: _Key) -> bool:
-    """Return whether the next stage does not distinguish two nodes."""
+    """Return whether two nodes need a condition to tell them apart, because both have the same stage or one ends the
+    request.
+    """
     return one[0] == other[0] or one[1] is None or other[1] is None
 
 
 def _when(seen: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
-    """Return the fewest words, such as ``failed`` of ``failed, empty``, that all of ``seen`` share and ``others`` lack."""
+    """Return the fewest words that all outcomes in ``seen`` share and all of ``others`` lack, such as ``failed`` of
+    ``failed, empty``.
+    """
     if not seen or not any(others):
         return ""
     words = [set(label.split(", ")) for label in seen]

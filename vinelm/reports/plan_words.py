@@ -21,8 +21,8 @@ MOST_STEPS = 6
 def plan_line(tree: PlanTree) -> str:
     """Return a plan in one line: each step with its model, and the share of all requests that takes each branch.
 
-    For example ``write a → retry b (38 %)``, or with alternatives ``[search a (60 %) | reply b (40 %)]``. A long plan omits
-    its rarest steps, and says so.
+    For example ``write a → retry b (38 %)``, or with alternatives ``[search a (60 %) | reply b (40 %)]``. For a long
+    plan, the line omits the rarest steps and ends with their number.
     """
     steps = sorted((node.share for node in _steps(tree.roots)), reverse=True)
     least = steps[MOST_STEPS - 1] if len(steps) > MOST_STEPS else 0.0
@@ -58,7 +58,9 @@ def _percent(share: float) -> str:
 
 
 def serving_lines(objective: Objective, trie: str, *, is_proven: bool = True) -> tuple[str, str]:
-    """Return the two lines that serve the plan in an application; for an unproven plan they contain an explicit consent."""
+    """Return the two lines of Python that serve the plan in an application. For an unproven plan, they state explicit
+    consent.
+    """
     allowed = "" if is_proven else ", allow_unproven=True"
     cap = "" if objective.max_cost_usd is None else f", max_cost_usd={objective.max_cost_usd:.3g}"
     cap += "" if objective.mix else ", mix=False"
@@ -73,11 +75,12 @@ def plan_code(annotated: AnnotatedTrie, trie: str, objective: Objective | None =
 
     Args:
         annotated: The trie, with its verdict.
-        trie: The name of its file, for lines that load it.
+        trie: The name of the trie's file, for lines that load the trie.
         objective: The objective to plan for; None takes the verdict's plan.
 
     Raises:
-        ConfigError: There is no plan to switch to, no fixed plan meets the bounds, or the best one ends before the application.
+        ConfigError: There is no plan to switch to, no fixed plan meets the objective's limits, or the best fixed plan
+            ends before the application.
     """
     from vinelm.evaluation.comparison.fit import code_of, ends_early
     from vinelm.evaluation.plans.plans_over import plans_over

@@ -1,4 +1,4 @@
-"""The page of a replay: the verdict on each step, what was compared, and what to paste. No prompts."""
+"""Builds the page of a replay: the verdict on each step, the compared plans, and the lines to paste. Contains no prompts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def replay_page(found: ReplayResult, store: str) -> Report:
 
     Args:
         found: The result; its examples of answers are not shown.
-        store: The name of its file, for the command line.
+        store: The name of the store's file, for the command line.
     """
     switched = [step for step in found.steps if step.advice == "switch"]
     sentences = tuple(step.sentence for step in found.steps)

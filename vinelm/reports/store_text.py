@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def judge_words(facts: Mapping[str, Any], *, has_common_error: bool = True) -> str:
-    """Return how well the judge agrees with labels, and whether its errors are included in accuracies and intervals.
+    """Return in words how well the judge agrees with labels, and whether accuracies and intervals account for its
+    errors.
 
     Args:
         facts: ``meta["judge"]`` of a trie.
@@ -38,7 +39,7 @@ def judge_words(facts: Mapping[str, Any], *, has_common_error: bool = True) -> s
 
 
 def today_words(facts: Mapping[str, Any]) -> str:
-    """Return the meaning of accuracies for requests without labels.
+    """Return in words what accuracies mean for requests without labels.
 
     Args:
         facts: ``meta["as_today"]`` of a trie.
@@ -65,9 +66,9 @@ def shown_lines(record: SignalRecord, rows: int, answers: int | None = None) -> 
     """Yield notable facts about a store's answers and their classes.
 
     Args:
-        record: the settings that the answers and classes were made with.
+        record: the settings with which the answers and classes were recorded.
         rows: number of rows of the store.
-        answers: how many rows have an answer; None to leave this out.
+        answers: number of rows with an answer; None leaves this number out.
     """
     if record.answer and answers is not None:
         yield f"Answers ({', '.join(record.answer)}) of {answers:,} rows."

@@ -1,4 +1,4 @@
-"""A comparison of two workflows, in tables and words."""
+"""Describes a comparison of two workflows, in tables and words."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from vinelm.verdicts.workflow_comparison import Taken, UnderPlan, WorkflowCompar
 
 
 def comparison_tables(found: WorkflowComparison) -> tuple[Table, ...]:
-    """Return a table of each plan, and a table of the calls of each stage under the first plan."""
+    """Return one table for each plan, and a table of the calls of each stage under the first plan."""
     return (*(_under(found, one) for one in found.plans), _stages(found, found.plans[0]))
 
 
 def comparison_lines(found: WorkflowComparison) -> list[str]:
-    """Return the text below the tables, a paragraph each."""
+    """Return the paragraphs of text below the tables."""
     lines = [f"By the rows of both stores. {found.shared:,} requests are in both. Nothing was called."]
     if not found.is_same_data:
         lines.append(
@@ -50,7 +50,7 @@ def _under(found: WorkflowComparison, one: UnderPlan) -> Table:
 
 
 def _interval(found: OffPolicyEstimate, by: float, unit: str, digits: int = 1) -> str:
-    """Return a difference in a unit; ``by`` converts a gain to the difference of the figures."""
+    """Return a difference and its interval as text with a unit; ``by`` is the factor from a gain to the shown difference."""
     if found.is_same or not found.is_identified:
         return "none" if found.is_same else "-"
     low, high = sorted((found.low * by, found.high * by))

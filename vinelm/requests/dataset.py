@@ -24,10 +24,11 @@ def read_jsonl(path: str | Path, *, required: Sequence[str] = (), id_key: str = 
         id_key: The key of the request's id, which is converted to a string. Objects without it get their line number.
 
     Returns:
-        The requests in file order; at least one.
+        The requests in file order; at least one request.
 
     Raises:
-        DatasetError: The file cannot be read or is empty, a line is at fault, or an id repeats. Names the file and the line.
+        DatasetError: The file cannot be read or is empty, a line is at fault, or an id repeats. The message names the
+            file and the line.
     """
     requests: list[Request] = []
     first_line: dict[str, int] = {}
@@ -62,7 +63,7 @@ def _unpacked(file: BufferedReader, path: Path) -> BinaryIO:
 
 
 def split_requests(requests: Sequence[Request], held_out: float, seed: int) -> tuple[list[Request], list[Request]]:
-    """Split requests into training and held-out ones, both in dataset order.
+    """Split requests into training and held-out requests, both in dataset order.
 
     The side of a request depends only on its id and the seed, so that it stays the same when the dataset grows.
 

@@ -1,4 +1,4 @@
-"""Names of requests, conversations and tenants. Callers choose them, so each is made unique within its scope."""
+"""Makes names of requests, conversations and tenants unique within their scope, since callers choose them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RunLabel = str | Callable[[Mapping[str, Any]], Any]
 
 
 def label_of(label: RunLabel, configurable: Mapping[str, Any] | None) -> str:
-    """Return the label of a run; empty if it has none or the application's function fails."""
+    """Return the label of a run; empty if the run has no label or the application's function fails."""
     given = configurable or {}
     found: Any = given.get(label) if isinstance(label, str) else answered(lambda: label(given), None)
     return "" if found is None else str(found)

@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 
 
 class CallPermit(Protocol):
-    """One call that a :class:`CallGuard` has authorized. It is settled exactly once: later calls of a method do nothing."""
+    """One call that a :class:`CallGuard` has authorized. The call is settled exactly once; settling or closing it again
+    does nothing.
+    """
 
     def settle(self, usage: Usage) -> None:
         """Replace the reservation by the real cost, after the call has succeeded or failed."""
 
     def close(self) -> None:
-        """Settle the call at its upper bound, because its cost is unknown; do nothing if it is settled."""
+        """Settle the call at its maximum cost, because its real cost is unknown; do nothing if the call is already
+        settled.
+        """
 
 
 class CallGuard(Protocol):
@@ -49,11 +53,11 @@ class RatePermit(Protocol):
     """One attempt that a rate limit has admitted."""
 
     def settle(self, tokens: int) -> None:
-        """Replace the reserved tokens by those that the attempt really used."""
+        """Replace the reserved tokens by the tokens that the attempt really used."""
 
 
 class RateLimiter(Protocol):
-    """The rate limits of an engine. An attempt waits for admission, and counts as running while the block runs."""
+    """The rate limits of an engine. An attempt waits for admission, and counts as running until its ``with`` block ends."""
 
     def admit(
         self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0
@@ -61,11 +65,13 @@ class RateLimiter(Protocol):
         """Wait for admission.
 
         Args:
-            tokens: the most that the attempt may use; this amount counts until the attempt is settled.
+            tokens: the maximum number of tokens that the attempt may use; this number counts until the attempt is
+                settled.
             sleep: waits for a number of seconds.
-            priority: higher ones go first, but never before an attempt that has waited long enough. If its ``float()`` changes
-                meanwhile, the limiter's ``reorder()`` reads it again; while it is -inf, the attempt waits even if the limits
-                allow it. Its method ``granted()``, if any, is called when the attempt is admitted, before the next admission.
+            priority: attempts with a higher priority go first, except before an attempt that has waited long enough. If
+                the priority's ``float()`` changes meanwhile, the limiter's ``reorder()`` reads it again. While it is
+                -inf, the attempt waits even if the limits would admit the attempt. Its method ``granted()``, if any, is
+                called when the attempt is admitted, before the next admission.
         """
 
     def aadmit(
@@ -80,7 +86,8 @@ CallsInText: TypeAlias = Callable[[str], Iterable[tuple[str, Mapping[str, Any]]]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CallContext:
-    """What a backend knows about the invocation that a chat model is made for. Do not change it after passing it on.
+    """The facts that a backend gets about the invocation that a chat model is made for. Do not change a context after
+    passing it on.
 
     Args:
         stage: name of the stage.
@@ -88,8 +95,8 @@ class CallContext:
         clock: time as the request sees it.
         on_usage: receives the :class:`~vinelm.rows.observation.Usage` of each call, exactly once.
         request: the labelled request; None in an ordinary served call. Only offline backends need it.
-        guard: asked to authorize each call; the permit is settled with the call's usage. None: no limit.
-        rate_limiter: the rate limits that each attempt waits for; None: the backend's limits.
+        guard: authorizes each call; the permit is settled with the call's usage. None means no limit.
+        rate_limiter: the rate limits that each attempt waits for; None uses the backend's limits.
         on_exchange: receives the messages of each call, the answer so far, and the options of the call (tools, formats,
             settings), as the model's package names them; None unless content is captured.
         on_prompt: receives the messages and the bound tools of each call, before it is made; None unless the prompts' shapes
@@ -99,8 +106,9 @@ class CallContext:
             do not call it.
         on_over: called when an attempt ends, before its slot goes to another call, with the cached part of its prompt, in [0,
             1], or None; None without a listener. Must not raise.
-        priority: the call's priority among calls waiting for rate limits; finite, higher goes first. Its ``float()`` may change
-            while the call waits. Its attribute ``engine``, if any, names the preferred replica; None: no preference.
+        priority: the call's priority among calls waiting for rate limits; finite, higher goes first. Its ``float()``
+            may change while the call waits. Its attribute ``engine``, if any, names the preferred replica; None means
+            no preference.
         on_tool_call: called with a tool call's name and arguments as soon as they are complete in a stream; None without a
             listener. Backends that do not stream do not call it.
         on_text: called when an attempt that streams begins; returns a function for each piece of its text, which does not
@@ -109,10 +117,10 @@ class CallContext:
         conversation: the name of the request's conversation, unique over all callers; "" if it has none.
         own: the application's own chat model that makes the call; None without one. If it is the entry's model (``entry``),
             this object is called, with its own key.
-        slot: returns the engine's slot that the call should take when its turn comes, or None; None if slots are not chosen.
-            Must not raise.
-        equal: shares answers between equal calls (:class:`vinelm.backends.remote.equal_calls.EqualCalls`); None: each call is
-            made. Backends whose answers do not depend on the prompt alone do not use it.
+        slot: returns the engine's slot that the call should take when its turn comes, or None; ``slot`` itself is None
+            if slots are not chosen. Must not raise.
+        equal: shares answers between equal calls (:class:`vinelm.backends.remote.equal_calls.EqualCalls`). None calls
+            the model every time. Backends whose answers do not depend on the prompt alone do not use it.
     """
 
     stage: str
@@ -151,10 +159,10 @@ class Backend(Protocol):
 
 @runtime_checkable
 class PricesCalls(Protocol):
-    """A backend that can bound the price of a call before it is made, so that money can be reserved for it."""
+    """A backend that can compute the maximum cost of a call in advance, so that money can be reserved for the call."""
 
     def upper_bound_usd(self, model: Model, messages: Sequence[BaseMessage], **options: Any) -> float:
-        """Return the most dollars that a call with these messages can cost, repeated attempts included.
+        """Return the maximum cost of a call with these messages in dollars, repeated attempts included.
 
         ``options`` are the keyword arguments that the chat model is called or bound with, such as ``tools``.
         """
@@ -162,10 +170,13 @@ class PricesCalls(Protocol):
 
 @runtime_checkable
 class Preloads(Protocol):
-    """A backend that can prepare its first call in the process from which units are forked, to spare each unit this work."""
+    """A backend that can prepare its first call in the process from which runs are forked, so that no run repeats this
+    work.
+    """
 
     def preload(self) -> None:
-        """Import what calls need and create clients with their TLS context, if possible; failures show up in the call.
+        """Import the modules that calls need, and create clients with their TLS context if possible; any failure shows
+        up in the first call.
 
         Calls no model. Must leave no thread, connection or event loop behind, since none of them survives a fork.
         """
@@ -176,11 +187,11 @@ class ChatModelSource(Protocol):
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog of the models that it can make."""
+        """The catalog of the models that the source can make."""
 
     @property
     def is_virtual_time(self) -> bool:
-        """True if the models' latencies pass on the request's clock instead of in real time."""
+        """Whether the models' latencies pass on the request's clock instead of in real time."""
 
     def new_clock(self) -> Clock:
         """Return the clock of a new run."""
@@ -190,23 +201,23 @@ class ChatModelSource(Protocol):
 
 
 class BesideService(Protocol):
-    """The interface of the autopilot, which learns while a service runs which models can replace today's."""
+    """The interface of the autopilot, which learns which models can replace today's models while a service runs."""
 
     def around(self, models: Any) -> ChatModelSource:
-        """Start, and return a source of chat models that wraps the resolver and is used instead of it.
+        """Start the autopilot, and return a source of chat models that wraps the resolver and replaces it.
 
         Raises:
-            ConfigError: it has started already, or cannot start.
+            ConfigError: the autopilot has started already, or cannot start.
         """
 
     def feedback(self, run: str, score: float) -> None:
-        """Count feedback on a request's answer, in [0, 1]; an unknown name is ignored."""
+        """Count feedback on a request's answer, in [0, 1]; feedback for an unknown request is ignored."""
 
     def write(self, call: Mapping[str, Any]) -> None:
         """Record a call that a gateway has passed on. Never raises."""
 
     def close(self) -> bool:
-        """Stop, and write pending records; return False if some are lost. Idempotent."""
+        """Stop, and write pending records; return False if some records are lost. Idempotent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +228,7 @@ class Invocation:
         stage: name of the stage.
         prefix: models of the request's invocations so far, including this one.
         latency_s: seconds of the whole stage by the policy's clock.
-        usages: one record per model call inside the stage.
+        usages: one usage record per model call inside the stage.
         failure: kind of the failure; None if it succeeded.
         detail: one line about the failure, without any prompt or answer.
     """
@@ -231,13 +242,13 @@ class Invocation:
 
     @property
     def cost_usd(self) -> float:
-        """Dollars of all calls of the invocation."""
+        """The cost of all calls of the invocation, in dollars."""
         usages = self.usages
         return usages[0].cost_usd if len(usages) == 1 else math.fsum([usage.cost_usd for usage in usages])
 
 
 class OpenBatch(NamedTuple):
-    """A stored batch of calls without answers: its number, our key, the model and the number of calls.
+    """A stored batch of calls that has no answers yet: its number, our key for it, the model and the number of calls.
 
     ``provider_id`` is None if the batch may not have been submitted yet; ``recorded_s`` is in Unix time.
     """
@@ -261,9 +272,10 @@ class RequestPath(NamedTuple):
     the request decides which stage comes next, and the path has a model for that stage. It ends at a stage without a model,
     or if the stage does not allow the model.
 
-    ``goes_on``: execute the path to its end even if the workflow's own check passes an earlier answer; no effect under the
-    oracle's rule. ``probability``: the probability of buying the path's last invocation, given what was known when it was
-    proposed; None if the sampler does not know it. All rows bought along the path carry the same value.
+    ``goes_on``: execute the path to its end even if the workflow's own check passes an earlier answer; no effect under
+    the oracle's rule. ``probability``: the probability of buying the path's last invocation, given what was known when
+    it was proposed; None if the sampler does not know the probability. All rows bought along the path carry the same
+    value.
     """
 
     request_id: str
@@ -275,8 +287,8 @@ class RequestPath(NamedTuple):
 class Sampler(Protocol):
     """Proposes request paths in rounds.
 
-    It is a pure function of its settings and observations, so a restarted run executes the same paths with any number of
-    workers.
+    A sampler is a pure function of its settings and observations, so a restarted run executes the same paths with any
+    number of workers.
     """
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterable[RequestPath]:
@@ -293,7 +305,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineDelay:
-    """Extra seconds of an invocation on an engine under the current load; ``is_stale``: the report is old."""
+    """Additional seconds of a call on an engine under the current load; ``is_stale`` means that the report is old."""
 
     extra_s: float
     is_stale: bool = False
@@ -309,7 +321,9 @@ class LoadMonitor(Protocol):
         """Record that an invocation was sent to the engine."""
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """Record that an invocation ended, ``excess_s`` seconds beyond its zero-load time (None: failed or unknown)."""
+        """Record that an invocation ended and took ``excess_s`` seconds longer than at zero load; ``excess_s`` is None
+        if the invocation failed or the time is unknown.
+        """
 
 
 class Vine(Protocol):
@@ -335,7 +349,7 @@ class Vine(Protocol):
         to: Sequence[str] | Mapping[Any, str] | None = None,
         times: int | Mapping[str, int] | None = None,
     ) -> Callable[..., Any]:
-        """Return a conditional edge to ``fn``'s choice, or to ``end`` if ``fn``, the policy or a bound ends the request."""
+        """Return a conditional edge to ``fn``'s choice, or to ``end`` if ``fn``, the policy or a limit ends the request."""
 
     def tool(
         self,

@@ -29,7 +29,7 @@ class Request:
 
     Args:
         id: Unique in its dataset.
-        data: Its row of the dataset, labels included.
+        data: The request's row of the dataset, including labels.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Request:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def has(self, keys: Iterable[str]) -> bool:
-        """Return whether its row has a value for each of these keys; None, NaN and blank text are not values."""
+        """Return whether the request's row has a value for each of these keys; None, NaN and blank text are not values."""
         return not any(_is_empty(self.data.get(key)) for key in keys)
 
 
@@ -55,7 +55,8 @@ class Workflow:
 
     Args:
         name: The name in stores and reports.
-        template: The stages, branches and loops, and the models that they may use. Left out, it is read from the graph.
+        template: The stages, branches and loops, and the models that they may use. If left out, the template is read
+            from the graph.
         build: ``build(vine)`` returns the LangGraph graph, compiled or not, with its LLM nodes wrapped by ``vine.stage``. Or a
             function of the inputs, sync or async, that calls ``vine.chat_model`` and returns the state as a dict.
         requests: The requests: at least one, with unique ids.
@@ -76,14 +77,16 @@ class Workflow:
         replay: Run each unit from the start, with recorded answers for earlier calls, even if checkpoints could be forked.
             Needed if one node calls its model repeatedly.
         unrepeatable: Names of nodes and tools that must not run again when a request is replayed.
-        signal: What a call shows without its label, for planning; see :class:`~vinelm.signals.Signals`.
+        signal: What is known about a call's answer without the label, for planning; see
+            :class:`~vinelm.signals.Signals`.
         signal_edges: Edges of the bins for a number returned by ``signal``.
         agree: ``agree(a, b)`` returns whether two answers are equal; see :class:`~vinelm.signals.Signals`.
         answer: Keys of the state that make an answer. Their values are kept in the store.
-        kind: The type of a request, known before its first call: ``kind(inputs)`` returns a label, or the name of a field of
-            the inputs or of a column. Plans tell the 16 most frequent types apart; others count as ``"other"``. None: all
-            requests are of one type.
-        resources: Digests, by label, of what else determines an answer (databases, prompt files). Part of the fingerprint.
+        kind: The type of a request, known before its first call: ``kind(inputs)`` returns a label, or the name of a
+            field of the inputs or of a column. Plans tell the 16 most frequent types apart; others count as
+            ``"other"``. None means that all requests are of one type.
+        resources: Digests, by label, of other things that determine an answer (databases, prompt files). Part of the
+            fingerprint.
 
     Raises:
         DatasetError: There is no request, a request id repeats, or a label is NaN.
@@ -132,12 +135,12 @@ class Workflow:
 
     @property
     def has_template(self) -> bool:
-        """True if it has a template, given or read from its graph; a missing template is resolved before anything reads it."""
+        """Whether the template is known, given or read from the graph. A missing template is resolved before it is read."""
         return self.template is not _OF_GRAPH
 
     @property
     def signals(self) -> Signals:
-        """The declared signals of its requests."""
+        """The declared signals of the workflow's requests."""
         return Signals.of(self.signal, self.signal_edges, self.agree, self.answer)
 
     def graph_input(self, request: Request) -> dict[str, Any]:
@@ -147,7 +150,7 @@ class Workflow:
         return {key: value for key, value in request.data.items() if key not in self.labels}
 
     def kind_of(self, request: Request) -> str | None:
-        """Return the type of a request; None if none is declared.
+        """Return the type of a request; None if the workflow declares no types.
 
         Raises:
             WorkflowError: ``kind`` raised, or returned something that is not a label. The message names the request.
@@ -166,7 +169,7 @@ class Workflow:
 
 
 def _is_nan(value: Any) -> bool:
-    """Return whether a value of any library is not a number: it differs from itself, as NaN and NaT do."""
+    """Return whether a value differs from itself, as NaN and NaT of any library do."""
     try:
         return bool(value != value)  # noqa: PLR0124 - that is the test
     except (TypeError, ValueError):  # an array, or pandas' NA, which is a missing value
@@ -180,13 +183,13 @@ class AnswerWriter(Protocol):
     """The kinds of error that :meth:`wrong` can make."""
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return how much of each skill the request demands, each in [0, 1]."""
+        """Return how much of each skill the request demands, by skill, in [0, 1]."""
 
     def right(self, request: Request, rng: random.Random) -> str:
         """Return a correct answer, in the form that a stage expects."""
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return a wrong answer of this kind, or of another kind if this one does not apply."""
+        """Return a wrong answer with this kind of error, or with another kind if that kind does not apply."""
 
 
 @runtime_checkable
@@ -206,7 +209,9 @@ class StageWriter(AnswerWriter, Protocol):
 
 @runtime_checkable
 class StagedWriter(Protocol):
-    """An :class:`AnswerWriter` for workflows whose stages write different things; its own methods write the final answer."""
+    """An :class:`AnswerWriter` for workflows whose stages write different kinds of text; the methods of
+    :class:`AnswerWriter` write the final answer.
+    """
 
     def at(self, stage: str) -> StageWriter:
         """Return the writer of a stage's answers."""

@@ -1,4 +1,4 @@
-"""Observations of executed (request, prefix) pairs, and the usage of single model calls."""
+"""Observations, the recorded results of (request, prefix) pairs, and the usage of single model calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Usage:
 
     Args:
         model: The catalog name.
-        cost_usd: Dollars of all attempts, >= 0.
+        cost_usd: Cost of all attempts in dollars, >= 0.
         latency_s: Wall-clock (or virtual) seconds of the last attempt, >= 0; NaN for a call in a batch.
         tokens_in: Prompt tokens, including cached ones.
         tokens_out: Completion tokens.
@@ -30,7 +30,7 @@ class Usage:
         tokens_estimated: The counts come from the length of the text, not from the provider.
         ttft_s: Seconds to the first token of the last attempt.
         provider_latency_s: Seconds that the provider reports.
-        retries: Attempts before the last one.
+        retries: Number of attempts before the last attempt.
         waited_s: Seconds from the call to the start of the last attempt: rate limits, failed attempts and backoff.
         finish_reason: The provider's reason why the answer ended. Secrets that a server repeats here are replaced
             (:func:`vinelm.catalog.redacted`).
@@ -38,8 +38,8 @@ class Usage:
         response_model: The model that the provider says has answered, often a dated version; secrets are replaced. Not stored.
         price_id: ``PROVIDER/MODEL`` of the list price that ``cost_usd`` was computed with; None if the price was given.
         failure: Why the call failed; None if it succeeded.
-        list_usd: Dollars at the ordinary price, if the call was bought at batch prices or answered by an equal call (then
-            ``latency_s`` is that call's); else None.
+        list_usd: Cost at the ordinary price in dollars, if the call was bought at batch prices or answered by an equal
+            call (``latency_s`` is then that call's latency); else None.
     """
 
     model: str
@@ -63,7 +63,7 @@ class Usage:
 
     @property
     def is_equal(self) -> bool:
-        """True if the call was not made, because the answer of an equal call was used."""
+        """Whether the call was not made, because the answer of an equal call was used."""
         return self.list_usd is not None and not math.isnan(self.latency_s)
 
     def __post_init__(self) -> None:
@@ -92,18 +92,19 @@ class Observation:
         stopped: The workflow's own check ended the request here; None if not known. The template's stop rule determines
             whether ``success`` or ``stopped`` ends a request.
         arm: If the template branches, the stage that comes next; None if the request or the template ended here.
-        cost_usd: Dollars of the stage's calls, >= 0.
-        latency_s: Seconds of the stage, >= 0; NaN if unknown, for example if some of its calls went in a batch.
-        tool_cost_usd: Dollars of the tools between this stage and the next, >= 0.
-        tool_latency_s: Seconds of those tools, >= 0.
+        cost_usd: Cost of the stage's calls in dollars, >= 0.
+        latency_s: Latency of the stage in seconds, >= 0; NaN if unknown, for example if some of its calls went in a
+            batch.
+        tool_cost_usd: Cost of the tools between this stage and the next in dollars, >= 0.
+        tool_latency_s: Latency of these tools in seconds, >= 0.
         tokens_in: Prompt tokens of the stage's calls.
         tokens_out: Completion tokens.
         tokens_cached: The part of ``tokens_in`` that was read from a prompt cache.
         tokens_estimated: The counts come from the length of the text, not from the provider.
         ttft_s: Seconds to the first token.
-        calls: Model calls of the stage.
-        retries: Failed attempts of these calls.
-        in_flight: Calls on the same engine when this one started.
+        calls: Number of model calls of the stage.
+        retries: Number of failed attempts of these calls.
+        in_flight: Number of calls on the same engine when this invocation started.
         failure: Why the invocation failed; None if it succeeded.
         detail: One line about the failure; without a failure, a note if the request continues where the template ends.
         signal: What the workflow's ``signal`` returned after the invocation; None without one. For a failed invocation None, or
@@ -118,7 +119,8 @@ class Observation:
         round: The sampler's round, from 0.
         probability: The probability of proposing the path that bought the row, given what was known then, in (0, 1]; the same
             for all rows bought along the path. None if it is not known.
-        list_usd: Dollars of the stage's calls at ordinary prices, if some went in a batch, which costs less; else None.
+        list_usd: Cost of the stage's calls at ordinary prices in dollars, if some calls were made in a batch, which
+            costs less; else None.
 
     Raises:
         VineLMError: The request id or the prefix is empty, the score is outside of [0, 1], the probability is outside of
@@ -170,17 +172,19 @@ class Observation:
 
     @property
     def is_timed(self) -> bool:
-        """True if the stage's seconds are known; they are not for batch calls and some imported calls."""
+        """Whether the stage's latency is known; it is unknown for batch calls and some imported calls."""
         return not math.isnan(self.latency_s)
 
     @property
     def served_usd(self) -> float:
-        """Dollars of the invocation and its tools at ordinary prices, which a served request pays."""
+        """Cost of the invocation and its tools at ordinary prices, which a served request pays, in dollars."""
         return (self.cost_usd if self.list_usd is None else self.list_usd) + self.tool_cost_usd
 
     @property
     def asked_usd(self) -> float:
-        """Dollars of the invocation and its tools as if bought alone; a call answered by an equal call counts at its price."""
+        """Cost of the invocation and its tools in dollars if no answer were shared: a call answered by an equal call
+        counts at its own price.
+        """
         is_equal = self.list_usd is not None and (self.is_timed or not self.cost_usd)
         return self.served_usd if is_equal else self.cost_usd + self.tool_cost_usd
 
@@ -199,21 +203,21 @@ class Observation:
         return self.failure is not None or bool(getattr(self, ENDED_BY[rule]))
 
     def next_stage(self, followers: Sequence[str]) -> str | None:
-        """Return the stage that came after a row; None if several are possible."""
+        """Return which of ``followers`` came after a row; None if that is not known."""
         if self.arm is None:
             return followers[0] if len(followers) == 1 else None
         return self.arm if self.arm in followers else None
 
 
 def at_ordinary_prices(rows: Iterable[Observation]) -> list[Observation]:
-    """Return the rows with dollars at the ordinary prices of served requests, also for calls bought at batch prices."""
+    """Return the rows with costs at the ordinary prices of served requests, also for calls bought at batch prices."""
     return [row if row.list_usd is None else replace(row, cost_usd=row.list_usd) for row in rows]
 
 
 def with_seconds(rows: Sequence[Observation]) -> list[Observation]:
     """Return the rows with missing seconds filled in: the mean over other rows of the same stage and model.
 
-    Seconds are 0 if no other row has any; then no bound depends on them.
+    Seconds are 0 if these rows have none; then no limit depends on latency.
     """
     if all(row.is_timed for row in rows):
         return list(rows)

@@ -30,11 +30,11 @@ SURE = 0.8
 
 
 def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
-    """Return the objectives to beat a plan with these figures: cheapest at its accuracy, then most accurate at its
-    cost.
+    """Return two objectives for plans to compare with this plan: the lowest cost at its accuracy, then the highest
+    accuracy at its cost.
 
-    Both are rounded generously, so that the plan itself meets them. The first allows no mixture that just reaches the
-    minimum accuracy, because a plan's surplus accuracy helps to show that nothing is lost.
+    Both limits are rounded in the plan's favor, so that the plan itself meets them. The first allows no mixture that
+    just reaches the minimum accuracy, because a plan's surplus accuracy helps to show that nothing is lost.
     """
     return (
         Objective(minimize="cost", min_accuracy=max(accuracy - 1e-9, 0.0), mix=False),
@@ -43,7 +43,7 @@ def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
 
 
 class Runnable(Protocol):
-    """A plan whose complete runs a profile can buy."""
+    """A plan that a profile can test by running it on whole requests."""
 
     @property
     def reached(self) -> FloatArray:
@@ -51,19 +51,20 @@ class Runnable(Protocol):
 
 
 def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list[Runnable]:
-    """Return the plans to run in a profile: the most accurate within 70 % and 100 % of the current cost, and a single
-    model.
+    """Return the plans to run in a profile: the most accurate plans within 70 % and within 100 % of the current cost,
+    and a single model.
 
     If only the first plan is expected to lose more than :data:`HARDLY` against the current setup, it comes second. The
     model is the cheapest within 70 % of the current cost that is not expected to lose more than :data:`HARDLY`. The
-    race of single models has already run it on some requests, so its missing runs cost little. Without it, the profile
-    might prove a plan that changes few answers, but not test the large saving that a person would try first.
+    comparison of single models has already run this model on some requests, so its missing runs cost little. Without
+    it, the profile might prove a plan that changes few answers, but not test the large saving that a person would try
+    first.
 
     Args:
         today: The current setup.
         plans: All plans.
-        tried: The plans that only take steps which requests took. They are preferred to plans that are more accurate by
-            at most :data:`HARDLY`.
+        tried: The plans restricted to steps that recorded requests took. They are preferred to plans that are more
+            accurate by at most :data:`HARDLY`.
     """
     found: list[Decision] = []
     for share in (SAVED, 1.0):
@@ -82,7 +83,7 @@ def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list
 
 
 def within(cost_usd: float, confidence: float | None = None) -> Objective:
-    """Return the objective of the most accurate plan within these dollars, with a tolerance for rounding."""
+    """Return the objective of the highest accuracy within this mean cost per request, with a tolerance for rounding."""
     return Objective(maximize="accuracy", max_cost_usd=cost_usd * (1.0 + 1e-9), confidence=confidence)
 
 
@@ -124,10 +125,11 @@ def require_comparable(requests: Sequence[str], rows: Sequence[Observation], tem
 
 
 def swept(planning: Sequence[Fit]) -> tuple[Objective, ...]:
-    """Return the objectives of a sweep: the highest accuracy within budgets, from the cheapest to the most accurate
-    plan.
+    """Return the objectives of a sweep: the highest accuracy within each of several budgets, from the cost of the
+    cheapest plan to that of the most accurate.
 
-    Budgets are spaced geometrically. If all plans cost nothing or the same, the only objective has no budget.
+    Budgets are spaced geometrically. If all plans are free or cost the same, the sweep is one objective without a
+    budget.
     """
     ranges = [half.plans.frontier_range() for half in planning]
     low, high = max(found.cheapest_usd for found in ranges), max(found.dearest_usd for found in ranges)

@@ -1,4 +1,4 @@
-"""Compares plans chosen on other requests with the current setup or the strongest single model."""
+"""Compares plans with the current setup or the strongest single model, on requests that did not choose the plans."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _POLICIES: tuple[tuple[PolicyName, str], ...] = (("signals", "signals"), ("paths
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Comparison:
-    """Compares plans by a store's results, whose requests are split into parts once. Has no side effects.
+    """Compares plans by a store's results. Its requests are split into parts once. Has no side effects.
 
     Args:
         requests: All requests that could have been bought.
@@ -75,7 +75,7 @@ class Comparison:
         kinds: The type of each request; needed if the template has request types.
         estimator: Name of the estimator that plans.
         seed: Decides the split.
-        spent_usd: Dollars charged for the rows; None: the sum of their dollars.
+        spent_usd: Dollars charged for the rows; None means the sum of the rows' costs.
         is_judged: Whether a model judged which answers are right.
         annotated: The trie of all rows, if it was estimated already; plans are named by it.
         referred: The rules that scored the rows of requests without labels; None if all have labels.
@@ -149,7 +149,7 @@ class Comparison:
 
         Args:
             today: The current setup, if the application's stages do not state it or another plan should be the baseline.
-            objective: Compare only the plan for this objective; None: plans over a range of budgets.
+            objective: Compare only the plan for this objective; None compares plans over a range of budgets.
             max_loss: Accuracy that a cheaper plan may lose, a fraction.
         """
         declared = self.template.today
@@ -184,7 +184,7 @@ class Comparison:
 
     @property
     def _by_today(self) -> ByToday | None:
-        """For requests without labels: the basis of the verdict, before any plan is considered."""
+        """The basis of a verdict on requests without labels, before any plan is considered; None if all have labels."""
         known = self.referred
         if known is None:
             return None
@@ -203,7 +203,7 @@ class Comparison:
     # -- the baseline ----------------------------------------------------------------------------------------------
 
     def _baseline(self, fit: CrossFit, today: TodaysPlan | None, objective: Objective | None) -> _Baseline | str:
-        """Return the baseline, or in a few words why it is missing."""
+        """Return the baseline, or a short reason why there is none."""
         # Each part's trie has figures of its requests, so the same plan is looked up in each.
         if today is None and self.template.today is not None:
             plans = [half.plain.plans.today() for half in fit.planning]
@@ -237,7 +237,9 @@ class Comparison:
         )
 
     def _cheaper(self, models: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the models that some stage may run at a lower list price than the baseline's model, for a typical call."""
+        """Return the models that some stage may run and that have a lower list price for a typical call than the
+        baseline's model there.
+        """
         names = (*self.template.models, *models.values())
         # List prices, as dollars of rows would compare prompts of different lengths.
         usd = {name: self.catalog[name].price.cost_usd(*USUAL_TOKENS) for name in names if name in self.catalog}
@@ -291,8 +293,8 @@ class Comparison:
     def _as_today(self, found: Verdict, fit: CrossFit, climbed: Sequence[_Candidate]) -> Verdict:
         """Return the verdict on requests without labels, and the questions whose answers may prove the next plan.
 
-        Plans are tested in turn until one fails. If it fails only because labels are missing, and answers that are
-        better as often as worse would suffice, people are asked about those answers.
+        Plans are tested in turn until one fails. People are asked about its answers if it fails only because labels are
+        missing, and would pass if its answers were better as often as worse.
         """
         by_today = found.by_today
         assert self.referred is not None
@@ -344,10 +346,10 @@ class Comparison:
     ) -> list[_Candidate]:
         """Return one plan for each objective, without duplicates.
 
-        Considers policies that all parts have and whose effect the results identify; of those with nearly the best
-        prediction, takes the simplest. Parts may choose different plans for one budget. If several budgets lead all
-        requests to the same plan, the budget counts on which most parts agree. Budgets for which the current setup is
-        the plan are left out, because there is nothing to switch to.
+        Considers only policies that all parts have and whose effect can be estimated from the results. Of the policies
+        with nearly the best prediction, the simplest is taken. Parts may choose different plans for one budget. If all
+        requests choose the same plan for several budgets, the budget on which the most parts agree counts. Budgets for
+        which the current setup is the plan are left out, because there is nothing to switch to.
         """
         found: dict[str, _Candidate] = {}
         for both in fit.runs(objectives, votes=False, required=("paths",)):
@@ -385,14 +387,14 @@ class Comparison:
         return [one for one in found if not one.is_same]
 
     def _alone(self, name: str, other: ChosenPolicy) -> ChosenPolicy:
-        """Return a single model as a plan on all rows; ``other`` if all rows have no such plan."""
+        """Return the plan that runs a single model, estimated from all rows; ``other`` if no such plan exists there."""
         plan = dict(self.whole.plain.plans.single_models()).get(name)
         return other if plan is None else self.whole.plain.following(plan)
 
 
 @dataclass(frozen=True, eq=False)
 class _Baseline:
-    """The baseline with its scores."""
+    """The plan that others are compared with, and its scores on each part of the requests."""
 
     name: str
     is_today: bool
@@ -409,7 +411,7 @@ class _Baseline:
         return cls(name, is_today, models, fit.template.models, ways)
 
     def rescored(self, fit: CrossFit) -> list[HeldOutPolicy]:
-        """Return the same plans with other scores of the same rows."""
+        """Return each part's baseline plan, scored by the rows of ``fit``."""
         return [fit.score(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
 
     @property
@@ -444,7 +446,7 @@ class _Baseline:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A plan as chosen for each part, compared with the baseline.
+    """A plan to compare with the baseline; each part of the requests has its own choice of it.
 
     Attributes:
         by_all: Returns the plan chosen on all requests.
@@ -460,12 +462,12 @@ class _Candidate:
     objective: Objective = FREE
 
     def rescored(self, fit: CrossFit) -> _Candidate:
-        """Return the same plan with other scores of the same rows, compared with the baseline by those scores."""
+        """Return the same plan and baseline, scored by the rows of ``fit``."""
         ways = [fit.score(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
         return replace(self, ways=ways, baseline=replace(self.baseline, ways=self.baseline.rescored(fit)), fit=fit)
 
     def answers(self, fit: CrossFit) -> Iterator[Pair]:
-        """Yield the plan's answer to each request that followed it to its end."""
+        """Yield the plan's answer to each request that followed the plan to its end."""
         for way, bought in zip(self.ways, fit.bought, strict=True):
             for _, steps in way.chosen.parts:
                 for request in bought.requests:
@@ -479,12 +481,12 @@ class _Candidate:
 
     @property
     def stability(self) -> tuple[int, float]:
-        """Return how many parts chose the same plan as all rows, and its negated predicted cost as a tie-break."""
+        """Return how many parts chose the same plan as all rows, and the plan's negated predicted cost as a tie-break."""
         return sum(words == self.chosen.words for words in self.words), -self.promised_usd
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that it may run in any part."""
+        """The models that the plan may run in any part."""
         # Whole names only: `gpt-4` is also the beginning of `gpt-4.1`, and `r1` the end of `deepseek-r1`.
         words = " ".join(self.words)
         names = self.baseline.names
@@ -500,10 +502,10 @@ class _Candidate:
 
     @cached_property
     def pairs(self) -> list[HalfScores]:
-        """Return the scores to compare by part: of the requests that ran both plans, if these show the difference far
-        better.
+        """Return the scores to compare for each part: only of the requests that ran both plans, if they estimate the
+        difference far more precisely.
 
-        They do if the plans mostly agree; otherwise all requests that ran one of the two show more.
+        They are more precise if the plans mostly agree. Otherwise all requests that ran either plan are.
         """
         one = moments(self._of_each, "accuracy", 1.0)
         two = None if self._of_both is None else moments(self._of_both, "accuracy", 1.0)
@@ -513,12 +515,12 @@ class _Candidate:
 
     @cached_property
     def _of_each(self) -> list[HalfScores]:
-        """The scores of the plan and of the baseline by part, each computed on all requests that show it."""
+        """The scores of the plan and of the baseline for each part, each from all requests that ran it."""
         return [HalfScores(way.scores, other) for way, other in zip(self.ways, self.baseline.scores, strict=True)]
 
     @cached_property
     def _of_both(self) -> list[HalfScores] | None:
-        """Scores of the difference by part, on the requests that ran both plans; None if they cannot be computed."""
+        """Scores of the difference for each part, on the requests that ran both plans; None if they cannot be computed."""
         if self.fit is None:
             return None
         found = []
@@ -536,7 +538,9 @@ class _Candidate:
 
     @property
     def followed(self) -> float:
-        """How many requests are informative about the difference from the baseline; all for the baseline itself."""
+        """The effective number of requests that measure the difference from the baseline; all requests for the baseline
+        itself.
+        """
         return math.inf if self.gain is None else self.gain.effective
 
     @cached_property
@@ -553,13 +557,13 @@ class _Candidate:
 
     @cached_property
     def chosen(self) -> ChosenPolicy:
-        """The plan that all rows choose."""
+        """The plan chosen on all rows."""
         return self.by_all()
 
     @cached_property
     def counted(self) -> RanBoth | None:
-        """The numbers of requests that ran both plans to their ends, and that differ; None if there are none, or a plan
-        is a mixture.
+        """How many requests ran both plans to their ends, and on how many the plans differ; None without such requests
+        or if a plan is a mixture.
         """
         found = []
         for i, (way, other) in enumerate(zip(self.ways, self.baseline.ways, strict=True)):
@@ -575,7 +579,7 @@ class _Candidate:
 
 
 class RanBoth(NamedTuple):
-    """Requests that ran two plans to their ends.
+    """How often a plan and the baseline differ on the requests that ran both completely.
 
     Attributes:
         requests: Number of requests.
@@ -605,7 +609,7 @@ def served_verdict(
         objective: The objective of the plans.
         max_loss: Accuracy that a cheaper plan may lose, a fraction.
         seed: The seed of the draws.
-        spent_usd: Dollars of serving.
+        spent_usd: The cost of serving, in dollars.
     """
     ways = {name: [HeldOutPolicy(policies[name], scores[name])] for name in policies}
     models = dict(policies["single"].code)
@@ -623,13 +627,14 @@ def served_verdict(
 
 
 def _chosen_by(whole: Callable[[], Fit], objective: Objective, policy: str, other: HeldOutPolicy) -> ChosenPolicy:
-    """Return the plan that all requests choose for an objective; a part's plan if there is none."""
+    """Return the plan chosen on all requests for an objective; if there is none, the plan chosen for a part of them."""
     names: dict[str, PolicyName] = {policy: name for name, policy in _POLICIES}
     return whole().choose(objective, votes=False).get(names[policy], other.chosen)
 
 
 def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
-    """Return the simplest plan among those with nearly the best prediction and not far fewer results.
+    """Return the simplest plan that is predicted to be nearly as accurate as the best and has not far fewer results
+    than the others.
 
     Args:
         plans: The plans for one budget, the most complex plan first.
@@ -642,11 +647,13 @@ def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
 
 
 def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
-    """Return whether a single model is predicted to save enough, and no other plan predicts as much at no higher cost.
+    """Return whether to test a single model first: it saves enough, and no plan is predicted to be as accurate at no
+    higher cost.
 
-    Decided by predictions and by what was bought, so that no test answer decides. If another plan beats the model on
-    both counts, testing the model first could only keep that plan from being tested. Plans that far fewer requests have
-    run do not count: the best of very many predictions is too high, and little could be proven about such a plan.
+    Only predictions and the numbers of recorded results decide, so that no test answer has an influence. If another
+    plan beats the model on both counts, testing the model first could only keep that plan from being tested. Plans that
+    far fewer requests have run do not count, because their predictions may be too high and little could be proven about
+    them.
     """
     if one.promised_usd > (1.0 - LEAST_SAVED) * one.baseline.promised_usd:
         return False
@@ -660,8 +667,8 @@ def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
 
 
 def _with_ends(found: Sequence[_Candidate], baseline: _Baseline, seed: int, level: float, *, rungs: int) -> list[ComparedPlan]:
-    """Return the plans with both intervals: their own, and for the first ``rungs`` plans an interval valid for the best
-    of them.
+    """Return the plans with two intervals of their gain: the plan's own, and for the first ``rungs`` plans an interval
+    that holds for the best of them.
     """
     gains = [one.gain for one in found[:rungs] if one.gain is not None and one.is_identified]
     best = best_of(gains, seed, level)
@@ -669,13 +676,14 @@ def _with_ends(found: Sequence[_Candidate], baseline: _Baseline, seed: int, leve
 
 
 def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
-    """Return the factor >= 1 that makes intervals hold for all means together, and so for the best mean.
+    """Return the factor >= 1 by which to widen intervals so that they hold for all means together, and so for the best
+    mean.
 
     It is a quantile of the largest standardized mean of normal draws on the paired residuals (max-t). Plans that do
     nearly the same on the same requests hardly increase it.
 
     Args:
-        found: Each mean, over the same requests in the same order.
+        found: The moments of each mean, over the same requests in the same order.
         seed: The seed of the draws.
         level: The confidence of the widest interval.
     """
@@ -696,7 +704,7 @@ def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
 
 
 def ends(found: Moments, factor: float = 1.0, level: float = LEVEL) -> tuple[float, float]:
-    """Return the ends of a mean's interval.
+    """Return the lower and upper end of a mean's confidence interval.
 
     Rare losses that were not observed skew the differences, so the usual interval is too short on that side. So both
     ends are corrected by the third moment (Johnson 1978), counting one more lost, or won, request.
@@ -769,7 +777,7 @@ def _seconds(ways: Sequence[HeldOutPolicy]) -> float:
 
 
 def _followed(found: Sequence[_Candidate], usd: float) -> float:
-    """Return the median number of requests that follow a plan which saves money; 0 if the results identify no such plan."""
+    """Return how many requests followed a plan that saves money to its end: the median over these plans, 0 without any."""
     known = [
         one.followed for one in found if not one.is_same and one.is_identified and one.promised_usd <= (1.0 - LEAST_SAVED) * usd
     ]

@@ -56,7 +56,8 @@ class BothWays:
 
 
 class CrossFit:
-    """For each part of the requests: plans chosen on all other parts, and their tests on this part.
+    """The plans chosen for each part of the requests on all other parts, and the tests of these plans on the part
+    itself.
 
     Args:
         requests: All requests that could have been bought.
@@ -137,7 +138,7 @@ class CrossFit:
         votes: bool = True,
         required: Sequence[PolicyName] = ("paths", *BASELINES),
     ) -> list[BothWays]:
-        """Plan and test every part under every objective; with ``votes`` also voting, and asking until two answers
+        """Plan and test every part under every objective. With ``votes``, also test voting and asking until two answers
         agree.
 
         Objectives under which one of the required policies has no plan are left out. Results are cached, so that an
@@ -161,7 +162,9 @@ class CrossFit:
         return HeldOutPolicy(policy, self._scores(policy, half, objective))
 
     def score_pair(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> Scores | None:
-        """Score the difference from a reference on the requests that have the rows of both; None if either is a mixture."""
+        """Score the difference between a policy and a reference on the requests with the rows of both; None if either
+        is a mixture.
+        """
         if len(reference.parts) != 1:
             return None
         (_, other), bought, cap = reference.parts[0], self.bought[half], objective.max_latency_s
@@ -170,9 +173,10 @@ class CrossFit:
         return Scores.mixed(found, [share for share, _ in policy.parts])
 
     def differences(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> FloatArray:
-        """Return the differences in success of the requests that ran both to their ends, shape (requests,).
+        """Return the differences in success between two policies, on the requests that ran both to their ends, shape
+        (requests,).
 
-        Neither may be a mixture.
+        Neither policy may be a mixture.
         """
         bought, cap = self.bought[half], objective.max_latency_s
         found = []
@@ -195,7 +199,9 @@ class CrossFit:
         return self._once(half, cap, (steps,), partial(scored, steps, self.bought[half], max_latency_s=cap))
 
     def _once(self, half: int, cap: float | None, policies: Sequence[Steps], make: Callable[[], Scores]) -> Scores:
-        """Return the scores that ``make`` computes, cached for paths, since many budgets lead to the same path."""
+        """Return the scores that ``make`` computes; the scores of paths are cached, since many budgets lead to the same
+        path.
+        """
         paths = [one.path for one in policies if isinstance(one, PathSteps)]
         if len(paths) < len(policies):
             return make()
@@ -206,7 +212,7 @@ class CrossFit:
 
 
 def estimated_policies(runs: Sequence[BothWays], target: str, *, level: float = 0.95) -> list[JudgedPolicy]:
-    """Return every policy that all parts have under every objective, with its estimates, averaged over the objectives.
+    """Return the estimates, averaged over the objectives, of every policy that all parts have under every objective.
 
     Args:
         runs: At least one, see :meth:`CrossFit.runs`.
@@ -247,7 +253,7 @@ def estimated_policy(
         scores: The scores of every policy, by part.
         target: The quantity that the objective optimizes.
         level: Confidence level of the intervals.
-        baselines: The policies to compare with; None: the usual baselines.
+        baselines: The policies to compare with; None means the usual baselines.
     """
     own = scores[name]
     if baselines is None:
@@ -267,7 +273,8 @@ def estimated_policy(
 def gain_between(
     runs: Sequence[BothWays], own: PolicyName, other: PolicyName, target: str, *, level: float = 0.95
 ) -> OffPolicyEstimate | None:
-    """Return the paired gain of a policy over another, averaged over the objectives under which all parts have both.
+    """Return the paired gain of a policy over another policy, averaged over the objectives under which all parts have
+    both policies.
 
     None if there is no such objective.
     """
@@ -282,7 +289,9 @@ def gain_between(
 
 
 def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, level: float = 0.95) -> OffPolicyEstimate:
-    """Return the paired gain of a policy over another, by part; exactly 0 for parts in which both do the same."""
+    """Return the paired gain of a policy over another policy, by part; exactly 0 for parts in which both policies are
+    the same.
+    """
     halves = [HalfScores(one, two) for one, two in zip(own, other, strict=True)]
     return estimate_mean(halves, target, level=level, bound=1.0 if target == "accuracy" else None)
 

@@ -39,11 +39,11 @@ class StoreEvidence:
         untold: Why declared types are not distinguished, a sentence; empty if they are, or none are declared.
         judged: The judge's verdicts; None if labels score.
         referred: The rules that scored the rows of requests without labels; None if all have labels, or a judge scores.
-        unscored: With ``referred``, the rows before it scored them.
+        unscored: If there is a ``referred``, the rows before their answers were scored.
         prompts: The shapes of prompts that a cache held.
-        charged_usd: Dollars of the rows as they were charged.
-        committed_usd: Dollars that were paid: less than charged if rows share one recorded answer.
-        n_timed: How many rows have a measured latency.
+        charged_usd: The cost of the rows as charged, in dollars.
+        committed_usd: Dollars that were really paid; less than ``charged_usd`` if rows share one recorded answer.
+        n_timed: Number of rows with a measured latency.
         calls_per_hour: Requests of the service per hour, which determine how often a prompt cache is warm.
         annotated: The trie of these rows, if known: it gives the share of requests that reach an invocation, for the
             call rate.
@@ -81,7 +81,7 @@ class StoreEvidence:
         Args:
             path: The store. It is only read.
             annotated: A trie of the store, whose template, request types and call rate are used.
-            stop: The stop rule to plan for; None: the workflow's own rule, or the trie's.
+            stop: The stop rule to plan for; None means the trie's rule, or without a trie the workflow's own.
             calls_per_hour: Without a trie: requests of the service per hour, >= 0.
             by_kind: Without a trie: whether to distinguish declared request types if there are enough rows for each.
 
@@ -133,7 +133,7 @@ class StoreEvidence:
 
     @cached_property
     def rate(self) -> CallRate:
-        """The repricing of rows for a service with this many requests per hour."""
+        """The repricing of rows for a service with this number of requests per hour."""
         return CallRate(self.observations, self.catalog, self.calls_per_hour, self.prompts)
 
     @cached_property

@@ -1,4 +1,6 @@
-"""A trie and its plans from some of the requests; chooses every policy of a comparison from their rows alone."""
+"""Estimates a trie and its plans from some of the requests, and chooses every policy of a comparison from these
+requests' rows alone.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,7 @@ def part_of(request_id: str, seed: int, parts: int = PARTS) -> int:
 
 
 def _answers_first(template: Template) -> bool:
-    """Return whether every invocation writes an answer, so that answers can be compared from the start."""
+    """Return whether every call writes an answer, so that answers can be compared from the first call on."""
     return template.knows_past_ends and all(stage.answerable for stage in template.stages)
 
 
@@ -114,7 +116,8 @@ def ends_early(plan: Any) -> bool:
 def code_of(plan: Any) -> tuple[tuple[str, str], ...]:
     """Return the code for a plan that is the same for every request: pairs (stage or invocation, model).
 
-    A stage that has the same model wherever it runs is named once; otherwise each invocation is named. Empty for other plans.
+    A stage that has the same model wherever it runs is named once; otherwise each invocation is named. The result is
+    empty for other plans.
     """
     if isinstance(plan, StagePlan):
         return tuple(plan.models.items())
@@ -141,7 +144,8 @@ class Fit:
         rows: The rows of these requests.
         template: The bound template, with the stop rule to plan for.
         estimator: Name of the estimator.
-        kinds: The type of each request, including requests without a row; empty: use the shares among the rows.
+        kinds: The type of each request, including requests without a row; if empty, the types' shares are taken from
+            the rows.
         annotated: The trie, if it was fitted to these rows already.
 
     Attributes:
@@ -189,7 +193,7 @@ class Fit:
 
     @cached_property
     def whole(self) -> AnnotatedTrie:
-        """The trie, with a trie over signals if there are enough rows. Fitted on first use."""
+        """The trie of paths and, if there are enough rows, the trie over signals. Both are fitted on first use."""
         return replace(self.annotated, signals=estimate_signals(self.annotated, self.rows))
 
     @cached_property
@@ -222,7 +226,7 @@ class Fit:
     def _beside_plain(
         self, by_kind: dict[PolicyName, ChosenPolicy], objective: Objective, votes: bool
     ) -> dict[PolicyName, ChosenPolicy]:
-        """Return the policies that use request types, and those that ignore types."""
+        """Return the policies of this fit, and those of the fit that ignores request types."""
         found = self.plain.choose(objective, votes=votes)
         without, own = _vinelm(found), _vinelm(by_kind)
         if own is not None and objective.target == "accuracy":
@@ -248,7 +252,7 @@ class Fit:
         return _chosen(decision, ((share, self._along(planner, partial(steps, part))) for share, part in decision.parts))
 
     def _along(self, planner: Planner, steps: Callable[[Locate], StepPolicy]) -> StepPolicy | StepsByStart:
-        """Return a policy in which requests follow a plan through the planner's trie."""
+        """Return the policy that follows a plan through the planner's trie."""
         along = ALONG[planner.annotated.policy]
         kinds, firsts = planner.annotated.template.kind_names, self._firsts or (None,)
         found = {(kind, first): steps(along(planner, first, kind)) for kind in kinds for first in firsts}

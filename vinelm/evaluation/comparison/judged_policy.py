@@ -1,4 +1,4 @@
-"""The accuracy, dollars and seconds of a policy, tested on requests that were not used to choose it."""
+"""The accuracy, cost and latency of a policy, tested on requests that were not used to choose it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ class JudgedPolicy:
 
     @property
     def optimism(self) -> float | None:
-        """Predicted minus tested accuracy, the optimism of choosing the best of many; None if not identified."""
+        """Predicted minus tested accuracy, the optimism of choosing the best of many; None if the rows do not suffice
+        to test the accuracy.
+        """
         return self.promised_accuracy - self.accuracy.value if self.accuracy.is_identified else None
 
     def to_dict(self) -> dict[str, Any]:

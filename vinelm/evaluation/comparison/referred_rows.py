@@ -32,10 +32,10 @@ class ReferredAnswer:
     """An answer compared with today's answer.
 
     Attributes:
-        unit: The number of the pair's request in the store of questions.
+        unit: The number of the answer's request in the store of questions.
         is_today: Whether it is today's answer itself.
         is_same: Whether it equals today's answer.
-        is_audited: Whether people are asked about it although it is equal.
+        is_audited: Whether people are asked about the answer although it equals today's.
         may_hide: Whether two equal answers to this request may still have different scores.
     """
 
@@ -47,26 +47,26 @@ class ReferredAnswer:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether only a person can decide that it is as good as today's answer."""
+        """Whether only a person can decide if the answer is as good as today's."""
         return not self.is_today and (self.is_audited or not self.is_same)
 
     @property
     def hides(self) -> bool:
-        """Whether it equals today's answer but may have another score."""
+        """Whether the answer equals today's but may have another score."""
         return self.may_hide and self.is_same and not self.is_today
 
 
 @dataclass(frozen=True, eq=False)
 class ReferredRows:
-    """The rules that score rows without a score.
+    """The rules by which rows without a score are scored.
 
     Attributes:
         answers: What is known about each answer to a request without a label, by request and digest.
         said: People's judgements, by (unit, digest).
         failed: Requests on which the current setup failed, so that their answers do not count.
         unlabelled: All requests without a label, including those without an answer yet.
-        clusters: By unit, the digest of its prompt: units with equal digests carry the same information.
-        asked_now: The pairs that people are being asked about.
+        clusters: The digest of each request's prompt, by unit. Requests with equal digests carry the same information.
+        asked_now: The (unit, digest) pairs that people are being asked about.
     """
 
     answers: Mapping[str, Mapping[str, ReferredAnswer]]
@@ -102,7 +102,7 @@ class ReferredRows:
         )
 
     def scored(self, rows: Iterable[Observation], *, is_hopeful: bool = False) -> list[Observation]:
-        """Return the rows. A row without a score gets the score of its answer against today's.
+        """Return the rows, with a score for each unscored row: that of its answer compared with today's.
 
         Args:
             rows: The rows of the store. A row whose request has a label, or no answer of the current setup, is
@@ -123,9 +123,9 @@ class ReferredRows:
     def _worth(self, *, is_hopeful: bool) -> dict[Pair, float]:
         """Return the score of each answer.
 
-        An answer's score differs from today's as people judged this pair. Today's answer gets the mean of its judged
-        scores, but at least the largest loss of any other answer to the request, so that each loss counts in full,
-        including losses that are only possible. No score exceeds 1.
+        An answer's score differs from the score of today's answer by the difference that people judged. Today's answer
+        gets the mean of its judged scores, but at least the largest loss of any other answer to the request, so that
+        each loss counts in full, even if it is only possible. No score exceeds 1.
         """
         found: dict[Pair, float] = {}
         for request, answers in self.answers.items():
@@ -137,7 +137,7 @@ class ReferredRows:
         return found
 
     def _gain(self, digest: str, about: ReferredAnswer, *, is_hopeful: bool) -> float:
-        """Return an answer's score minus today's. A skipped question counts as lost, like a question still open."""
+        """Return an answer's score minus today's. A skipped or still open question counts as a loss."""
         said = self.said.get((about.unit, digest))
         if said is not None:
             return -1.0 if said.today is None or said.other is None else said.other - said.today
@@ -154,8 +154,8 @@ class ReferredRows:
         )
 
     def holding_back(self, pairs: Iterable[Pair]) -> frozenset[Pair]:
-        """Return the open answers to requests on which an answer in ``pairs`` beats today's; the gain counts once these
-        are judged.
+        """Return the open answers to requests on which an answer in ``pairs`` beats today's; its gain counts only after
+        people have judged them.
         """
         better = {
             request
@@ -166,7 +166,7 @@ class ReferredRows:
 
     @cached_property
     def asked(self) -> int:
-        """Number of questions that people have answered, including skipped ones."""
+        """Number of questions that people have answered, including skipped questions."""
         return sum((about.unit, digest) in self.said for answers in self.answers.values() for digest, about in answers.items())
 
     @property
@@ -175,18 +175,18 @@ class ReferredRows:
         return any(about.hides for answers in self.answers.values() for about in answers.values())
 
     def hidden(self, pairs: Iterable[Pair], *, is_hopeful: bool = False) -> float:
-        """Return the most that a plan with these answers may lose on average on answers that equal today's.
+        """Return the maximum mean loss of a plan with these answers on answers that equal today's.
 
-        Computed from those of the plan's answers that people were asked about: the upper end of a binomial share
-        (Clopper and Pearson 1934), with every loss rounded up. Requests with the same prompt carry the same
-        information, so the effective number counts (Korn and Graubard 1998).
+        The upper end of a binomial share, computed from the plan's answers that people were asked about (Clopper and
+        Pearson 1934), with every loss rounded up. Requests with the same prompt carry the same information, so the
+        effective number counts (Korn and Graubard 1998).
 
         Args:
             pairs: The plan's answers.
             is_hopeful: Assume that every answer that people have not yet judged is as good as today's.
 
         Returns:
-            0 if equal answers always have equal scores; 1 if they may not and nobody was asked yet.
+            0 if equal answers always have equal scores; 1 if their scores may differ and nobody was asked yet.
         """
         every = [
             (about, self.said.get((about.unit, digest)))

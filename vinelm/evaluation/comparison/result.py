@@ -23,16 +23,17 @@ class Evaluation:
         objectives: The planned objectives: one, or the budgets of a sweep, whose results are averaged.
         policies: The policies, VineLM first.
         requests: Number of requests that plans were tested on.
-        rows: Number of their stored rows; 0 if the requests were served.
-        spent_usd: Dollars spent on the rows, or on serving.
+        rows: Number of stored rows of these requests; 0 if the requests were served.
+        spent_usd: The cost of the rows or of serving, in dollars.
         is_served: Whether the policies were really served; else the figures are off-policy estimates.
         is_complete: Whether serving finished within its budget.
         is_simulated: Whether some models are simulated.
-        stop: The rule that ended the requests. No service has the oracle, so figures with it are a bound, not advice.
+        stop: The rule that ended the requests. No service has the oracle, so figures with it are upper limits, not
+            advice.
         notes: Caveats about the figures, one sentence each.
         level: Confidence level of every interval.
-        by_budget: For a sweep, the same for each budget alone; their intervals hold together with 95 % confidence.
-        kinds: The paired gain from distinguishing request types, at the same dollars; None if no types are declared.
+        by_budget: For a sweep, the results at each budget alone; their intervals hold together with 95 % confidence.
+        kinds: The paired gain from distinguishing request types, at the same cost; None if no types are declared.
         fit: The parts of the requests with the fits that planned, for a report of the same store; None if requests were
             served.
     """

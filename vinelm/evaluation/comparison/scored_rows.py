@@ -58,7 +58,7 @@ class ScoredRows:
 
     @property
     def errs(self) -> bool:
-        """Whether the scores have known errors, which estimates correct."""
+        """Whether the scores have known errors that estimates correct for."""
         return False
 
     def require_stop(self, template: Template) -> None:
@@ -69,11 +69,11 @@ class ScoredRows:
         return ReferredRows.of_store(store)
 
     def corrected(self, annotated: AnnotatedTrie, cells: ObservationTable) -> AnnotatedTrie:
-        """Return the estimate of scores, converted to an estimate of right answers."""
+        """Return the estimate, converted from scores to right answers."""
         return annotated
 
     def corrected_report(self, report: ValidationReport) -> ValidationReport:
-        """Return the report, converted in the same way."""
+        """Return the report, converted from scores to right answers."""
         return report
 
 
@@ -141,29 +141,29 @@ class JudgedRows(ScoredRows):
 
     @property
     def meta(self) -> dict[str, Any]:
-        """See :attr:`ScoredRows.meta`."""
+        """The entries about the judge in a trie's ``meta``; see :attr:`ScoredRows.meta`."""
         return {"judge": self.facts}
 
     @property
     def errs(self) -> bool:
-        """See :attr:`ScoredRows.errs`."""
+        """Whether the judge has known errors; see :attr:`ScoredRows.errs`."""
         return self.agreement is not None
 
     def require_stop(self, template: Template) -> None:
-        """See :meth:`ScoredRows.require_stop`."""
+        """Raise an error if the verdicts cannot tell when requests stop; see :meth:`ScoredRows.require_stop`."""
         template.rule.require_served(ConfigError(_ORACLE))
 
     def referred(self, store: ObservationStore) -> None:
         """Return None, because the judge's verdicts replace it; see :meth:`ScoredRows.referred`."""
 
     def corrected(self, annotated: AnnotatedTrie, cells: ObservationTable) -> AnnotatedTrie:
-        """See :meth:`ScoredRows.corrected`; corrects by the judge's errors if they are known."""
+        """Return the estimate, corrected for the judge's errors if they are known; see :meth:`ScoredRows.corrected`."""
         from vinelm.estimator.judged.correction import corrected_trie, failed_share
 
         return corrected_trie(annotated, self.agreement, failed_share(cells)) if self.agreement else annotated
 
     def corrected_report(self, report: ValidationReport) -> ValidationReport:
-        """See :meth:`ScoredRows.corrected_report`."""
+        """Return the report, corrected for the judge's errors; see :meth:`ScoredRows.corrected_report`."""
         from vinelm.estimator.judged.correction import corrected_report
 
         return corrected_report(report, self.agreement) if self.agreement else report

@@ -29,19 +29,19 @@ class FollowedPlan(NamedTuple):
 
     @property
     def cost_usd(self) -> float:
-        """Dollars of the request, including tools."""
+        """The cost of the request in dollars, including tools."""
         return sum(row.cost_usd + row.tool_cost_usd for row in self.rows)
 
 
 def side_by_side(
     fit: CrossFit, before: Sequence[ChosenPolicy], after: Sequence[ChosenPolicy]
 ) -> Iterator[tuple[str, FollowedPlan, FollowedPlan]]:
-    """Yield the requests for which the rows show both plans entirely, with the results of both.
+    """Yield the requests whose rows cover both plans to their ends, with the results of both plans.
 
     Args:
         fit: The parts of the requests.
-        before: For each part, a plan that was chosen on other requests, and is not a mixture.
-        after: The same for the other plan.
+        before: For each part, a plan that was chosen on other requests; no mixture.
+        after: For each part, the other plan, in the same form.
     """
     for bought, *plans in zip(fit.bought, before, after, strict=True):
         for request in bought.requests:

@@ -19,7 +19,7 @@ class TodaysPlan:
     """A plan that is the same for every request.
 
     Attributes:
-        name: Its name in sentences: the model, or "today's plan".
+        name: The plan's name in sentences: the model, or "today's plan".
         settings: What a :class:`~vinelm.policies.StaticPolicy` needs to follow it.
     """
 
@@ -31,8 +31,8 @@ class TodaysPlan:
         """Read the current setup.
 
         Args:
-            given: A model, which then runs every invocation; or the path of a JSON file from ``vinelm plan --json``,
-                whose first plan counts, or that has one such plan.
+            given: A model that runs every call; or the path of a JSON file with one such plan, or from ``vinelm plan
+                --json``, whose first plan counts.
             annotated: A trie of the application.
 
         Raises:
@@ -56,7 +56,9 @@ class TodaysPlan:
 
     @classmethod
     def declared(cls, annotated: AnnotatedTrie) -> TodaysPlan | None:
-        """Return what the application ran before VineLM; None if its stages do not state it, or the trie has no such plan."""
+        """Return the plan that the application ran before VineLM; None if its stages do not state it, or the trie has
+        no such plan.
+        """
         plans = plans_over(annotated)
         settings = plans.today_settings()
         return None if settings is None or plans.having(settings) is None else cls(name="what runs today", settings=settings)

@@ -1,8 +1,8 @@
-"""Restricts a trie to steps that enough requests took, so that the results show what a plan over them does.
+"""Restricts a trie to steps that enough requests took, so that plans over these steps can be tested on the results.
 
 Estimates find the best of very many plans, and with few results each, the best changes with every result. A comparison
 with the current setup needs complete runs of the plan that it tests. So if plans over all steps cannot be tested, plans
-over tried steps are.
+over tried steps are tested instead.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ RowsByRequest = Mapping[str, Mapping[tuple[str, ...], Observation]]
 
 
 def tried_steps(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, firsts: Sequence[str]) -> BoolArray:
-    """Return which edges of a trie enough requests took. This depends on what was bought, not on the results.
+    """Return which edges of a trie enough requests took. Only the recorded calls matter, not their outcomes.
 
-    If no step after a history was tried, all steps there count as tried, because few requests come there.
+    If no step after a history was tried, all steps there count as tried, because few requests have this history.
 
     Args:
         annotated: A trie of a template without request types.
@@ -96,7 +96,7 @@ def as_known(
     """Return the trie whose plans take tried steps only, and the report whose best path is the most accurate of these
     plans.
 
-    If many paths have a few rows each, little is known about the one with the best estimate. The current setup and the
+    If many paths have a few rows each, little is known about the path with the best estimate. The current setup and the
     plans that were run next to it are well known, and the question is whether to replace one by the other.
 
     Args:

@@ -1,4 +1,4 @@
-"""Policies that compare answers, tried on simulated requests to predict their results."""
+"""Tries policies that compare answers on simulated requests, to predict the policies' results."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from vinelm.template import Template
 
 @dataclass(frozen=True)
 class TriedSteps:
-    """Steps of a policy, with expectations from trying it on drawn requests.
+    """Steps of a policy, and the results to expect from trying the policy on drawn requests.
 
     Args:
-        rests: The expected rest after each history of outcomes; unknown histories get the value of the start.
+        rests: The expected success, cost and latency still to come after each history of outcomes; unknown histories
+            get those of the start.
     """
 
     policy: StepRule
@@ -44,11 +45,11 @@ class TriedSteps:
         return cls(policy, {shown: Rest(*(total[:3] / total[3]).tolist()) for shown, total in sums.items()})
 
     def step(self, seen: Seen) -> Step:
-        """See :meth:`StepPolicy.step`."""
+        """Return the next step; see :meth:`StepPolicy.step`."""
         return self.policy.step(seen)
 
     def rest(self, seen: Seen) -> Rest:
-        """See :meth:`StepPolicy.rest`."""
+        """Return the success, cost and latency still to expect; see :meth:`StepPolicy.rest`."""
         return self.rests.get(_shown(seen)) or self.rests[()]
 
 

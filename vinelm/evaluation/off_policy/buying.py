@@ -1,4 +1,4 @@
-"""The bought rows, and the probability that each was bought."""
+"""Collects the bought rows, and computes the probability that each row was bought."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Place = tuple[tuple[str, ...], object]
 
 @dataclass(frozen=True, eq=False)
 class BoughtRows:
-    """The rows of some requests, and the probability that a row was bought after the previous row.
+    """The rows of some requests, and the probability that a row was recorded after the previous row.
 
-    Samplers choose requests in an order that ignores their contents. They continue after a row by what it shows: that
-    the request is open, that its check passed, or which stage comes next. So requests at the same place are
+    Samplers choose requests in an order that ignores their contents. After a row they continue by its outcome: whether
+    the request is open, whether its check passed, or which stage comes next. So requests at the same place are
     exchangeable, and the chance that a model was bought there is the share of them for which it was bought. The
     recorded probability is that of drawing the path, not of drawing it for this request, so it is no propensity.
 
@@ -34,7 +34,7 @@ class BoughtRows:
         rows: The rows of each request, by prefix.
         template: A bound template.
         at: Number of requests at each place.
-        bought: For how many of them each model was bought.
+        bought: For how many of these requests each model was bought.
         kinds: The type of each request; empty if types are not distinguished.
         apart: The types whose first rows have separate chances.
         unlabelled: The requests without a label.
@@ -96,17 +96,17 @@ class BoughtRows:
         return 0.0 if place is None or not self.at[place] else self.bought[place, model] / self.at[place]
 
     def first(self, request: str) -> str | None:
-        """Return the first stage of a request; None if its rows do not tell."""
+        """Return the first stage of a request; None if it cannot be determined from the rows."""
         return next((row.stage for row in self.rows[request].values() if row.depth == 1), None)
 
     def row(self, request: str, seen: Seen, model: str) -> Observation | None:
-        """Return the next row of a request after these; None if it was not bought."""
+        """Return a request's next row after these rows; None if it was not bought."""
         prefix = (*(seen[-1].prefix if seen else ()), model)
         return self.rows[request].get(prefix)
 
 
 def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Mapping[str, str]) -> frozenset[str]:
-    """Return the request types with a first answer of every model that has answered."""
+    """Return the request types that have a first answer of every model with any first answer."""
     firsts: dict[str, set[str]] = {kind: set() for kind in kinds.values()}
     for name, kind in kinds.items():
         firsts[kind].update(prefix[0] for prefix in known[name] if len(prefix) == 1)

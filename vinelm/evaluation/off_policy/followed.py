@@ -1,4 +1,4 @@
-"""Seconds and dollars of the requests whose stored rows follow a policy to its end."""
+"""Latency and cost of the requests whose stored rows follow a policy to the policy's end."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LEAST_BEYOND = 2.0
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """The results of a policy on the requests that followed it to its end. Arrays have shape (followed,).
+    """The results of a policy on the requests that followed the policy to its end. Arrays have shape (followed,).
 
     Args:
         weight: The inverse of the chance that all rows of the request were bought, > 0.
-        cost_usd: Dollars of the request.
-        latency_s: Its seconds.
+        cost_usd: Cost of the request in dollars.
+        latency_s: Latency of the request in seconds.
     """
 
     weight: FloatArray
@@ -37,7 +37,7 @@ class Followed:
         return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("weight", "cost_usd", "latency_s")))
 
     def latency_quantile(self, level: float) -> float | None:
-        """Return a quantile of the requests' seconds; None if too few requests lie on one of its sides.
+        """Return a quantile of the requests' seconds; None if too few requests lie above or below it.
 
         Args:
             level: The quantile's level, in (0, 1).
@@ -49,7 +49,7 @@ class Followed:
         return float(self.latency_s[order][min(int(np.searchsorted(share, level)), len(order) - 1)])
 
     def share_above(self, *, cost_usd: float | None = None, latency_s: float | None = None) -> float | None:
-        """Return the share of requests that exceed these dollars or seconds; None with too few requests."""
+        """Return the share of requests that exceed this cost or latency; None with too few requests."""
         if effective_number(self.weight) < LEAST_EFFECTIVE:
             return None
         above = np.zeros(len(self.weight), np.bool_)

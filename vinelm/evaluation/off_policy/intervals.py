@@ -1,4 +1,4 @@
-"""Computes a mean from scores, with its interval, and whether the rows identify it."""
+"""Computes the mean of scores with its interval, and whether the rows suffice to estimate it without a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_UNSUPPORTED = 0.05
 
 
 class HalfScores(NamedTuple):
-    """Scores of a policy on one part of the requests, and of a reference policy (None: no reference)."""
+    """Scores of a policy on one part of the requests, and of a reference policy (None without a reference)."""
 
     policy: Scores
     reference: Scores | None = None
@@ -42,10 +42,12 @@ class OffPolicyEstimate:
     Attributes:
         value: The estimate, in the unit of the scores.
         standard_error: The standard error of the value.
-        low, high: The interval, widened by the largest possible error of the part that only the estimate supports.
+        low, high: The interval, widened by the largest possible error of the share of ``value`` that rests on the model
+            alone.
         effective: Effective number of requests, (sum w)^2 / sum w^2 over requests that followed the policies to the end.
         unsupported: Share of requests that reach a step which was never bought.
-        is_identified: Whether the rows identify the value. Else ``value`` relies on the model and there is no interval.
+        is_identified: Whether the rows suffice for the value. Otherwise ``value`` relies on the model and there is no
+            interval.
         is_same: Whether the compared policies are the same.
     """
 
@@ -81,16 +83,17 @@ def estimate_mean(
     Min (2005) do for paired shares, since scores that never varied may vary; or two more requests like those that vary
     most, since a few large weights are easily missed. The additional request weighs as much as a request of the part in
     which the policies were followed least: two right answers there do not prove that its plan is always right. In a
-    mean over a sweep it counts only for the bounds under which the two policies differ. The quantile is Student's, with
-    as many degrees of freedom as requests that vary, estimated from the scores' fourth moment.
+    mean over a sweep, the additional request counts only for the limits under which the two policies differ. The
+    quantile is Student's, and the degrees of freedom are the number of requests that vary, estimated from the scores'
+    fourth moment.
 
     Args:
         halves: Scores by part.
         target: The averaged quantity: ``accuracy``, ``cost`` or ``latency`` (the last two negated, see
             :meth:`Scores.utility`).
         level: Confidence level in (0, 1).
-        bound: The most that one request can add in either direction, 1 for ``accuracy``; None: unbounded, without a
-            correction.
+        bound: The maximum that one request can add in either direction, 1 for ``accuracy``; None means no maximum and
+            no correction.
     """
     found = moments(halves, target, bound)
     if found is None:
@@ -117,7 +120,7 @@ class Moments:
         square, fourth: The residuals' sums of second and fourth powers, with the allowance for what was not observed.
         effective, unsupported: See :class:`OffPolicyEstimate`.
         heaviest: The weight of one request of the part in which the policies were followed least.
-        bound: The most that a request can add; 0 if that is unbounded.
+        bound: The maximum that a request can add; 0 without a maximum.
     """
 
     value: float
@@ -131,7 +134,7 @@ class Moments:
 
     @property
     def is_identified(self) -> bool:
-        """Whether the rows identify the value."""
+        """Whether the rows suffice to estimate the value without the model."""
         return self.effective >= LEAST_EFFECTIVE and self.heaviest < math.inf and self.unsupported <= MOST_UNSUPPORTED
 
     @property
@@ -140,11 +143,11 @@ class Moments:
         return math.sqrt(self.square) / len(self.residuals)
 
     def quantile(self, share: float) -> float:
-        """Return the quantile of Student's distribution, with as many degrees of freedom as requests that vary."""
+        """Return the quantile of Student's distribution; the degrees of freedom are the number of requests that vary."""
         return float(stdtrit(_freedom(self.square, self.fourth, self.effective), share))
 
     def reach(self, share: float) -> float:
-        """Return how far the interval's end at this probability is from the value."""
+        """Return the distance from the value to the interval's end at this probability."""
         return self.quantile(share) * self.standard_error + self.unsupported * self.bound
 
 
@@ -203,7 +206,9 @@ def effective_number(weight: FloatArray) -> float:
 
 
 def _freedom(square: float, fourth: float, m: float) -> float:
-    """Return how many requests vary, from the sums of squares and fourth powers: at least 4, or all of fewer requests."""
+    """Return the effective number of requests whose scores vary, from the sums of squares and fourth powers; at least
+    4, or ``m`` - 1 if that is less.
+    """
     spread = max(fourth - square**2 / max(m, 1.0), 0.0)
     varying = square**2 / spread if spread > 0.0 else math.inf
     return max(min(m - 1.0, max(varying, LEAST_FREEDOM)), 1.0)

@@ -1,4 +1,4 @@
-"""Doubly robust scores of the difference between two policies, from the requests that have the rows of both.
+"""Doubly robust scores of the difference between two policies, from the requests with the rows of both policies.
 
 Scores of two policies on different requests also differ because the requests differ in difficulty. If a plan and the
 current setup agree on each of 47 requests that ran both, and the current setup ran on 60, their means may differ. Here
@@ -29,13 +29,14 @@ Policy = StepPolicy | StepsByStart
 
 
 def paired_scores(policy: Policy, reference: Policy, bought: BoughtRows, *, max_latency_s: float | None = None) -> Scores:
-    """Return a policy's scores minus a reference's; positive weights belong to requests that followed both to the end.
+    """Return a policy's scores minus a reference's. Requests that followed both policies to the end have a positive
+    weight.
 
     Args:
         policy: The policy, planned from other requests.
         reference: The policy to compare with.
         bought: The test requests and their rows.
-        max_latency_s: A right answer after more than this many seconds counts as wrong; None: no cap.
+        max_latency_s: A right answer after a longer time, in seconds, counts as wrong; None means no cap.
     """
     sides = [(_Side.of(policy, bought, request), _Side.of(reference, bought, request)) for request in bought.requests]
     n = len(sides)
@@ -97,7 +98,7 @@ class _Side:
         return False if self.step.model is None else bought.row(request, self.seen, self.step.model)
 
     def taken(self, row: Observation | bool | None, cap: float | None) -> FloatArray | None:
-        """Take one step; return what it adds beyond the expectation, or None if the request ends without a score."""
+        """Take one step, and return its result minus the expected result; None if the request ends without a score."""
         if not isinstance(row, Observation):
             return np.zeros(3)
         self.seen = (*self.seen, row)

@@ -22,7 +22,7 @@ class TriePosition:
         node: The node of its last invocation.
         stage: The stage that comes next; None if the request has ended.
         returned: Index of the seen row whose answer is considered best; -1: the last row.
-        has_ended: Whether nothing may follow.
+        has_ended: Whether no further call may follow.
     """
 
     node: int
@@ -35,7 +35,7 @@ Locate = Callable[[Seen], TriePosition]
 
 
 def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
-    """Return the rule that moves a request through a trie of paths: each row gives the next stage.
+    """Return the rule that finds a request's position in a trie of paths from the stages of its rows.
 
     ``first`` is the stage that these requests begin with, needed if the template allows several; ``kind`` is their
     type, if the trie distinguishes types. Stages and rows are the application's own.
@@ -57,7 +57,8 @@ def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> 
 
 
 def along_outcomes(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
-    """Return the rule that moves a request through a trie over signals: by check, signal and class of each answer.
+    """Return the rule that finds a request's position in a trie over signals, from each answer's check, signal and
+    class.
 
     ``first`` and ``kind`` as in :func:`along_stages`.
     """
@@ -111,14 +112,14 @@ class ContingentSteps:
     _rests: dict[tuple[int, str | None], Rest] = field(default_factory=dict, init=False)
 
     def step(self, seen: Seen) -> Step:
-        """See :meth:`StepPolicy.step`."""
+        """Return the next step; see :meth:`StepPolicy.step`."""
         at = self.locate(seen)
         if at.has_ended or at.stage is None:
             return Step(None, at.returned)
         return Step(self.plan.next_model(at.node, at.stage), at.returned)
 
     def rest(self, seen: Seen) -> Rest:
-        """See :meth:`StepPolicy.rest`."""
+        """Return the success, cost and latency still to expect; see :meth:`StepPolicy.rest`."""
         at = self.locate(seen)
         where = (at.node, at.stage)
         if where not in self._rests:
@@ -136,7 +137,7 @@ class ContingentSteps:
 
 @dataclass(frozen=True, eq=False)
 class ReplannedSteps:
-    """A plan that is made again after each invocation, given the seconds and dollars that the request has really used.
+    """A plan that is made again after each call, given the time and cost that the request has really used.
 
     Args:
         objectives: The objectives of each request; the first that a plan can meet counts.
@@ -148,7 +149,7 @@ class ReplannedSteps:
     locate: Locate
 
     def step(self, seen: Seen) -> Step:
-        """See :meth:`StepPolicy.step`."""
+        """Return the next step; see :meth:`StepPolicy.step`."""
         at = self.locate(seen)
         if at.has_ended:
             return Step(None, at.returned)
@@ -156,7 +157,7 @@ class ReplannedSteps:
         return Step(found.next_for(at.stage), at.returned)
 
     def rest(self, seen: Seen) -> Rest:
-        """See :meth:`StepPolicy.rest`."""
+        """Return the success, cost and latency still to expect; see :meth:`StepPolicy.rest`."""
         at = self.locate(seen)
         return Rest(*self._decision(seen, at).ahead)
 

@@ -34,8 +34,8 @@ class Scores:
 
     Args:
         success: Scores of right answers (in time, if latency is capped). May lie outside [0, 1].
-        cost_usd: Scores of the dollars.
-        latency_s: Scores of the seconds.
+        cost_usd: Scores of the cost, in dollars.
+        latency_s: Scores of the latency, in seconds.
         weight: Weight of a request that was followed to the policy's end; 0 for others. 1 if the policy was served.
         unsupported: Weight of a request that reached a step which was never bought; from there the score is only the
             estimate.
@@ -55,7 +55,7 @@ class Scores:
         return len(self.success)
 
     def utility(self, target: str) -> FloatArray:
-        """Return the utility for a target (higher is better), shape (requests,); dollars and seconds are negated."""
+        """Return the scores of a target so that higher is better, shape (requests,); cost and latency are negated."""
         return {"accuracy": self.success, "cost": -self.cost_usd, "latency": -self.latency_s}[target]
 
     @classmethod
@@ -65,7 +65,7 @@ class Scores:
 
     @classmethod
     def mixed(cls, scores: Sequence[Scores], shares: Sequence[float]) -> Scores:
-        """Return the expected scores if requests are divided between these policies by these shares."""
+        """Return the expected scores if each policy gets its given share of the requests."""
         if len(scores) == 1:
             return scores[0]
         # The expectation over the draws has less noise than one draw per request, and the same mean.
@@ -78,7 +78,7 @@ class Scores:
         return all(np.allclose(getattr(self, name), getattr(other, name), rtol=1e-9, atol=1e-12) for name in names)
 
     def share_unlike(self, other: Scores) -> float:
-        """Return the share of a sweep's bounds under which two policies differ; without a sweep, 1 or 0."""
+        """Return the share of a sweep's limits under which two policies differ; without a sweep, 1 if they differ, else 0."""
         pairs = zip(self.parts or (self,), other.parts or (other,), strict=True)
         return float(np.mean([not one.equals(two) for one, two in pairs]))
 
@@ -89,7 +89,7 @@ def scored(policy: StepPolicy | StepsByStart, bought: BoughtRows, *, max_latency
     Args:
         policy: The policy, planned from other requests.
         bought: The test requests and their rows.
-        max_latency_s: A right answer after more than this many seconds counts as wrong; None: no cap.
+        max_latency_s: A right answer after a longer time, in seconds, counts as wrong; None means no cap.
     """
     kinds = [bought.kinds.get(request) for request in bought.requests]
     walks = {kind: _Walk(policy, bought, max_latency_s, kind) for kind in dict.fromkeys(kinds)}

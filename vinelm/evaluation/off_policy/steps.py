@@ -1,4 +1,4 @@
-"""Policies as sequences of steps: what a request has shown determines the next model, or the returned answer."""
+"""Policies as sequences of steps: the outcomes so far determine the next model, or the returned answer."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class PathSteps:
         return self.annotated.trie.prefix(self.target)
 
     def step(self, seen: Seen) -> Step:
-        """See :meth:`StepPolicy.step`."""
+        """Return the next step; see :meth:`StepPolicy.step`."""
         if len(seen) >= len(self.path) or (seen and seen[-1].ended(self.annotated.template.stop)):
             return Step(None)
         return Step(self.path[len(seen)])
 
     def rest(self, seen: Seen) -> Rest:
-        """See :meth:`StepPolicy.rest`."""
+        """Return the success, cost and latency still to expect; see :meth:`StepPolicy.rest`."""
         return self._rests[len(seen)]
 
     @cached_property
@@ -45,7 +45,9 @@ class PathSteps:
 
 
 def rests(annotated: AnnotatedTrie, target: int) -> list[Rest]:
-    """Return the expected rest of a path to a node after each number of invocations, for requests that are still open."""
+    """Return, after each number of calls on the path to a node, the success, cost and latency to expect from then on,
+    for requests still open.
+    """
     return [Rest(*ahead) for ahead in ahead_along(annotated, target)]
 
 
@@ -57,7 +59,7 @@ class Step(NamedTuple):
     """The next step of a policy.
 
     Args:
-        model: The model that runs next; None: the request ends.
+        model: The model that runs next; None ends the request.
         returned: If the request ends, the index of the returned answer among the seen rows.
     """
 
@@ -66,7 +68,8 @@ class Step(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """The expected rest of a policy from this point on, estimated from the rows used for planning.
+    """The success, cost and latency to expect from this point on under a policy, estimated from the rows used for
+    planning.
 
     Args:
         success: Chance that the finally returned answer is right, in [0, 1].
@@ -80,17 +83,17 @@ class Rest(NamedTuple):
 
 
 class StepRule(Protocol):
-    """A rule that returns the next step, given what a request has shown. It never sees whether an answer is right."""
+    """A rule that returns the next step from a request's outcomes so far. It never sees whether an answer is right."""
 
     def step(self, seen: Seen) -> Step:
         """Return the next step, for a request that has not failed and that the workflow has not ended."""
 
 
 class StepPolicy(StepRule, Protocol):
-    """A policy that can be followed row by row, and that states what it expects of the rest."""
+    """A policy that can be followed row by row, and that predicts the success, cost and latency still to come."""
 
     def rest(self, seen: Seen) -> Rest:
-        """Return the expected rest after these rows, for a request that :meth:`step` continues."""
+        """Return the success, cost and latency to expect after these rows, for a request that :meth:`step` continues."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +102,7 @@ class StepsByStart:
 
     Args:
         of_start: The policy to follow, by type ("" without types) and first stage (None if it does not matter).
-        usual: The first stage to assume if the actual stage is unknown or not among these.
+        usual: The first stage to assume if the actual first stage is unknown or not in ``of_start``.
     """
 
     of_start: Mapping[tuple[str, str | None], StepPolicy]

@@ -14,13 +14,13 @@ from vinelm.template import Template
 
 
 class WalkEnd(NamedTuple):
-    """Requests that a policy ends at the same point.
+    """The requests that a policy ends after the same history.
 
     Args:
         rows: Their rows in the table, shape (requests,).
         columns: The columns of the systems that ran, in order.
         returned: Which of these answers is returned, an index into ``columns``.
-        seen: The rows of one of the requests, for what they showed; their costs do not matter.
+        seen: The rows of one of the requests, used for their outcomes only; their costs do not matter.
     """
 
     rows: npt.NDArray[np.intp]
@@ -37,7 +37,7 @@ def walk_ends(policy: StepRule, table: OutcomeTable, template: Template) -> Iter
     """Yield the points where a policy ends the requests of a table; each request belongs to one of them.
 
     Args:
-        policy: A policy that decides by what requests show, not by dollars or seconds.
+        policy: A policy that decides by outcomes, not by cost or latency.
         table: The requests, at least one.
         template: A linear template, bound to the table's systems.
     """
@@ -59,7 +59,9 @@ def _ends(
 
 
 def _shown(table: OutcomeTable, rows: npt.NDArray[np.intp], columns: tuple[int, ...]) -> npt.NDArray[np.intp]:
-    """Number the outcomes of the requests' last answers, by check, signal, and the first answer that each agrees with."""
+    """Return a number for the outcome of each request's last answer: its check, its signal and the first answer that it
+    agrees with.
+    """
     last = columns[-1]
     kind = table.answer_class[rows, last]
     agrees = np.full(len(rows), len(columns))

@@ -26,10 +26,10 @@ class ArmShares:
 
     Attributes:
         model: The model that ran the stage.
-        arms: P(the stage of this name comes next), in template order.
+        arms: The probability that each stage comes next, by its name, in template order.
         half_width90: Half the width of each probability's 90 % interval; None if the estimator gives no standard errors.
-        ends: P(the request ends there by the workflow's own check, or fails).
-        observations: How many rows the shares were estimated from; None if the trie does not state it.
+        ends: The probability that the request ends there by the workflow's own check, or fails.
+        observations: Number of rows that the shares were estimated from; None if the trie has no such number.
     """
 
     stage: str
@@ -41,7 +41,7 @@ class ArmShares:
 
 
 def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
-    """Return the shares after every stage at which the application chooses between branches, in template order.
+    """Return the shares of the branches after every stage at which the application chooses one, in template order.
 
     Histories are weighted by their observations, or by their probability if there are none. The half widths are
     averaged in the same way, as if errors were perfectly correlated: they do not shrink with the number of histories.
@@ -93,8 +93,8 @@ class PlanOfKind:
     Attributes:
         share: The type's share of the requests, in [0, 1].
         accuracy: Expected accuracy, in [0, 1].
-        cost_usd: Expected dollars per request.
-        first: The share of them that each model answers first, the most frequent model first.
+        cost_usd: Expected cost per request, in dollars.
+        first: The share of the type's requests that each model answers first, the most frequent model first.
     """
 
     kind: str

@@ -55,7 +55,7 @@ class StagePlan(Expected):
 
     @property
     def figures(self) -> Figures:
-        """See :attr:`Plan.figures`."""
+        """The expected accuracy, cost and latency; see :attr:`Plan.figures`."""
         return self.plan.figures
 
     @property
@@ -77,12 +77,12 @@ class StagePlan(Expected):
 
     @property
     def reached(self) -> FloatArray:
-        """See :attr:`Plan.reached`."""
+        """The probability that a request runs each node's call; see :attr:`Plan.reached`."""
         return self.plan.reached
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """See :attr:`Plan.steps`."""
+        """The plan as nested steps; see :attr:`Plan.steps`."""
         return self.plan.steps
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,9 +113,9 @@ class GraphPlans(Plans[StagePlan]):
         return cast("ContingentDecision", self.decision(objective))
 
     def fixed(self, objective: Objective, role: Role) -> StagePlan | None:
-        """See :meth:`Plans.fixed`.
+        """Return the best static plan or single model; see :meth:`Plans.fixed`.
 
-        Bounds on averages apply to the plan's accuracy and dollars, bounds for each request to its longest history.
+        Limits on averages apply to the plan's accuracy and cost, limits for each request to the plan's longest history.
         """
         fixed = self._fixed(objective)
         allowed = fixed.is_allowed.copy()
@@ -135,13 +135,15 @@ class GraphPlans(Plans[StagePlan]):
         return self._plan(fixed, int(winner))
 
     def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
-        """See :meth:`Plans.fixed_hull`."""
+        """Return the hull of the fixed plans; see :meth:`Plans.fixed_hull`."""
         fixed = self._fixed(objective)
         allowed = fixed.is_allowed & fixed.runs_one_model if role == "single" else fixed.is_allowed
         return Hull.of(fixed.cost_usd[allowed], self._lower(fixed, objective)[allowed]) if allowed.any() else None
 
     def single_models(self) -> Iterator[tuple[str, StagePlan]]:
-        """See :meth:`Plans.single_models`. A plan continues until the application ends the request."""
+        """Yield the plan of each single model; see :meth:`Plans.single_models`. Plans continue until the application
+        ends the request.
+        """
         fixed = self._fixed(Objective(maximize="accuracy"))
         found: dict[int, int] = {}  # for plans that differ only in skipped stages, the first of them
         for index in np.flatnonzero(fixed.runs_one_model & fixed.is_whole & fixed.is_allowed).tolist():
@@ -150,11 +152,13 @@ class GraphPlans(Plans[StagePlan]):
             yield self.annotated.trie.models[model], self._plan(fixed, index)
 
     def settings(self, plan: StagePlan) -> dict[str, Any]:
-        """See :meth:`Plans.settings`."""
+        """Return the settings with which a policy follows a plan; see :meth:`Plans.settings`."""
         return self.annotated.template.base.settings_of(plan.models, plan.most_invocations)
 
     def having(self, settings: dict[str, Any]) -> StagePlan | None:
-        """See :meth:`Plans.having`; None also if the plan may not end there."""
+        """Return the plan with these settings; see :meth:`Plans.having`. The result is also None if the plan may not
+        end where the settings end it.
+        """
         trie, fixed = self.annotated.trie, self._fixed(Objective(maximize="accuracy"))
         models, most = settings.get("models", {}), settings.get("length")
         if "path" in settings:
@@ -176,7 +180,9 @@ class GraphPlans(Plans[StagePlan]):
         return tuple(stage.name for stage in self.annotated.template.base.stages)
 
     def _of_path(self, path: Sequence[str]) -> dict[str, str]:
-        """Return the model of each stage, if the stages follow one order; empty if a stage has two models."""
+        """Return the model of each stage, for stages that follow one another in a fixed order; empty if a stage has two
+        models.
+        """
         found: dict[str, str] = {}
         stages = [stage.name for stage in self.annotated.template.base.listed or ()]
         for stage, model in zip(stages, path, strict=False):
@@ -186,14 +192,14 @@ class GraphPlans(Plans[StagePlan]):
 
     @staticmethod
     def steps(plan: StagePlan | ContingentDecision, locate: Locate) -> ContingentSteps:
-        """See :meth:`Plans.steps`."""
+        """Return the policy that follows a plan; see :meth:`Plans.steps`."""
         return ContingentSteps(plan.plan, locate)
 
     def frontier_range(self) -> FrontierRange:
-        """See :meth:`Plans.frontier_range`.
+        """Return the range of the frontiers; see :meth:`Plans.frontier_range`.
 
-        Within the range every policy has a plan: it begins at the cheapest (fastest) single model if that costs more
-        (takes longer) than VineLM's cheapest plan.
+        Every policy has a plan within the range. So the range begins at the cheapest (fastest) single model if that
+        costs more (takes longer) than VineLM's cheapest plan.
         """
         best, cheapest = self.decision(Objective(maximize="accuracy")), self.decision(Objective(minimize="cost"))
         fastest = self.decision(Objective(minimize="latency")).path_latency_s if self.annotated.knows_latency else 0.0
@@ -204,7 +210,7 @@ class GraphPlans(Plans[StagePlan]):
         )  # fmt: skip
 
     def frontier(self, most: int) -> PlanFrontier:
-        """See :meth:`Plans.frontier`."""
+        """Return selected plans of the frontier; see :meth:`Plans.frontier`."""
         found = self.along_budgets()
         return PlanFrontier([self._row(decision) for decision in thinned(found, most)], len(found), found[-1])
 
@@ -221,7 +227,7 @@ class GraphPlans(Plans[StagePlan]):
         }
 
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """See :meth:`Plans.carried`."""
+        """Evaluate another trie's plan on this trie; see :meth:`Plans.carried`."""
         plan, own = (cast("ContingentDecision", decision).plan for decision in (old, now))
         there = _plan_on(own.graph, plan)
         if there is None:
@@ -229,9 +235,10 @@ class GraphPlans(Plans[StagePlan]):
         return CarriedPlan(there.accuracy, there.cost_usd, there.standard_error, there.is_same_as(own))
 
     def along_budgets(self, n_budgets: int = N_BUDGETS) -> list[ContingentDecision]:
-        """Return VineLM's plans over a range of budgets, without duplicates, by rising dollars and accuracy.
+        """Return VineLM's plans over a range of budgets, without duplicates, by rising cost and accuracy.
 
-        A budget bounds the average: its plan is the best within it of the hull's corners and the static plans.
+        A budget limits the mean cost. Its plan is the best plan within the budget among the hull's corners and the
+        static plans.
         """
         cheapest, best = self._alone(Objective(minimize="cost")), self._alone(Objective(maximize="accuracy"))
         low, high = cheapest.path_cost_usd, best.path_cost_usd
@@ -247,7 +254,7 @@ class GraphPlans(Plans[StagePlan]):
         return kept
 
     def _fixed(self, objective: Objective) -> StaticPlans:
-        """Return the static plans, and which of them meet the objective's bounds on every single request."""
+        """Return the static plans, and which of them meet the objective's limits for every single request."""
         per_request = replace(objective, mix=True, min_accuracy=None, confidence=None, on_infeasible="best_effort")
         if objective.cost_budget == "population":
             per_request = replace(per_request, max_cost_usd=None)

@@ -25,7 +25,8 @@ from vinelm.trie.arrays import BoolArray
 def pareto_frontier(points: Sequence[tuple[float, float]]) -> list[int]:
     """Return the indices of the undominated (cost, value) points, by rising cost.
 
-    A point is dominated if another point costs no more and has at least its value. Of equal points the first stays.
+    A point is dominated if another point costs no more and has at least its value. Of several equal points, only the
+    first is returned.
     """
     order = sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1]))
     kept: list[int] = []
@@ -38,7 +39,9 @@ def pareto_frontier(points: Sequence[tuple[float, float]]) -> list[int]:
 
 
 def frontier_nodes(annotated: AnnotatedTrie, amount: Literal["cost", "latency"]) -> list[int]:
-    """Return the answerable nodes on the frontier of estimated accuracy and expected dollars (or seconds), by rising amount."""
+    """Return the answerable nodes on the frontier of estimated accuracy and expected cost (or latency), by rising cost
+    (or latency).
+    """
     nodes = np.flatnonzero(annotated.trie.answerable)
     amounts = annotated.path_cost_usd if amount == "cost" else annotated.path_latency_s
     return [int(nodes[i]) for i in pareto_frontier([(float(amounts[n]), float(annotated.accuracy[n])) for n in nodes])]
@@ -56,7 +59,7 @@ class PathPlans(Plans[Decision]):
         return found if found.is_feasible else None
 
     def single_models(self) -> Iterator[tuple[str, Decision]]:
-        """See :meth:`Plans.single_models`."""
+        """Yield the plan of each single model; see :meth:`Plans.single_models`."""
         whole = self._single & (self.trie.depth == self.trie.max_depth) & self.planner.metrics.endings
         for index, model in enumerate(self.trie.models):
             nodes = np.flatnonzero(whole & (self.trie.model == index))
@@ -64,15 +67,17 @@ class PathPlans(Plans[Decision]):
                 yield model, self._to(int(nodes[0]))
 
     def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
-        """See :meth:`Plans.fixed_hull`."""
+        """Return the hull of the fixed plans; see :meth:`Plans.fixed_hull`."""
         return self.planner.hull_among(self._static if role == "static" else self._single, objective)
 
     def settings(self, plan: Decision) -> dict[str, Any]:
-        """See :meth:`Plans.settings`."""
+        """Return the settings with which a policy follows a plan; see :meth:`Plans.settings`."""
         return {"path": plan.path}
 
     def having(self, settings: dict[str, Any]) -> Decision | None:
-        """See :meth:`Plans.having`; None also if the plan may not end there."""
+        """Return the plan with these settings; see :meth:`Plans.having`. The result is also None if the plan may not
+        end at its last node.
+        """
         try:
             return self._to(self.trie.node(settings.get("path", ())))
         except (KeyError, InfeasibleError):
@@ -80,11 +85,11 @@ class PathPlans(Plans[Decision]):
 
     @staticmethod
     def steps(plan: Decision, locate: Locate) -> PathSteps:
-        """See :meth:`Plans.steps`: runs the plan's models in turn, wherever the request is."""
+        """Return the policy that runs the plan's models in turn, without ``locate``; see :meth:`Plans.steps`."""
         return PathSteps(plan.annotated, plan.target)
 
     def frontier_range(self) -> FrontierRange:
-        """See :meth:`Plans.frontier_range`."""
+        """Return the range of the frontiers; see :meth:`Plans.frontier_range`."""
         annotated = self.annotated
         by_cost, by_latency = frontier_nodes(annotated, "cost"), frontier_nodes(annotated, "latency")
         cost, latency = annotated.path_cost_usd, annotated.path_latency_s
@@ -92,7 +97,9 @@ class PathPlans(Plans[Decision]):
         return FrontierRange(*ends, float(latency[by_latency[0]]), float(latency[by_latency[-1]]))
 
     def frontier(self, most: int) -> PlanFrontier:
-        """See :meth:`Plans.frontier`; the 90th percentiles assume that every invocation runs, at zero load."""
+        """Return selected plans of the frontier; see :meth:`Plans.frontier`. The 90th percentiles assume that every
+        call runs, at zero load.
+        """
         nodes = frontier_nodes(self.annotated, "cost")  # thousands in a large trie, so rows are made only for those shown
         return PlanFrontier([self._row(node) for node in thinned(nodes, most)], len(nodes), self._to(nodes[-1]))
 
@@ -111,7 +118,7 @@ class PathPlans(Plans[Decision]):
         }
 
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """See :meth:`Plans.carried`."""
+        """Evaluate another trie's plan on this trie; see :meth:`Plans.carried`."""
         try:
             node = self.trie.node(old.path)
         except KeyError:

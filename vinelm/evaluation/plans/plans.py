@@ -57,8 +57,8 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class PlannedPolicy:
-    """One policy's plan. ``decision`` is None if no plan of the policy meets the bounds; ``plan`` describes the plan in
-    words.
+    """One policy's plan. ``decision`` is None if no plan of the policy meets the objective's limits; ``plan`` describes
+    the plan in words.
     """
 
     policy: str
@@ -77,7 +77,9 @@ class CarriedPlan(NamedTuple):
 
 
 class PlanFrontier(NamedTuple):
-    """Selected plans of the estimated frontier of accuracy and dollars as JSON types, cheapest first, with the total number."""
+    """Selected plans of the estimated frontier of accuracy and cost as JSON types, cheapest first, with the number of
+    all its plans.
+    """
 
     rows: list[dict[str, Any]]
     n_plans: int
@@ -85,7 +87,7 @@ class PlanFrontier(NamedTuple):
 
 
 class FrontierRange(NamedTuple):
-    """The ends of the estimated frontiers: dollars, accuracy of the cheapest plan, and seconds."""
+    """The range of the estimated frontiers: the lowest and highest cost and latency, and the cheapest plan's accuracy."""
 
     cheapest_usd: float
     dearest_usd: float
@@ -112,14 +114,20 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def fixed(self, objective: Objective, role: Role) -> Fixed | None:
-        """Return the best static plan, or the best single model (``single``); None if no plan meets the bounds."""
+        """Return the best static plan, or the best single model (``single``); None if no plan meets the objective's
+        limits.
+        """
 
     @abstractmethod
     def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
-        """Return the hull of the fixed plans, for an objective that mixes plans; None if no plan meets the other bounds."""
+        """Return the hull of the fixed plans, for an objective that mixes plans; None if no plan meets the limits for
+        every single request.
+        """
 
     def mixed_fixed(self, objective: Objective, role: Role) -> Expected | None:
-        """Return the best fixed plan, or the best mixture of two if the objective mixes plans; None if there is none."""
+        """Return the best fixed plan, or the best mixture of two fixed plans if the objective mixes plans; None if no
+        plan meets the objective's limits.
+        """
         hull = self.fixed_hull(objective, role) if objective.mixes else None
         mixture = None if hull is None else hull.mixture(objective)
         if mixture is None:
@@ -158,11 +166,11 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def frontier_range(self) -> FrontierRange:
-        """Return the range of the frontiers of accuracy and dollars, and of accuracy and seconds."""
+        """Return the range of the frontiers of accuracy and cost, and of accuracy and latency."""
 
     @abstractmethod
     def frontier(self, most: int) -> PlanFrontier:
-        """Return at most this many plans of the frontier, evenly spaced, including both ends."""
+        """Return at most ``most`` plans of the frontier, evenly spaced, including its first and last plan."""
 
     @abstractmethod
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
@@ -176,7 +184,7 @@ class Plans(ABC, Generic[Fixed]):
         return StaticPolicy(self.annotated.template.base, **self.settings(plan), **settings)
 
     def of_role(self, objective: Objective, role: Role) -> Expected | None:
-        """Return VineLM's plan or a fixed plan; None if no plan meets the bounds.
+        """Return VineLM's plan or a fixed plan; None if no plan meets the objective's limits.
 
         Raises:
             InfeasibleError: VineLM has no plan that meets the bounds, and the objective asks to raise then.
@@ -211,7 +219,7 @@ class Plans(ABC, Generic[Fixed]):
 
 
 def thinned(items: Sequence[Item], most: int) -> list[Item]:
-    """Return at most this many of the items, evenly spaced, including the first and the last."""
+    """Return at most ``most`` of the items, evenly spaced, including the first and the last."""
     if len(items) <= most:
         return list(items)
     return [items[round(i * (len(items) - 1) / max(most - 1, 1))] for i in range(most)]

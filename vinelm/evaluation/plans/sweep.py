@@ -10,7 +10,7 @@ Bound = Literal["max_cost_usd", "max_latency_s"]
 
 
 def spaced_caps(low: float, high: float, bound: Bound, n_caps: int = 12) -> list[float]:
-    """Return caps between two amounts, dollars spaced geometrically and seconds evenly; only ``high`` if it is not
+    """Return caps from ``low`` to ``high``: dollars spaced geometrically, seconds evenly; only ``high`` if it is not
     above ``low``.
     """
     if not 0 < low < high:

@@ -28,7 +28,7 @@ class PolicyResult(NamedTuple):
     Args:
         success: Whether the answer returned to each request is correct; a probability in [0, 1] if the policy is random.
             Shape (requests,).
-        cost_usd: Dollars spent on each request, the expectation if the policy is random; same shape.
+        cost_usd: Cost of each request in dollars, its expectation if the policy is random; same shape.
     """
 
     success: FloatArray
@@ -52,8 +52,8 @@ class PolicyChoice:
 
     Args:
         policy: The policy.
-        promised_accuracy: Share of right answers to expect, in [0, 1].
-        promised_cost_usd: Dollars per request to expect.
+        promised_accuracy: Expected share of right answers, in [0, 1].
+        promised_cost_usd: Expected cost per request, in dollars.
         words: The policy in words.
         lookup_us: Microseconds of one decision while serving, if the method has measured them.
     """
@@ -72,7 +72,7 @@ class Evidence:
     Args:
         rows: The bought rows, with their outcomes.
         estimate: The trie estimated from them; its template is bound, and its catalog lists the systems.
-        depth: The most calls that a policy may make for one request, >= 1.
+        depth: The maximum number of calls of a policy for one request, >= 1.
     """
 
     rows: Sequence[Observation]
@@ -91,7 +91,7 @@ class Evidence:
 
     @cached_property
     def model(self) -> FirstAnswers:
-        """The model of answers that plans over signals use, fitted to the rows."""
+        """The statistical model of answers that plans over signals use, fitted to the rows."""
         return FirstAnswers.fit(self.rows, self.systems)
 
     @cached_property
@@ -130,8 +130,8 @@ class TriedPolicies:
 
     Args:
         policies: The candidates, each with its words.
-        accuracy: Share of right answers of each, shape (candidates,).
-        cost_usd: Mean dollars of each, same shape; infinite if a system was never observed.
+        accuracy: Share of right answers of each candidate, shape (candidates,).
+        cost_usd: Mean cost of each candidate in dollars, same shape; infinite if a system was never observed.
     """
 
     policies: Sequence[tuple[AnswerPolicy, str]]

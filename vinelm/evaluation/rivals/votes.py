@@ -31,14 +31,14 @@ class VotePolicy:
     trust: tuple[str, ...]
 
     def run(self, table: OutcomeTable) -> PolicyResult:
-        """See :meth:`AnswerPolicy.run`."""
+        """Serve every request of the table; see :meth:`AnswerPolicy.run`."""
         asked = _Asked.of(table, self.systems, self.trust)
         votes = (asked.same & asked.counts[:, None, :]).sum(axis=2) * asked.counts
         best = (4.0 * votes + 2.0 * asked.has_answer - asked.rank).argmax(axis=1)
         return PolicyResult(asked.success[np.arange(len(table)), best], asked.cost_usd.sum(axis=1))
 
     def step(self, seen: Seen) -> Step:
-        """See :meth:`StepRule.step`. A failed call ends the request."""
+        """Return the next step; see :meth:`StepRule.step`. A failed call ends the request."""
         if seen and seen[-1].failure is not None:
             return Step(None)
         if len(seen) < len(self.systems):
@@ -64,7 +64,7 @@ class TwoAgreePolicy:
     trust: tuple[str, ...]
 
     def run(self, table: OutcomeTable) -> PolicyResult:
-        """See :meth:`AnswerPolicy.run`."""
+        """Serve every request of the table; see :meth:`AnswerPolicy.run`."""
         asked = _Asked.of(table, self.systems, self.trust)
         success, cost = np.zeros(len(table)), np.zeros(len(table))
         is_open = np.ones(len(table), np.bool_)
@@ -78,7 +78,7 @@ class TwoAgreePolicy:
         return PolicyResult(success, cost)
 
     def step(self, seen: Seen) -> Step:
-        """See :meth:`StepRule.step`. A failed call ends the request."""
+        """Return the next step; see :meth:`StepRule.step`. A failed call ends the request."""
         if seen and seen[-1].failure is not None:
             return Step(None)
         if seen and _counts(seen[-1]) and any(_same(seen[-1], row) and _counts(row) for row in seen[:-1]):

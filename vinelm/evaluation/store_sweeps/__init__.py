@@ -1,1 +1,1 @@
-"""Sweeps over an objective's bounds, tested on a store's results, and what they imply for the choice of models."""
+"""Sweeps over an objective's limits, tested on a store's results, and their consequences for the choice of models."""

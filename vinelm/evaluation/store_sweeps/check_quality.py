@@ -1,4 +1,4 @@
-"""How often the workflow's own check is wrong."""
+"""Measures how often the workflow's own check is wrong."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from vinelm.rows.observation import Observation
 
 
 class CheckQuality(NamedTuple):
-    """The quality of the workflow's own check on one model's answers after the first invocation.
+    """How often the workflow's own check is wrong on one model's answers in the first call of a request.
 
-    Only the first invocation counts, because later ones belong to requests that an earlier answer left open. Partly
-    right answers count by their share.
+    Only the first call counts, because later calls belong to requests that an earlier answer left open. A partly right
+    answer counts as right with its score.
 
     Args:
-        model: The model; None: all models.
+        model: The model; None means all models.
         answers: Number of labelled and checked answers.
-        accepted: How many answers the check accepts.
-        accepted_wrong: How many accepted answers are wrong.
-        refused_right: How many right answers the check refuses.
+        accepted: Number of answers that the check accepts.
+        accepted_wrong: Number of accepted answers that are wrong.
+        refused_right: Number of right answers that the check refuses.
     """
 
     model: str | None
@@ -33,7 +33,7 @@ class CheckQuality(NamedTuple):
 
     @property
     def refused(self) -> int:
-        """How many answers the check refuses."""
+        """The number of answers that the check refuses."""
         return self.answers - self.accepted
 
 

@@ -1,4 +1,4 @@
-"""The spending of a plan: dollars and seconds by stage and model."""
+"""The cost and latency of a plan by stage and model."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from vinelm.controller import Decision
 
 
 class SpentOn(NamedTuple):
-    """A plan's dollars and seconds for one model in one stage.
+    """A plan's cost and latency for one model in one stage.
 
     Args:
         stage: The workflow's stage.
         invocations: Expected invocations per request, >= 0.
-        cost_usd: Expected dollars per request, tools after the stage included.
-        latency_s: Expected seconds per request, tools after the stage included; NaN if unknown. Parallel stages are
+        cost_usd: Expected cost per request in dollars, including tools after the stage.
+        latency_s: Expected seconds per request, including tools after the stage; NaN if unknown. Parallel stages are
             counted separately.
     """
 

@@ -1,4 +1,4 @@
-"""How a plan changes at other prices."""
+"""Computes how a plan changes at other prices."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class PriceChange(NamedTuple):
     """The plan for an objective after one model's price has changed.
 
     Args:
-        model: The model whose price changed; None: no price changed.
-        factor: The factor for its dollars, including dollars of tools after it.
+        model: The model whose price changed; None means that no price changed.
+        factor: The factor for the cost of the model's calls, including tools after them.
         plan: The plan, in words.
         accuracy: Estimated accuracy.
-        cost_usd: Estimated dollars per request at the new price.
-        kept_usd: Dollars per request if the plan made at the old prices is kept.
+        cost_usd: Estimated cost per request at the new price, in dollars.
+        kept_usd: Cost per request at the new price if the plan for the old prices still runs, in dollars.
         is_other: Whether the plan differs from the plan at current prices.
     """
 
@@ -40,10 +40,10 @@ class PriceChange(NamedTuple):
 
 
 def price_changes(annotated: AnnotatedTrie, objective: Objective, models: Iterable[str]) -> list[PriceChange]:
-    """Plan again with each model's price changed, one at a time. The first item is the plan at current prices.
+    """Plan again with each model's price changed, one model at a time. The first item is the plan at current prices.
 
-    A plan's dollars are those of its invocations. An invocation of the model costs ``factor`` times as much, because
-    all its tokens do. A trie has no separate cost of tools, so that is multiplied, too.
+    A plan's cost is the sum over its calls. A call of the model costs ``factor`` times as much, because all its tokens
+    do. A trie has no separate cost of tools, so their cost is multiplied, too.
 
     Args:
         annotated: The trie.
@@ -67,7 +67,7 @@ def price_changes(annotated: AnnotatedTrie, objective: Objective, models: Iterab
 
 
 def _priced(annotated: AnnotatedTrie, runs: BoolArray, factor: float) -> AnnotatedTrie:
-    """Return the trie with the dollars of the marked nodes multiplied; their standard errors are not needed here."""
+    """Return the trie with the cost of the marked nodes multiplied; the costs' standard errors are not needed here."""
     by, size = np.where(runs, factor, 1.0), annotated.cost_size_var
     return replace(
         annotated,
@@ -80,5 +80,5 @@ def _priced(annotated: AnnotatedTrie, runs: BoolArray, factor: float) -> Annotat
 
 
 def _dollars_on(decision: Decision, runs: BoolArray) -> float:
-    """Return the expected dollars of a plan on the nodes that ``runs`` marks."""
+    """Return the expected cost of a plan on the nodes that ``runs`` marks, in dollars."""
     return float(decision.reached[runs] @ decision.annotated.cost_usd[runs])

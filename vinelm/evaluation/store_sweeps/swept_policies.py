@@ -1,4 +1,4 @@
-"""A sweep: each policy under each bound of an objective, with its prediction and its test on other requests."""
+"""Sweeps an objective's limit: each policy at each value, with its prediction and its test on other requests."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ QUANTILES = (0.5, 0.95, 0.99)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SweptPolicy:
-    """One policy under one bound.
+    """One policy under one value of the varied limit.
 
     Attributes:
-        objective: The objective with this bound.
-        policy: Its figures on requests that were not used to choose it.
+        objective: The objective with this value of the limit.
+        policy: The policy's figures on requests that were not used to choose it.
         promised_cost_usd: Dollars per request predicted when it was chosen, averaged over the parts.
         latency_s: Seconds of a request at each of :data:`QUANTILES`; None if too few requests follow the policy to its
             end.
-        violations: Share of requests that exceed the latency cap, or individually exceed the budget; None under other
-            bounds, or if too few requests follow the policy.
+        violations: Share of requests that exceed the latency cap, or individually exceed the budget; None if another
+            limit is varied, or if too few requests follow the policy.
     """
 
     objective: Objective
@@ -50,7 +50,7 @@ class SweptPolicy:
 
     @property
     def breaks_bound(self) -> bool:
-        """Whether the tested mean cost, or accuracy, misses the bound by more than its interval."""
+        """Whether the tested mean cost or accuracy breaks the limit by more than its interval."""
         cap, floor, own = self.objective.max_cost_usd, self.objective.min_accuracy, self.policy
         is_over = cap is not None and own.cost_usd.is_identified and own.cost_usd.low > cap
         return is_over or (floor is not None and own.accuracy.is_identified and own.accuracy.high < floor)
@@ -58,12 +58,12 @@ class SweptPolicy:
 
 @dataclass(frozen=True, eq=False)
 class PolicySweep:
-    """One objective over a range of its bound.
+    """An objective with one of its limits varied over a range.
 
     Args:
-        bound: The bound that is varied.
-        points: Every policy under every bound, by policy in the order of the bounds. Bounds that VineLM, the static plan
-            or the single model cannot meet are left out.
+        bound: The limit that is varied.
+        points: Every policy under every value of the limit, by policy in the order of
+            the values. Values that VineLM, the static plan or the single model cannot meet are left out.
         runs: The planned and tested policies, see :class:`~vinelm.evaluation.CrossFit`.
     """
 
@@ -73,7 +73,9 @@ class PolicySweep:
 
 
 def bounds_of(planning: Sequence[Fit], bound: SweptBound) -> tuple[Objective, ...]:
-    """Return the objectives of a sweep, between the ends of all parts' estimated frontiers; empty if there is no range."""
+    """Return the objectives of a sweep of the limit over the range of the parts' estimated frontiers; empty if there is
+    no range.
+    """
     if bound == "max_cost_usd":
         return swept(planning)
     ranges = [half.plans.frontier_range() for half in planning]
@@ -93,11 +95,11 @@ def bounds_of(planning: Sequence[Fit], bound: SweptBound) -> tuple[Objective, ..
 
 
 def policy_sweep(fit: CrossFit, bound: SweptBound, *, on_done: Done = lambda done, total, what: None) -> PolicySweep:
-    """Plan and test every policy under every bound.
+    """Plan and test every policy under every value of the varied limit.
 
     Args:
         fit: All parts.
-        bound: The bound that is varied.
+        bound: The limit that is varied.
         on_done: Called as ``on_done(done, total, what)``.
     """
     objectives = bounds_of(fit.planning, bound)

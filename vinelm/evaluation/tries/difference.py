@@ -33,17 +33,18 @@ _TWO_SIDED_95 = 1.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFlip:
-    """A change of the most accurate plan within a range of caps on mean dollars per request.
+    """A change of the most accurate plan within a range of caps on mean cost per request.
 
     Attributes:
-        min_cap_usd: The smallest tried cap at which the plans differ in this way.
-        max_cap_usd: The largest such cap.
+        min_cap_usd: The smallest tried cap at which these two plans are the most accurate, in dollars.
+        max_cap_usd: The largest tried cap at which these two plans are the most accurate, in dollars.
         before: The first trie's plan: models from the root; if plans have a model for each branch, one item with its
             words.
         after: The second trie's plan, in the same form.
-        gain: Accuracy of the new plan minus the old plan's, both by the second trie; None if it lacks the old plan.
+        gain: Accuracy of the new plan minus the old plan's, both estimated by the second trie; None if that trie lacks
+            the old plan.
         standard_error: The gain's standard error, as if both were estimated from different requests; None if unknown.
-        old_cost_usd: Dollars of the old plan by the second trie; None if it lacks the plan.
+        old_cost_usd: Cost of the old plan per request by the second trie, in dollars; None if that trie lacks the plan.
     """
 
     min_cap_usd: float
@@ -56,7 +57,9 @@ class PlanFlip:
 
     @property
     def why(self) -> Literal["gone", "over the cap", "beyond noise", "within noise"]:
-        """Why the old plan is no longer chosen: a model is missing, it costs too much, or another plan is more accurate."""
+        """The reason why the old plan is no longer chosen: a model is missing, the plan costs too much, or another plan
+        is more accurate.
+        """
         if self.gain is None or self.old_cost_usd is None:
             return "gone"
         if self.old_cost_usd > self.min_cap_usd * (1 + _EXACT):
@@ -66,7 +69,7 @@ class PlanFlip:
 
 
 def plan_flips(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[PlanFlip, ...]:
-    """Return where the plans under a cap on mean dollars differ; neighbouring caps with the same two plans are merged."""
+    """Return the caps on mean cost at which the tries' plans differ; neighbouring caps with the same two plans are merged."""
     both = plans_over(before), plans_over(after)
     ends = [plans.decision(goal).path_cost_usd for plans in both for goal in _EXTREMES]
     found: list[PlanFlip] = []
@@ -122,8 +125,8 @@ class MovedNode:
 
     Attributes:
         path: The models from the root; in a trie that branches, the stage and model of each invocation, as ``search a``.
-        before: Fraction, dollars or seconds in the first trie.
-        after: The same in the second.
+        before: The estimate in the first trie: a fraction, dollars or seconds.
+        after: The estimate in the second trie.
         standard_error: The difference's standard error, if the tries share no rows; None if the difference is exact.
     """
 
@@ -154,12 +157,12 @@ class TrieDifference:
 
     Attributes:
         common: Number of paths that both tries have.
-        only_before: Paths that only the first has.
-        only_after: Paths that only the second has.
+        only_before: Paths that only the first trie has.
+        only_after: Paths that only the second trie has.
         has_same_answers: Whether both were estimated from the same answers (the accuracies are equal), so that
-            differences in dollars and seconds are not noise.
+            differences in cost and latency are not noise.
         prices: Prices that differ: a model's price in the first and in the second trie.
-        metrics: The changed paths by metric.
+        metrics: The comparison of the common paths, by metric.
         flips: Plans that changed, by rising cap.
         stop: The rule that ends requests in both tries.
     """
@@ -182,9 +185,9 @@ def compare_tries(before: AnnotatedTrie, after: AnnotatedTrie) -> TrieDifference
     metric: at most 5 % of the paths that are named are expected to be false alarms. If both tries share rows, their
     errors are correlated, and the test names fewer paths than it could.
 
-    Of tries that branch, invocations with the same stages and models before them are compared: the share of all
-    requests that take this path and are right at its end, and their dollars and seconds on it. If histories are merged,
-    no single path leads to an invocation, so only plans are compared.
+    In tries that branch, calls after the same stages and models are compared: the share of all requests that take this
+    path and are right at its end, and the path's cost and latency. If histories are merged, no single path leads to an
+    invocation, so only plans are compared.
 
     Args:
         before: The first trie.

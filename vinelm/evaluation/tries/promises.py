@@ -24,7 +24,7 @@ _BOTH_WAYS = 2.0
 
 
 def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> SelectionOptimism | None:
-    """Return how much too high predictions are because merged histories agree only in their last choice.
+    """Return by how much predictions are too high because merged histories agree only in their last choice.
 
     With ``memory=1`` the rates of a node are means over all histories before it. If the order of models matters, a plan
     reaches the node by one of these histories, but is chosen for their good average. With ``memory=2`` this effect
@@ -35,7 +35,7 @@ def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> S
         rows: The rows that it was estimated from.
 
     Returns:
-        The curve over the dollars of plans; None if no loop has ``memory=1``.
+        The excess as a curve over the cost of plans; None if no loop has ``memory=1``.
     """
     template = replace(annotated.template, steps=remembering(annotated.template.steps, 2, instead_of=1))
     if template == annotated.template:
@@ -52,12 +52,12 @@ def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> S
 def promised_gain(by_kind: AnnotatedTrie, without: AnnotatedTrie) -> float:
     """Return how much higher the predicted accuracy of plans by request type is than without types, as a fraction.
 
-    It is the mean over plans by type along their range of dollars. Each is compared with the plan without types that is
-    predicted to spend as much, over signals if those were estimated. The effect of choosing the best is removed on both
-    sides.
+    It is the mean over plans by type along their range of costs. Each is compared with the plan without types of the
+    same predicted cost, over signals if a trie over signals was estimated. The effect of choosing the best is removed
+    on both sides.
 
     Args:
-        by_kind: A trie with types and with its evidence; over signals if those were estimated.
+        by_kind: A trie with types and with its evidence; over signals if such a trie was estimated.
         without: A trie of the same rows without types, with its evidence.
     """
     baseline, gains = Planner(without.signals or without), list[float]()

@@ -9,14 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedCall:
-    """One LLM call of an application, as its trace shows it. Missing values are None or empty.
+    """One LLM call of an application, as recorded in its trace. Missing values are None or empty.
 
     Messages, tools and the answer have the form of OpenAI's chat completions, which LangChain reads, too.
 
     Attributes:
-        request: Names the run of the application: all calls of one trace have the same request.
+        request: The name of the application's run; all calls of one run have the same request.
         conversation: The session or thread that the request is a part of; empty if the trace names none.
-        call: Names the call within the file.
+        call: The name of the call within the file.
         step: The LangGraph node, span or generation that made the call; empty if the trace names none.
         model: The model, as the provider or the client names it.
         provider: The provider, as the trace names it.
@@ -26,14 +26,15 @@ class LoggedCall:
         response_format: The requested form of structured output.
         settings: Temperature, limits and the like, as sent.
         started_at: Seconds since 1970.
-        seconds: From the request to the whole answer.
-        tokens_in: All prompt tokens, cached ones included.
-        tokens_out: Tokens of the answer, reasoning included.
+        seconds: Seconds from sending the call to the complete answer.
+        tokens_in: Number of prompt tokens, including cached tokens.
+        tokens_out: Number of tokens of the answer, including reasoning.
         cached_tokens: Prompt tokens that were read from a cache.
-        cost_usd: Dollars, as the trace states them.
+        cost_usd: The recorded cost, in dollars.
         error: The error with which the call failed.
-        stands_for: How many calls it represents if only a part was recorded: 1 / the sampling rate. 0: it is excluded.
-        where: File and line, for messages.
+        stands_for: Number of calls that this call represents if only a part was recorded: 1 / the sampling rate; 0
+            excludes the call.
+        where: File and line of the call, for messages.
     """
 
     request: str

@@ -45,7 +45,7 @@ _OPERATION = re.compile(r"(chat|generate_content|text_completion)\s")
 def step_name(chosen: Any, *names: Any) -> str:
     """Return ``chosen``, the application's own name of the step, or the first of ``names`` that is specific enough.
 
-    Return "" if all names are empty or given by a library to each of its calls.
+    Return "" if all names are empty or names that a library gives to each of its calls.
     """
     found = text(chosen) or next((one for one in map(text, names) if one and not is_generic(one)), "")
     return found[:200]
@@ -80,7 +80,7 @@ def messages_of(value: Any) -> list[dict[str, Any]]:
 
 
 def _as_system(value: Any) -> list[dict[str, Any]]:
-    """Return a system prompt given as blocks, as Anthropic, Gemini and OpenTelemetry do."""
+    """Return the message of a system prompt, which Anthropic, Gemini and OpenTelemetry give as blocks."""
     if isinstance(value, list):
         value = {"role": "system", "content": value}
     return list(_messages(value)) if isinstance(value, Mapping) else []
@@ -187,7 +187,7 @@ def _block(block: Any) -> dict[str, Any] | None:
 
 
 def _role(value: Mapping[str, Any], otherwise: str) -> str:
-    """Return the role of a message, as OpenAI names it; for a LangChain object by its class."""
+    """Return the role of a message in OpenAI's terms; for a LangChain object, the role of its class."""
     names, inner = value.get("id"), value.get("kwargs")
     kind = first(value.get("role"), value.get("type"), otherwise)
     if isinstance(inner, Mapping):
@@ -245,7 +245,7 @@ def format_of(value: Any) -> dict[str, Any] | None:
 
 
 class CallTokens(NamedTuple):
-    """Tokens of a call: prompt, answer, and the cached part of the prompt. None: not stated."""
+    """Numbers of tokens of a call: prompt, answer, and the cached part of the prompt; None if not recorded."""
 
     tokens_in: int | None = None
     tokens_out: int | None = None
@@ -271,7 +271,7 @@ def usage_of(value: Any) -> CallTokens:
 
 
 def _as_text(value: Any) -> str:
-    """Return a tool's result as text."""
+    """Convert a tool's result to text."""
     if isinstance(value, list) and all(isinstance(one, Mapping) and isinstance(one.get("text"), str) for one in value):
         return "".join(one["text"] for one in value)
     return value if isinstance(value, str) else _json(value)

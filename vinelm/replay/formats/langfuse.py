@@ -1,4 +1,4 @@
-"""Langfuse: observations from its API (v1, v2), its exports to blob storage (enriched, legacy), and its pages.
+"""Reads Langfuse's observations from its API (v1, v2), its exports to blob storage (enriched, legacy), and its pages.
 
 https://langfuse.com/docs/api-and-data-platform/features/blob-storage-export-fields
 """
@@ -31,7 +31,7 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call of a generation; nothing for other observations."""
+    """Yield the call of a generation; yield nothing for other observations."""
 
     def of(camel: str, snake: str) -> Any:
         return first(record.get(camel), record.get(snake))

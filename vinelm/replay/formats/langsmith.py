@@ -1,4 +1,4 @@
-"""LangSmith: runs as its API, its SDK and its bulk export give them.
+"""Reads LangSmith's runs from its API, its SDK and its bulk export.
 
 https://docs.langchain.com/langsmith/run-data-format
 """
@@ -20,7 +20,7 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call of a model's run; nothing for other runs."""
+    """Yield the call of a model's run; yield nothing for other runs."""
     if str(record["run_type"]).lower() != "llm":
         return
     inputs, outputs, extra = json_in(record.get("inputs")), json_in(record.get("outputs")), mapping(record.get("extra"))
@@ -64,7 +64,9 @@ def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _usage(outputs: Any) -> Any:
-    """Return the usage of an answer: next to it, in its message, or in LangChain's ``llm_output``."""
+    """Return the token usage of an answer, which is stored next to the answer, in its message, or in LangChain's
+    ``llm_output``.
+    """
     of = mapping(outputs)
     generation = of.get("generations")
     while isinstance(generation, list) and generation:

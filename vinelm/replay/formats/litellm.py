@@ -1,4 +1,4 @@
-"""LiteLLM: its standard logging payload, as written to files, buckets and callbacks.
+"""Reads LiteLLM's standard logging payload, as written to files, buckets and callbacks.
 
 https://docs.litellm.ai/docs/proxy/logging_spec
 """
@@ -28,7 +28,7 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call of a completion; nothing for embeddings, images and the like."""
+    """Yield the call of a completion; yield nothing for embeddings, images and the like."""
     of = _payload(record)
     kind = str(of.get("call_type") or "completion").lower()
     if not any(word in kind for word in ("completion", "responses", "anthropic_messages", "generate_content")):

@@ -1,4 +1,5 @@
-"""OpenAI's chat completions as people log them, request and response in one object; and files of its Batch API.
+"""Reads OpenAI's chat completions as people log them, with request and response in one object, and files of its Batch
+API.
 
 https://platform.openai.com/docs/api-reference/chat and https://platform.openai.com/docs/guides/batch
 """

@@ -1,4 +1,5 @@
-"""OpenTelemetry spans: the current and earlier conventions for generative AI, OpenLLMetry's, and OpenInference's.
+"""Reads OpenTelemetry spans by the current and earlier conventions for generative AI, and by those of OpenLLMetry and
+OpenInference.
 
 https://github.com/open-telemetry/semantic-conventions-genai and https://arize-ai.github.io/openinference/spec/
 """
@@ -135,7 +136,9 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def _adjusted_count(state: Any) -> float | None:
-    """Return how many spans a sampled span represents, by its trace state; None if it is not stated there."""
+    """Return the number of spans that a sampled span represents, from its trace state; None if the trace state lacks
+    the number.
+    """
     found = _THRESHOLD.search(state) if isinstance(state, str) else None
     return None if found is None else 2**56 / (2**56 - int(found[1].ljust(14, "0"), 16))
 
@@ -191,7 +194,9 @@ def _inference(attributes: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dic
 def _genai(
     attributes: Mapping[str, Any], events: list[tuple[str, dict[str, Any]]]
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Return prompt and answer from attributes, else from the span's events, else from OpenLLMetry's numbered attributes."""
+    """Return prompt and answer from the span's attributes, otherwise from its events or from OpenLLMetry's numbered
+    attributes.
+    """
     above = json_in(attributes.get("gen_ai.system_instructions"))
     system = messages_of([{"role": "system", "parts": above}] if isinstance(above, list) else None)
     asked, answered = attributes.get("gen_ai.input.messages"), attributes.get("gen_ai.output.messages")

@@ -1,4 +1,6 @@
-"""Lines of :class:`~vinelm.replay.recorder.VineRecorder`: one :class:`~vinelm.replay.formats.call.LoggedCall` each."""
+"""Reads lines of :class:`~vinelm.replay.recorder.VineRecorder`. Each line is one
+:class:`~vinelm.replay.formats.call.LoggedCall`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call. Unknown fields are dropped; a field of the wrong type counts as not stated."""
+    """Yield the call of a line. Unknown fields are dropped; a field of the wrong type counts as missing."""
     if MARK not in record:
         return
     found: dict[str, Any] = {"where": where}

@@ -1,4 +1,4 @@
-"""Lines of OpenAI's Batch API: requests in one file, responses in another, joined by their ``custom_id``.
+"""Joins lines of OpenAI's Batch API, with requests in one file and responses in another, by their ``custom_id``.
 
 https://platform.openai.com/docs/guides/batch
 """
@@ -26,11 +26,11 @@ AND NOT EXISTS (SELECT 1 FROM halves WHERE id = asked.id AND NOT is_request)
 class BatchPairs:
     """Joins requests and responses once all lines are read, since another batch may repeat a ``custom_id``.
 
-    Until then they are in a temporary file.
+    Until then, the lines are in a temporary file.
 
     Attributes:
-        kept: How many requests and responses have arrived.
-        unanswered: At the end, how many requests have no response.
+        kept: Number of requests and responses that have arrived.
+        unanswered: Number of requests without a response, known at the end.
     """
 
     def __init__(self) -> None:
@@ -56,8 +56,8 @@ class BatchPairs:
     def rest(self, note: Callable[[str, str], None]) -> Iterator[tuple[str, Any]]:
         """Yield the joined calls, and responses without a request.
 
-        A response that may belong to one of several requests is reported to ``note`` and has no prompt. The same holds for
-        several responses to a request that was made once.
+        A response that may belong to several requests is reported to ``note`` and has no prompt. So is each of several
+        responses to a request that was made once.
         """
         if self._halves is None:
             return

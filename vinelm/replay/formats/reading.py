@@ -33,15 +33,16 @@ EVEN_DAYS = "days"
 
 @dataclass
 class TraceReading:
-    """What was read so far, and what could not be read.
+    """Counts of what was read so far, and of what could not be read.
 
     Attributes:
-        files: Files that were opened.
+        files: Number of opened files.
         calls: Number of model calls.
-        others: Records other than calls: tools, retrievers, spans around them.
-        broken: Lines and records that could not be read.
-        named: The first of these lines and records, with place and reason.
-        formats: How many calls came in each form.
+        others: Number of records other than calls: tools, retrievers, spans around them.
+        broken: Number of lines and records that could not be read.
+        named: The first of these lines and records, with
+            place and reason.
+        formats: Number of calls in each form.
         bytes_done: Bytes read so far; compressed files count with their size on disk.
         bytes_total: Bytes of all files.
         on_inputs: See :func:`read_calls`.
@@ -133,7 +134,7 @@ def read_calls(
 
 
 def weighted(calls: Iterable[LoggedCall], weight: Callable[[LoggedCall], Any]) -> Iterator[LoggedCall]:
-    """Yield the calls, each with the number of calls that it represents according to a function.
+    """Yield the calls, each with the number of calls that it represents, which a function returns.
 
     Raises:
         ConfigError: The function fails, or does not return a number >= 0.

@@ -1,4 +1,4 @@
-"""Records of files of any size, one at a time: JSON lines, JSON arrays and documents, CSV, Parquet; plain or gzip."""
+"""Reads records of files of any size, one at a time: JSON lines, JSON arrays and documents, CSV, Parquet; plain or gzip."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Note = Callable[[str, str], None]
 
 
 def records(path: Path, note: Note, advance: Callable[[int], None]) -> Iterator[tuple[str, Any]]:
-    """Yield (``FILE:LINE``, value) of each record of a file; unreadable ones are reported to ``note`` and skipped.
+    """Yield (``FILE:LINE``, value) of each record of a file; unreadable records are reported to ``note`` and skipped.
 
     At most a few hundred kilobytes, or the longest record, are held at a time. ``advance`` gets the number of bytes read.
 
     Raises:
         OSError: The file cannot be opened.
-        DatasetError: It is Parquet, and damaged.
-        MissingExtra: It is Parquet, and pyarrow is not installed.
+        DatasetError: The file is Parquet, and damaged.
+        MissingExtra: The file is Parquet, and pyarrow is not installed.
     """
     with _opened(path) as (_, file):
         magic = file.read(4)
@@ -169,7 +169,7 @@ class _Moving:
         self._text, self._at, self._is_whole, self.line = "", 0, False, 1
 
     def _more(self, size: int = _PIECE) -> bool:
-        """Read more of the file; False at its end."""
+        """Read more of the file; return False at its end."""
         if self._is_whole:
             return False
         piece = self._file.read(size)
@@ -221,7 +221,7 @@ class _Moving:
             return value
 
     def records(self) -> Iterator[tuple[int, Any]]:
-        """Yield (line, value) of the records in the value that begins here, descending into arrays that hold them."""
+        """Yield (line, value) of the records in the value that begins here, descending into arrays of records."""
         line = self.line
         if self.next_mark() == "[":
             yield from self._elements()

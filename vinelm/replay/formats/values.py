@@ -1,4 +1,4 @@
-"""Reads values of foreign records tolerantly: a value of the wrong type counts as not stated."""
+"""Reads values of foreign records tolerantly: a value of the wrong type counts as missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def text(value: Any) -> str:
 
 
 def number(value: Any) -> float | None:
-    """Return a finite number >= 0, also from its text."""
+    """Return a value, a number or its text, as a finite number >= 0."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
@@ -33,13 +33,13 @@ def number(value: Any) -> float | None:
 
 
 def count(value: Any) -> int | None:
-    """Return a whole number >= 0, also from its text."""
+    """Return a value, a number or its text, as a whole number >= 0."""
     found = number(value)
     return None if found is None else int(found)
 
 
 def first(*values: Any) -> Any:
-    """Return the first value that is stated: neither None nor an empty text."""
+    """Return the first value that is neither None nor an empty text."""
     return next((value for value in values if value is not None and value != ""), None)
 
 
@@ -47,12 +47,16 @@ _CONVERSATION = ("session_id", "thread_id", "conversation_id", "sessionId", "thr
 
 
 def conversation_of(said: Mapping[str, Any], *named: Any) -> str:
-    """Return the first of ``named`` that is stated, else the session or thread in the application's metadata of a call."""
+    """Return the first of ``named`` that is not empty, otherwise the session or thread in the application's metadata of
+    a call.
+    """
     return text(first(*named, *(said.get(name) for name in _CONVERSATION)))
 
 
 def stands_for(said: Mapping[str, Any]) -> float:
-    """Return how many calls a call represents: ``sample_weight`` in the application's metadata, else 1."""
+    """Return the number of calls that a recorded call represents: ``sample_weight`` in the application's metadata,
+    otherwise 1.
+    """
     found = number(said.get("sample_weight"))
     return 1 if found is None else found
 

@@ -44,11 +44,13 @@ class Desk:
         self._kept, self._lock = kept, Lock()
 
     def next_question(self, who: str) -> dict[str, Any] | None:
-        """Return the question that the proof needs first and that is not reserved for another person; None if none is left."""
+        """Return the question that the proof needs first and that is not reserved for another person; None if no
+        question is left.
+        """
         return next(iter(self.next_questions(who, 1)), None)
 
     def next_questions(self, who: str, count: int) -> list[dict[str, Any]]:
-        """Return up to this many questions, reserved for this person for some minutes."""
+        """Return up to ``count`` questions, reserved for this person for some minutes."""
         with self._lock:
             return [_shown(one) for one in next_questions(self._kept, count, who)]
 
@@ -63,7 +65,7 @@ class Desk:
             put_label(self._kept, question, choice, who)
 
     def undo(self, who: str) -> dict[str, Any] | None:
-        """Take back this person's last label and return its question; None if there is none."""
+        """Take back this person's last label and return its question; None if the person gave no label."""
         with self._lock:
             number = undo_label(self._kept, who)
             return None if number is None else _shown(question_of(self._kept, number))
@@ -99,7 +101,9 @@ def text_of(message: Message) -> str:
 
 
 def differing_parts(left: str, right: str) -> tuple[Parts, Parts]:
-    """Split both texts into words, marking differences; one part each if they are long or differ almost everywhere."""
+    """Split both texts into parts that are marked as equal or different; each text is one part if they are long or
+    differ almost everywhere.
+    """
     words: list[list[str]] = [re.findall(r"\s+|\w+|[^\w\s]", text) for text in (left, right)]
     matched = SequenceMatcher(None, words[0], words[1], autojunk=False)
     if sum(map(len, words)) > MOST_WORDS or matched.ratio() < LEAST_SHARED:

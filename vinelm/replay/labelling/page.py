@@ -67,7 +67,7 @@ class LabelPage(ThreadingHTTPServer):
     Args:
         desk: Gives out questions.
         who: The name that the page begins with.
-        port: 0: any free one.
+        port: The port of the page; 0 takes any free port.
 
     Raises:
         ConfigError: The port is taken, or may not be used.
@@ -84,7 +84,7 @@ class LabelPage(ThreadingHTTPServer):
             raise ConfigError(f"port {port} cannot be used here: leave --port out for a free one ({error})") from error
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a closed connection: the label is stored, or the browser asks again."""
+        """Ignore a closed connection, because the label is stored or the browser asks again."""
 
     @property
     def address(self) -> str:
@@ -98,13 +98,13 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "vinelm", ""
 
     def do_GET(self) -> None:
-        """Answer with the page."""
+        """Send the page."""
         if self._is_allowed():
             page = page_of({"who": self.server.who}) if self.path == f"/{self.server.secret}/" else None
             self._send(404 if page is None else 200, page or "no such page", "text/html" if page else "text/plain")
 
     def do_POST(self) -> None:
-        """Store a label, or take one back, and answer with the next question."""
+        """Store a label or take back the last label, and send the next question."""
         if not self._is_allowed():
             return
         desk, what = self.server.desk, self.path.removeprefix(f"/{self.server.secret}/")
@@ -127,7 +127,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, json.dumps({"question": following, "standing": desk.standing()}), "application/json")
 
     def _is_allowed(self) -> bool:
-        """Refuse requests under another host name, from another site's page, or without the secret."""
+        """Return whether to answer the request, which needs this machine's host name and the secret; refuse others and
+        those of another site's page.
+        """
         here = {f"{name}:{self.server.server_port}" for name in ("127.0.0.1", "localhost")}
         origin = self.headers.get("Origin")
         is_here = self.headers.get("Host") in here and (origin is None or origin.removeprefix("http://") in here)

@@ -1,1 +1,3 @@
-"""Pictures of a report as SVG in the colours of the page's theme; Matplotlib draws lines and flows, code here the rest."""
+"""Pictures of a report as SVG in the colours of the page's theme. Matplotlib draws lines and flows; this package draws
+the rest.
+"""

@@ -1,4 +1,4 @@
-"""The section with the slider: the pictures of every budget; each picture is drawn and embedded once."""
+"""Builds the section with the slider: the pictures of every budget. Equal pictures are drawn and embedded once."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class BudgetPart:
 
 
 def plotted_budgets(slider: BudgetSlider, note: str) -> tuple[BudgetSlider, list[BudgetPart]]:
-    """Return the section's pictures, and the slider with as many stops as fit."""
+    """Return the section's pictures, and the slider with the maximum number of stops that fit on the page."""
     while True:
         parts = budget_parts(slider, note)
         kept = [i for i in range(len(slider.stops)) if not i % 2 or i == slider.start]
@@ -145,7 +145,7 @@ def budget_data(slider: BudgetSlider, parts: Sequence[BudgetPart], typeset: Call
 
 
 def budget_table(slider: BudgetSlider) -> Table:
-    """Return every stop as a row of a table: what the slider shows, without a script and in print."""
+    """Return a table with a row for every stop, which replaces the slider in print and without a script."""
     names = [name for name, _ in slider.stops[0].figures]
     rows = tuple(Row(cells=(stop.budget, *(value for _, value in stop.figures)), detail=stop.plan) for stop in slider.stops)
     texts = tuple(i for i, name in enumerate(("budget", *names)) if i == 0 or name == "Judged")

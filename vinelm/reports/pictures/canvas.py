@@ -31,7 +31,7 @@ class Reading(NamedTuple):
     """A point of a picture that shows a text when pointed at.
 
     Args:
-        x, y: Its place in pixels from the top left.
+        x, y: The point's place in pixels from the top left.
         text: The text of the point, in lines.
     """
 
@@ -94,8 +94,8 @@ def as_inline(svg: str, name: str, kind: str, label: str, readings: list[Reading
     """Return SVG text for use inside a page.
 
     Args:
-        svg: From :func:`saved`.
-        name: Begins every id.
+        svg: The result of :func:`saved`.
+        name: The beginning of every id.
         kind: A class of the element: ``wide`` or ``narrow``.
         label: A description of the picture for screen readers.
         readings: Points to add, which readers can point at or reach by the arrow keys.

@@ -1,4 +1,4 @@
-"""The application's graph with a plan's models: from left to right if there is room, else from top to bottom."""
+"""Draws the application's graph with a plan's models: from left to right if there is room, otherwise from top to bottom."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _BOX, _GAP, _FORK, _LABEL = 188.0, 30.0, 40.0, 18.0
 class _Block:
     """A part of the picture. Lines enter at ``middle`` of its top or left edge and leave on the opposite side.
 
-    ``ends``: no request continues after it; ``has_head``: lines to it end with an arrow.
+    ``ends`` means that no request continues after the part; ``has_head`` means that lines to the part end with an
+    arrow.
     """
 
     width: float
@@ -46,7 +47,7 @@ def plot_graph(graph: GraphPicture, colour_of: ColourOf, kind: str, label: str, 
 
 
 class _Layout:
-    """The common part of both directions."""
+    """The common part of the layouts from left to right and from top to bottom."""
 
     def __init__(self, sketch: Sketch, calls: Mapping[str, Parts], colour_of: ColourOf) -> None:
         self.sketch, self.calls, self.colour_of = sketch, calls, colour_of

@@ -1,4 +1,4 @@
-"""Render a report as one self-contained HTML file: script, styles and pictures are inlined, nothing is loaded."""
+"""Renders a report as one self-contained HTML file: script, styles and pictures are inlined, nothing is loaded."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _plot(picture: Chart | Scatter, *, note: str = "") -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Return JSON types with null for NaN and infinity, which browsers do not read."""
+    """Return JSON types with NaN and infinity replaced by null, because browsers cannot read them."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, Mapping):
@@ -86,7 +86,7 @@ def _filename(title: str) -> str:
 
 
 def _typeset(value: object) -> object:
-    """Use typographic signs, and keep figures and units on one line; markup stays unchanged."""
+    """Return the text with typographic signs, and with figures and their units kept on one line; markup stays unchanged."""
     if type(value) is not str:
         return value
     for plain, typeset in (("<= ", "≤\N{NO-BREAK SPACE}"), (">= ", "≥\N{NO-BREAK SPACE}"), (" %", "\N{NO-BREAK SPACE}%")):

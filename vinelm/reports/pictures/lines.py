@@ -1,4 +1,4 @@
-"""A chart of lines and points with their intervals as bands and bars."""
+"""Draws a chart of lines and points, with their intervals as bands and bars."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ MARKERS: dict[str, str] = {
 
 
 def plot_lines(chart: Chart, size: tuple[int, int], name: str, *, note: str = "") -> tuple[str, list[Reading]]:
-    """Return a chart as SVG text, and its points.
+    """Return a chart as SVG text, and the points that show a text when pointed at.
 
     Args:
         chart: The chart.
         size: Width and height in pixels.
-        name: Begins the ids of the picture.
-        note: Printed inside, so that an exported picture still has it.
+        name: The beginning of the picture's ids.
+        note: A text printed inside the picture, so that an exported picture still has it.
     """
     figure = new_figure(size)
     axes = figure.subplots()

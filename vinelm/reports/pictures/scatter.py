@@ -1,4 +1,4 @@
-"""A picture of policies by accuracy and dollars, drawn without a chart library."""
+"""Draws a picture of policies by accuracy and cost, without a chart library."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _lines(dots: list[Dot], step: float) -> int:
 
 
 def _amounts(low: float, high: float, most: int) -> list[float]:
-    """Return round dollar amounts for an axis, as many as fit."""
+    """Return round dollar amounts for an axis, at most ``most`` if possible."""
     for digits in ((1, 2, 5), (1, 3), (1,)):
         found = [digit * 10.0**power for power in range(floor(low), ceil(high) + 1) for digit in digits]
         found = [usd for usd in found if low <= log10(usd) <= high]
@@ -89,11 +89,12 @@ def _place(
     is_left: bool,
     is_wanted: bool,
 ) -> tuple[float, float] | None:
-    """Return where a name begins, and its base line: right, left, above or below its dot, wherever it overlaps least.
+    """Return where a dot's name begins, and the name's base line: right, left, above or below the dot, wherever the
+    name overlaps least.
 
-    None if every place is taken: the name is then in the dot's text and in the table. ``floor_y``: the lowest base line.
-    ``is_left``: another dot is close to the right, and a name there would seem to belong to it. ``is_wanted``: the name is
-    written in any case.
+    None if every place is taken; the name is then only in the dot's text and in the table. ``floor_y`` is the lowest
+    base line. ``is_left`` means that another dot is close on the right, so that a name there would seem to belong to
+    that dot. ``is_wanted`` means that the name is written in any case.
     """
     right = [] if is_left else [(x + 13, y + 4), (x + 9, y - 8), (x + 9, y + 17)]
     left = [(x - 13 - length, y + 4), (x - 9 - length, y - 8), (x - 9 - length, y + 17)]

@@ -17,7 +17,9 @@ ColourOf = Callable[[str], int]
 
 
 class Sketch:
-    """A picture under construction. All text is escaped; shortened words appear in full in the place's description."""
+    """A picture under construction. All text is escaped. Shortened words appear in full in the text that their place
+    shows.
+    """
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -76,18 +78,18 @@ class Sketch:
             self._lines.append(f'<path d="M{one[0]:.1f} {one[1]:.1f}L{x:.1f} {y:.1f}L{two[0]:.1f} {two[1]:.1f}"/>')
 
     def rule(self, one: tuple[float, float], other: tuple[float, float], *, colour: str = "rule") -> None:
-        """Draw a thin line in a colour of the page: a grid, or an interval."""
+        """Draw a thin line in a colour of the page, for a grid or an interval."""
         path = f"M{one[0]:.1f} {one[1]:.1f}L{other[0]:.1f} {other[1]:.1f}"
         self._boxes.append(f'<path d="{path}" stroke="var(--{colour})" stroke-width="1.2"/>')
 
     def dot(self, x: float, y: float, *, is_end: bool = False) -> None:
-        """Draw the start of the graph, or an end."""
+        """Draw a dot for the start of the graph, or for an end."""
         ring = "a5 5 0 1 1 10 0a5 5 0 1 1 -10 0z"
         fill = "var(--muted)" if not is_end else "var(--paper)"
         self._boxes.append(f'<path d="M{x - 5:.1f} {y:.1f}{ring}" fill="{fill}" stroke="var(--muted)" stroke-width="2"/>')
 
     def mark(self, x: float, y: float, colour: str, *, is_diamond: bool = False) -> None:
-        """Draw a point of a chart in a colour of the page: a disc, or a larger diamond."""
+        """Draw a point of a chart in a colour of the page, as a disc or a larger diamond."""
         shape = (
             f"M{x:.1f} {y - 9:.1f}l9 9l-9 9l-9 -9z" if is_diamond else f"M{x - 6:.1f} {y:.1f}a6 6 0 1 1 12 0a6 6 0 1 1 -12 0z"
         )
@@ -113,12 +115,12 @@ class Sketch:
 
 
 def fitted(words: str, room: float, size: float = 13) -> str:
-    """Return words, cut to fit this many pixels."""
+    """Return words, cut to fit ``room`` pixels."""
     most = max(int(room / (CHARACTER * size)), 2)
     return words if len(words) <= most else f"{words[: most - 1].rstrip()}…"
 
 
 def wrapped(words: str, room: float, size: float = 13) -> list[str]:
-    """Return words in at most two lines of this width, cut if they do not fit."""
+    """Return words in at most two lines of ``room`` pixels, cut if they do not fit."""
     first, *rest = wrap(words, max(int(room / (CHARACTER * size)), 2))
     return [first, fitted(" ".join(rest), room, size)] if rest else [first]

@@ -1,4 +1,4 @@
-"""Draws a plan as a tree: from left to right if there is room, else indented with one step per line."""
+"""Draws a plan as a tree: from left to right if there is room, otherwise indented with one step per line."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class _Layout:
 
 
 class _Across(_Layout):
-    """A layout from left to right, with a column of width ``room`` for each invocation."""
+    """A layout from left to right, with a column of width ``room`` for each call."""
 
     def width(self, depth: int) -> float:
         return self.room - 28.0
@@ -121,7 +121,7 @@ def _thick(place: _Place) -> float:
 
 
 def _when(node: PlanNode, width: float) -> list[str]:
-    """Return the words before a step, in at most two lines."""
+    """Return the step's condition as the words in front of the step, in at most two lines."""
     return wrapped(f"if {node.when}", width - 14, 12) if node.when else []
 
 

@@ -1,4 +1,4 @@
-"""The plans of a range of budgets, for the page's slider."""
+"""Builds the plans of a range of budgets, for the page's slider."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _INTRO = (
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetPlans:
-    """The inputs of the budgets' plans.
+    """Plans for a range of budgets, from these inputs.
 
     Attributes:
         searched: The trie that VineLM's plans are made from.
-        plans: The plans over paths, including the fixed plans to compare with.
+        plans: The plans over paths, including the fixed plans that VineLM's plans are compared with.
         comparison: The estimates of every policy from the rows.
         verdict: The verdict of the page.
         own: The verdict's plan, which is shown first; None without one.
@@ -99,7 +99,7 @@ class BudgetPlans:
 
     @property
     def _own_usd(self) -> float | None:
-        """The budget of the verdict's plan."""
+        """The budget of the verdict's plan, in dollars per request."""
         return None if self.own is None or self.verdict is None else self.verdict.max_cost_usd
 
     def _named(self, budget: float | None) -> str:
@@ -128,7 +128,9 @@ class BudgetPlans:
         return () if sweep is None else sweep.points.get(self._policy, ())  # type: ignore[call-overload]
 
     def _budgets(self) -> Sequence[float | None]:
-        """Return the tested budgets and one budget between each two of them; if none were tested, budgets over the frontier."""
+        """Return the tested budgets and one budget between each two neighbours; without tested budgets, budgets over
+        the frontier.
+        """
         tested = sorted({cap for one in self._tested_points() if (cap := one.objective.max_cost_usd) is not None})
         if tested:
             between = [float(f"{sqrt(low * high):.3g}") for low, high in pairwise(tested)]
@@ -194,14 +196,14 @@ def _parts(spent: Sequence[SpentOn], stage: str, field: str) -> Parts:
 
 
 def _totals(plans: Sequence[Sequence[SpentOn]], field: str) -> list[float]:
-    """Return each plan's spending by stage."""
+    """Return the value of every bar, which is the total of one plan in one stage."""
     return [
         sum(amount for _, amount in _parts(spent, stage, field)) for spent in plans for stage in {one.stage for one in spent}
     ]
 
 
 def _expected_s(plan: Any) -> float:
-    """Return the expected seconds of a request under a plan, whether it is a decision or a fixed plan."""
+    """Return the expected seconds of a request under a plan, which is a decision or a fixed plan."""
     return float(plan.ahead[2] if isinstance(plan, Decision) else plan.expected_latency_s)
 
 

@@ -1,4 +1,4 @@
-"""Sections of a report that only need a trie: estimated frontiers and, if it branches, the branches."""
+"""Builds the sections of a report that only need a trie: estimated frontiers and, if the trie branches, the branches."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FRONTIER_INTRO = (
 
 @dataclass(frozen=True, slots=True)
 class FrontierPoint:
-    """A policy's estimated averages per request under one cap, in dollars or seconds; ``plan`` is in words."""
+    """A policy's estimated averages per request under one cap on cost or latency; ``plan`` is in words."""
 
     cap: float
     plan: str
@@ -56,7 +56,7 @@ class PolicyFrontier:
 
 
 def interval_of(value: float, standard_error: float | None) -> Interval:
-    """Return the 95 % interval of an accuracy; without a standard error its bounds are NaN."""
+    """Return the 95 % interval of an accuracy; both of its ends are NaN without a standard error."""
     if standard_error is None:
         return Interval(value, float("nan"), float("nan"))
     reach = 1.959964 * standard_error
@@ -100,7 +100,7 @@ def frontier_section(plans: Plans[Any]) -> Section:
 
 
 def _cost_chart(frontiers: Sequence[PolicyFrontier]) -> Chart:
-    """Plot accuracy against the dollars spent per request. A point's text names its budget."""
+    """Return a chart of accuracy against cost per request. A point's text names its budget."""
     return Chart(
         name="estimated-cost",
         title="Accuracy–cost frontier",
@@ -148,7 +148,7 @@ def _hover(what: str, point: FrontierPoint) -> str:
 
 
 def _frontier_table(kind: str, frontiers: Sequence[PolicyFrontier], bound: str, unit: Callable[[float], str]) -> Table:
-    """Return the data of a chart: one row per policy and cap."""
+    """Return a table with the data of a chart: one row per policy and cap."""
     rows = []
     for one in frontiers:
         for point in one.points:

@@ -1,4 +1,6 @@
-"""The evidence of a report: how good the check and the signals are in the rows; models, prices and versions."""
+"""Builds the evidence of a report: how good the check and the signals are on the recorded results; models, prices and
+versions.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def prompt_table(stages: Sequence[StagePrompts]) -> Table:
 
 
 def check_section(rows: Sequence[Observation]) -> Section | None:
-    """Return how well the workflow's own check agrees with the labels; None if no row has both."""
+    """Return a section on how well the workflow's own check agrees with the labels; None if no row has both check and
+    label.
+    """
     found = check_quality(rows)
     if not found:
         return None

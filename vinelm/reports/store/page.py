@@ -1,4 +1,4 @@
-"""The report of a store and its trie: the verdict, sweeps of every bound, the chosen plan, and the evidence."""
+"""Builds the report of a store and its trie: the verdict, sweeps of every limit, the chosen plan, and the evidence."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def store_page(
 def _require_evaluation_of(
     rows: Sequence[Observation], annotated: AnnotatedTrie, seed: int, evaluation: Evaluation | None
 ) -> None:
-    """Raise unless the evaluation is the one that the page itself would compute."""
+    """Raise :class:`ConfigError` unless the evaluation is the same that the page itself would compute."""
     if evaluation is None:
         return
     fit = evaluation.fit
@@ -238,7 +238,9 @@ class _StorePage:
 
     @cached_property
     def baseline(self) -> ShownPlan | None:
-        """The current setup's plan, else the most accurate single model; None if no model can run every stage."""
+        """The current setup's plan if known, otherwise the most accurate single model; None if no model can run every
+        stage.
+        """
         found, name = self._baseline_plan, "single model" if self.today is None else TODAY
         return None if found is None else ShownPlan(name=name, decision=found)
 
@@ -283,7 +285,7 @@ class _StorePage:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """The verdict of the page: from the rows, else from the trie's file, else the reason why there is none."""
+        """The verdict of the page: from the rows, otherwise from the trie's file. Without both, a verdict with the reason."""
         found = self.comparison.evaluation
         if found is not None:
             return found.verdict
@@ -361,7 +363,7 @@ class _StorePage:
         )
 
     def _baseline_over(self, plans: Plans[Any]) -> Any:
-        """Return the verdict's baseline as one of these plans; None if they do not contain it."""
+        """Return the verdict's baseline as one of these plans; None if the plans do not contain the baseline."""
         if self.today is not None:
             return plans.having(self.today.settings)
         return dict(plans.single_models()).get(self.verdict.opponent)
@@ -399,7 +401,7 @@ def _text_note(known: Sequence[tuple[str, FollowedPlan, FollowedPlan]]) -> str:
 
 
 def _verdict(found: Evaluation) -> Section:
-    """Return the verdict with the figures behind it."""
+    """Return the section with the verdict and the figures behind it."""
     compared = verdict_table(found.verdict)
     parts = (*(() if compared is None else (compared,)), *evaluation_tables(found))
     return Section(title="The verdict", intro=_VERDICT, findings=tuple(evaluation_lines(found)), parts=parts)

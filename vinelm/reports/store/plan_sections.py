@@ -1,4 +1,4 @@
-"""The models of a plan, its dollars, and the effect of other prices on it."""
+"""Builds the sections on a plan's models, its cost, and the effect of other prices on the plan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_PRICED = 8
 
 @dataclass(frozen=True, kw_only=True)
 class ShownPlan:
-    """A plan of the whole store.
+    """A plan estimated from the whole store.
 
     Attributes:
         name: The policy's name.
@@ -44,12 +44,12 @@ class ShownPlan:
 
     @property
     def spending(self) -> list[SpentOn]:
-        """Expected invocations and dollars, by stage and model."""
+        """Expected calls and cost per request, by stage and model."""
         return plan_spending(self.decision)
 
 
 def chosen_section(plan: ShownPlan, swept: Sequence[SweptPolicy]) -> Section | None:
-    """Return a section with the plan at each bound and for each request type; None if there is nothing to show."""
+    """Return a section with the plan at each swept limit and for each request type; None if there is nothing to show."""
     rows = tuple(
         Row(cells=(page_objective_words(one.objective), " / ".join(one.policy.plans), percent(one.policy.promised_accuracy),
                    thousand(one.promised_cost_usd)), role="vinelm")
@@ -65,7 +65,7 @@ def chosen_section(plan: ShownPlan, swept: Sequence[SweptPolicy]) -> Section | N
 
 
 def kinds_table(decision: Decision) -> Table | None:
-    """Return a table of what a plan does with each request type; None without types."""
+    """Return a table of a plan's behaviour on each request type; None without types."""
     rows = tuple(Row(cells=cells) for cells in kind_cells(by_kind(decision)))
     if not rows:
         return None
@@ -73,7 +73,7 @@ def kinds_table(decision: Decision) -> Table | None:
 
 
 def spending_section(plans: Sequence[ShownPlan]) -> Section | None:
-    """Return a section on the dollars of some plans by stage and model; None if everything is free."""
+    """Return a section on the cost of some plans by stage and model; None if everything is free."""
     by_plan = [(plan, plan.spending) for plan in plans]
     if not any(one.cost_usd > 0 for _, spent in by_plan for one in spent):
         return None

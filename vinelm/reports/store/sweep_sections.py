@@ -1,4 +1,4 @@
-"""Sweeps of a bound: charts, tables, and predicted against achieved figures."""
+"""Builds the sections on sweeps of a limit: charts, tables, and predicted against achieved figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TESTED = "Judged by requests that did not choose the plan."
 
 
 def _cost_chart(sweep: PolicySweep) -> Chart:
-    """Return a chart of accuracy against dollars under a range of budgets."""
+    """Return a chart of accuracy against cost under a range of budgets."""
     series = tuple(_by_cost(name, points) for name, points in sweep.points.items() if any(map(_is_plotted, points)))
     is_free = all(x == 0.0 for one in series for x in one.x)
     return Chart(
@@ -66,14 +66,14 @@ def sweep_sections(comparison: StoreComparison) -> tuple[Section, ...]:
 
 
 def _led(series: Sequence[Series]) -> tuple[Series, ...]:
-    """Return the series; if no plans use signals, plans over paths are named VineLM."""
+    """Return the series; if no plans use signals, plans over paths get VineLM's role."""
     if any(one.role == "vinelm" for one in series):
         return tuple(series)
     return tuple(replace(one, role="vinelm") if one.role == "paths" else one for one in series)
 
 
 def broken(sweep: PolicySweep) -> tuple[str, ...]:
-    """Return in one sentence how often VineLM's plans break their bound; empty if no point was tested."""
+    """Return a sentence on how often VineLM's plans break the swept limit; empty if no plan was tested."""
     known = {name: [one for one in sweep.points.get(name, ()) if _is_known(one)] for name in ("signals", "paths")}
     name = "signals" if len(known["signals"]) >= len(known["paths"]) else "paths"
     points = known[name]
@@ -88,7 +88,7 @@ def broken(sweep: PolicySweep) -> tuple[str, ...]:
 
 
 def sweep_table(sweep: PolicySweep) -> Table:
-    """Return a table of every policy under every bound, ordered by policy and rising cost."""
+    """Return a table of every policy at every value of the limit, ordered by policy and rising cost."""
     named = NAMED[sweep.bound]
     unit = ", $ per 1,000" if sweep.bound == "max_cost_usd" else ""
     rows = [
@@ -225,7 +225,7 @@ def _is_known(one: SweptPolicy) -> bool:
 
 
 def _is_plotted(one: SweptPolicy) -> bool:
-    """Return whether a point is drawn; the table shows all points."""
+    """Return whether a point is drawn, because its accuracy is known well enough; the table has all points."""
     return _is_known(one) and one.band[1] - one.band[0] <= WIDEST and 0.0 <= one.policy.accuracy.value <= 1.0
 
 
