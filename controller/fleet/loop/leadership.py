@@ -70,18 +70,18 @@ end
 class Leadership:
     """A loop's claim to lead its fleet. For one thread.
 
-    Each election gets a larger fencing number than all before. Redis accepts orders only with the number of the last
-    election, and compares it in the same atomic step. So a leader that was away for a while (stopped, swapped out, cut off)
-    cannot replace the orders of its successor. If Redis has lost the number, a new epoch begins, without a leader until the
-    next election.
+    Each election gets a larger fencing number than all earlier elections. Redis accepts orders only with the number of the
+    last election, and checks this number in the atomic step that replaces the orders. So a leader that was away for
+    a while (stopped, swapped out, cut off) cannot replace the orders of its successor. If Redis has lost the number, a new
+    epoch begins, without a leader until the next election.
 
     Args:
         name: the loop's name; unique.
 
     Attributes:
-        leader: name of the leading loop when Redis was last asked; empty before.
+        leader: name of the leading loop when Redis was last asked; empty before the first time.
         fence: the largest fencing number seen.
-        version: the version of the orders that this loop installed last; 0 if it never did.
+        version: the version of the orders that this loop installed last; 0 if it has installed none.
     """
 
     def __init__(self, link: RedisLink, name: str) -> None:
@@ -97,7 +97,7 @@ class Leadership:
         return self.leader == self.name
 
     def stand(self) -> bool:
-        """Become the leader if there is none, or stay the leader; return whether this loop leads."""
+        """Become the leader if there is none, or remain the leader; return whether this loop leads."""
         lock_ms = int(LEADS_FOR_S * 1000)
         # The largest number that this loop has seen is sent along: a Redis restored from an old file then continues from it,
         # and no number is given out twice.
