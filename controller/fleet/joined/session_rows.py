@@ -65,7 +65,7 @@ class SessionRows(RequestWatcher):
     def gate(self, path: tuple[str, ...], waits: bool, sent_to: str | None = None) -> None:
         """Record that the call begins to wait for rate limits or, if not ``waits``, that it was sent.
 
-        ``sent_to`` is the replica that the call was sent to; None if its engine has no replicas.
+        ``sent_to`` names the replica that the call was sent to, if any.
         """
         for known, slot, engine in self._slots:
             if known == path:
