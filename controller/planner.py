@@ -124,7 +124,7 @@ class Planner:
         return self._scan(request, frontier)
 
     def plan_first(self, objectives: Sequence[Objective], **asked: Any) -> Decision:
-        """Plan for the first of several objectives whose bounds can be met; if none can, for the last.
+        """Plan for the first of several objectives whose bounds can be met; if no objective's can, plan for the last.
 
         ``asked`` holds the other arguments of :meth:`plan`.
 
@@ -217,7 +217,7 @@ class Planner:
         self._cache.prepare(objective)
 
     def unplannable(self, objective: Objective) -> str | None:
-        """Return in one line why such an objective cannot be planned over this trie; None if it can."""
+        """Return in one line why this planner cannot plan for such an objective; None if it can."""
         return too_large(self._size) if objective.risk == "dp" else None
 
     def prepare_in_background(self, objective: Objective) -> threading.Thread | None:
@@ -241,7 +241,7 @@ class Planner:
 
     @property
     def index_ends(self) -> int:
-        """Number of end nodes in the frontiers built so far."""
+        """The number of end nodes in the frontiers built so far."""
         return self._cache.n_ends
 
     def _scan(self, request: PlanRequest, frontier: Frontier | None) -> Decision:

@@ -28,7 +28,7 @@ class Chore:
     """A task that the member's thread does in every round, in addition to publishing and reading live calls."""
 
     def do(self, link: RedisLink) -> None:
-        """Do the task.
+        """Do the task once.
 
         Raises:
             FleetUnreachable: Redis does not answer.
@@ -95,7 +95,7 @@ class FleetMember:
 
     @property
     def rank(self) -> int:
-        """This process's index among the live processes; all processes use the same order."""
+        """This process's index among the live processes, in an order that is the same in all processes."""
         return self._rank
 
     def catalogs(self) -> dict[str, str]:

@@ -37,7 +37,7 @@ class SessionPriorities(Mapping[int, float]):
 
     @classmethod
     def of(cls, given: Mapping[int, float]) -> SessionPriorities:
-        """Return the priorities of a mapping.
+        """Return the priorities of a mapping, stored in arrays.
 
         Raises:
             ConfigError: a key is not a conversation's number, or a value is not a number.

@@ -152,7 +152,7 @@ class RedisLink:
         return found
 
     def evicts_anything(self) -> str:
-        """Return the policy by which a full Redis may delete keys without expiry; "" if it never does."""
+        """Return Redis's eviction policy if Redis may delete keys without expiry when its memory is full; "" if not."""
         memory = self._answer(lambda: self._redis.info("memory"))
         policy = str(memory.get("maxmemory_policy", ""))
         return policy if int(memory.get("maxmemory", 0)) and policy.startswith("allkeys") else ""
@@ -202,7 +202,7 @@ class RedisLink:
 
 
 def _problem(error: Exception) -> tuple[str, str]:
-    """Return what is wrong with a reachable Redis that raised this error, and how to fix it."""
+    """Return in words what is wrong with a Redis that raised this error, and how to fix that."""
     text = str(error)
     for pattern, said, mend in _REFUSALS:
         if re.search(pattern, f"{type(error).__name__} {text}"):

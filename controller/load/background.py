@@ -87,7 +87,7 @@ class BackgroundLoadMonitor:
 
 
 class _Reading:
-    """The last reading of a source. ``is_answered`` is set except while the source is being read."""
+    """The last reading of a source. The event ``is_answered`` is set unless the source is being read."""
 
     def __init__(self) -> None:
         self.is_answered = Event()

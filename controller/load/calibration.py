@@ -67,7 +67,7 @@ class Experiment:
 
     @property
     def calls(self) -> int:
-        """The number of calls, including the first one, which is not measured."""
+        """The number of calls in the experiment, including the first call, which is not measured."""
         return 1 + self.repeats * sum(1 + others for others in set(self.levels))
 
 

@@ -40,7 +40,7 @@ def model_on(catalog: Catalog, endpoint: str, name: str | None = None) -> Model:
         name: The model's name; by default the first model on the endpoint.
 
     Raises:
-        ConfigError: There is no such model; the message lists the existing models.
+        ConfigError: The catalog has no such model; the message lists the existing models.
     """
     wanted = endpoint.rstrip("/")
     there = [model for model in catalog.entries if wanted in (model.engine, (model.api_base or "").rstrip("/"))]

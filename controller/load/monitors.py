@@ -161,7 +161,7 @@ class ReportedLoadMonitor:
             self._reports[engine] = _Report(requests, self._clock.now())
 
     def delays(self) -> Mapping[str, EngineDelay]:
-        """Return the delay of each engine with a curve and a report younger than ``gone_after_s``."""
+        """Return the delay of each engine that has a slowdown curve and a report younger than ``gone_after_s`` seconds."""
         now = self._clock.now()
         with self._lock:
             return {

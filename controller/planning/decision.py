@@ -1,4 +1,4 @@
-"""The planner's result: the next model, the plan that it belongs to, and the reason."""
+"""The planner's result: the next model, the plan that this model belongs to, and the reason for the choice."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Alternative:
     why: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
+        """Return this alternative's fields as JSON types."""
         return asdict(self) | {"plan": list(self.plan)}
 
 
@@ -101,7 +101,7 @@ class Decision(Expected):
 
     @property
     def annotated(self) -> AnnotatedTrie:
-        """The trie."""
+        """The annotated trie over which the plan was made."""
         return self.metrics.annotated
 
     @property
@@ -178,7 +178,7 @@ class Decision(Expected):
     @property
     @abstractmethod
     def binding(self) -> str | None:
-        """The bound that decides the plan; None if there is none."""
+        """The bound that decides which plan is chosen; None if no bound does."""
 
     @property
     @abstractmethod

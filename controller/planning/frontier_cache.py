@@ -60,7 +60,7 @@ class FrontierStore:
                 self._build(node, self._ends_below(node) if wider is None else wider.frontiers[node].ends)
 
     def _ends_below(self, node: int) -> IntArray:
-        """Return the ends below ``node``, best first, without those that a child's frontier has dropped."""
+        """Return the ends below ``node``, best first, without ends that a child's frontier has dropped."""
         metrics = self._metrics
         parts = [np.empty(0, np.int32)]
         for child in metrics.trie.children(node):
@@ -130,7 +130,7 @@ class FrontierCache:
 
     @property
     def n_ends(self) -> int:
-        """Number of ends in all frontiers."""
+        """The number of ends in all frontiers."""
         return sum(len(frontier.ends) for frontier in self._frontiers())
 
     def _frontiers(self) -> Iterator[Frontier]:

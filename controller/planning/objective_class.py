@@ -25,10 +25,10 @@ class ObjectiveClass:
 
     @classmethod
     def of(cls, objective: Objective, *, has_load: bool) -> ObjectiveClass | None:
-        """Return the class of an objective; None with ``risk="dp"``, whose dynamic program needs the whole subtree.
+        """Return the class of an objective; None for ``risk="dp"``, whose dynamic program needs the whole subtree.
 
-        Load changes the order of paths by latency. So for the fastest path under load, the frontier is the one for the
-        highest accuracy with latency as a bound.
+        Load changes the order of paths by latency. So an objective that minimizes latency under load uses the frontier
+        for the highest accuracy with latency as a bounded quantity.
         """
         if objective.risk == "dp":
             return None

@@ -25,7 +25,7 @@ class PathDecision(Decision):
     """A plan that ends at a single node: run ``next_model`` now and, if nothing changes, end at ``target``.
 
     Attributes:
-        frontier: The ends from which the target was chosen; None for the whole subtree.
+        frontier: The frontier from which the target was chosen; None if it was chosen from the whole subtree.
     """
 
     frontier: Frontier | None = field(compare=False, repr=False)
@@ -73,8 +73,8 @@ class PathDecision(Decision):
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """The plan from the root as a tree of JSON types: stage, model (None: the end), probability, and the following
-        steps.
+        """The plan from the root as a tree of JSON types: each step has stage, model (None at the end), probability and
+        the next steps.
         """
         found: list[dict[str, Any]] = []
         trie = self.metrics.trie

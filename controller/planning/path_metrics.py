@@ -1,4 +1,4 @@
-"""Arrays over a trie that a planner computes before any request: path metrics, engine visits, possible ends."""
+"""Arrays over a trie that a planner computes before any request: path metrics, calls per engine, and possible ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PathMetrics:
     """Read-only arrays of shape (n + 1,), one item per node, shared by all requests and threads.
 
     Args:
-        available: Models that can be served (None: all); paths through other models are never planned.
+        available: Models that can be served; None for all. Paths through other models are never planned.
     """
 
     def __init__(self, annotated: AnnotatedTrie, available: Iterable[str] | None = None) -> None:
@@ -117,7 +117,7 @@ class PathMetrics:
         return found
 
     def rank(self, target: Metric, confidence: float | None) -> npt.NDArray[np.int32]:
-        """Return the position of each end when ends are sorted best first by ``target``; -1 for other nodes.
+        """Return each end's position if the ends are sorted best first by ``target``; -1 for other nodes.
 
         Ties are settled by accuracy, cost, latency at zero load and trie order (docs/architecture.md#objectives).
         """

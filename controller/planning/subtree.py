@@ -32,7 +32,7 @@ class SubtreeView:
 
     Args:
         ends: Nodes below the request's node, sorted by the objective; None for the whole subtree in trie order.
-        columns: Quantities that the caller has computed already.
+        columns: The values of quantities that the caller has computed already, by quantity.
     """
 
     def __init__(
@@ -172,5 +172,5 @@ class SubtreeView:
         raise AssertionError("without bounds every allowed node is feasible")
 
     def _binding_first(self, relaxed: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the bounds reordered: first the bounds that no node meets even without the others."""
+        """Return the relaxed bounds in a new order: first those that no allowed node meets on their own."""
         return tuple(sorted(relaxed, key=lambda bound: bool((self.allowed & self.meets(bound)).any())))

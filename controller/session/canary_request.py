@@ -53,7 +53,7 @@ class CanaryRequest:
         """Record that the call was interrupted and will run again, so that the request stays open."""
 
     def edge(self, goes_on: bool) -> None:
-        """Record whether the request continues after a route of the graph."""
+        """Record whether the request continues at an edge of the graph."""
         self._goes_on = goes_on
         self._seconds = self._clock.now() - self._started_at
 

@@ -153,7 +153,7 @@ class Replanner:
             return None, f"the controller failed ({why}): default model"
 
     def _best(self, here: _Position, *, without: Collection[str] = ()) -> Decision:
-        """Return the plan drawn for the request or, if it no longer fits, the best plan for the request's objective."""
+        """Return the plan drawn for the request or, if its bounds cannot be met any more, the best plan for the objective."""
         return self._planner.plan_first(self.objectives, without=without, **here)
 
     def node(self, prefix: tuple[str, ...]) -> int:
@@ -197,7 +197,7 @@ class Replanner:
         return stage_title(own.pop() or "", self._kind) if len(own) == 1 else None
 
     def _own(self, arm: str) -> str | None:
-        """Return the application's stage for a branch of the trie; None if the branch is for another request type."""
+        """Return the application's name of the stage on a branch; None if the branch belongs to another request type."""
         stage, kind = self._planner.annotated.arm_stages[arm]
         return self._template.base_stages[stage] if kind == self._kind else None
 

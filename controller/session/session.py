@@ -328,14 +328,14 @@ class Session(StopRulePolicy):
         return next((one for one in reversed(self.steps) if not one.is_aside), None)
 
     def explain(self) -> str:
-        """Return every decision as text, with what each alternative offers and why it was not chosen."""
+        """Return as text every decision, what each alternative offers, and why each was not chosen."""
         with self._lock:
             steps = tuple(self.steps)
         return "\n\n".join(step.explain() for step in steps)
 
     @property
     def decisions(self) -> list[Decision]:
-        """The plans made, in order."""
+        """The plans that were made for the request, in order."""
         with self._lock:
             return [step.decision for step in self.steps if step.decision is not None]
 

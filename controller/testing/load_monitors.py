@@ -26,7 +26,7 @@ class LoadMonitorContract:
         raise NotImplementedError
 
     def extra_s(self, monitor: LoadMonitor) -> float:
-        """Return the delay of :attr:`engine`; 0 if the monitor reports none."""
+        """Return the delay of :attr:`engine` in seconds; 0 if the monitor reports no delay."""
         delay = monitor.delays().get(self.engine)
         return 0.0 if delay is None else delay.extra_s
 

@@ -60,7 +60,7 @@ class CatalogComparison(Chore):
         member.catalog = self.digest
 
     def do(self, link: RedisLink) -> None:
-        """Publish this process's settings, and compare them with new settings of other processes."""
+        """Publish this process's settings, and warn if another process has published different settings."""
         if self._rounds % ROUNDS == 0:
             link.set(f"catalog:{self.digest}", self._text.encode(), KEPT_S)
         self._rounds += 1
@@ -198,7 +198,7 @@ class Fleet:
         self._member.wake()
 
     def steer(self, gates: Iterable[ReplicaGate], groups: Mapping[str, str], facts: Facts) -> None:
-        """From now on, let orders choose among replicas, count other processes' calls and compare catalogs. Idempotent.
+        """From now on, let orders choose replicas, count other processes' calls, and compare catalogs. Idempotent.
 
         Args:
             gates: the queues in which calls of replica groups wait.
@@ -212,7 +212,7 @@ class Fleet:
             self._steer()
 
     def share_correction(self, control: SpendControl) -> None:
-        """Correct a budget together with the other processes that serve the same objective."""
+        """Correct the budget of ``control`` together with the other processes that serve the same objective."""
         self._rejoin_after_fork()
         self._corrections.add(control)
 
@@ -222,7 +222,7 @@ class Fleet:
             self._at_end()
 
     def _require_lasting_keys(self) -> None:
-        """Raise an error if this Redis may delete the fleet's leases."""
+        """Raise :class:`ConfigError` if this Redis may delete the fleet's leases when its memory is full."""
         link = RedisLink(self.config.url, self.config.name)
         try:
             policy = link.evicts_anything()

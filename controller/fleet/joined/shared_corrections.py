@@ -44,7 +44,7 @@ class SharedCorrections(Chore):
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """Return the number of corrections."""
+        """Return the number of budget corrections that are shared."""
         return len(self._controls)
 
     def add(self, control: SpendControl) -> None:

@@ -263,7 +263,7 @@ def _kept(most: int, limit: int, used: int) -> int:
 
 
 def _before_it_is_short(demand: RateDemand, limits: RateAmounts) -> RateAmounts:
-    """Return the requests and tokens to ask for in advance: those of one more call, once most of the share is in use."""
+    """Return the requests and tokens to ask for in advance: enough for one more call, once most of the share is used."""
     used_up = any(used > BUSY * held for used, held, limit in zip(demand.used, demand.held, limits, strict=True) if limit)
     if not demand.used.requests or not used_up:
         return RateAmounts(0, 0)

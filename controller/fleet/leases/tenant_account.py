@@ -130,7 +130,7 @@ class TenantAccount(SpendGuard):
     # -- for the background thread -----------------------------------------------------------------------------
 
     def wanted_usd(self) -> tuple[float, float]:
-        """Return the dollars that the lease lacks to cover all waiting calls, and those it lacks to cover the cheapest.
+        """Return the dollars that the lease lacks to cover all waiting calls, and to cover only the cheapest of them.
 
         Both amounts include the cost of calls beyond their maximum, and are 0 if the lease suffices.
         """

@@ -93,7 +93,7 @@ class Leadership:
 
     @property
     def leads(self) -> bool:
-        """True if this loop led when Redis was asked last."""
+        """True if this loop was the leader when Redis was last asked."""
         return self.leader == self.name
 
     def stand(self) -> bool:
@@ -111,7 +111,7 @@ class Leadership:
         return self.leads
 
     def install(self, fields: Mapping[str, bytes]) -> bool:
-        """Replace the fleet's orders and increase their version; without fields, prolong the existing orders.
+        """Replace the fleet's orders and increase their version. Without fields, extend the time that the present orders hold.
 
         Returns False, without changing anything, if another loop has become the leader.
 

@@ -141,9 +141,9 @@ class PolicyCheck:
 
 
 def check_policy(policy: FleetPolicy, views: Iterable[FleetView], period_s: float) -> PolicyCheck:
-    """Run a policy twice on each view that has processes, as the loop would, and check that both results are equal.
+    """Run a policy twice on each view that has processes, as the loop would, and check that both runs give equal orders.
 
-    A policy that does not return ends the check.
+    If the policy does not return, the check ends.
     """
     found, runner = PolicyCheck(period_s), PolicyRunner(policy, period_s)
     for number, view in enumerate((view for view in views if view.processes), 1):

@@ -50,7 +50,7 @@ class FleetStatus:
         leader: name of the loop that leads; empty if none does.
         version: the orders' version; 0 if there are none.
         catalogs: number of different catalogs of the processes; 0 if no process has published its catalog.
-        engines: in alphabetical order, replicas together.
+        engines: the status of each engine, in alphabetical order, with the replicas of a group together.
     """
 
     processes: int

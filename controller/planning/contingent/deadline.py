@@ -1,4 +1,4 @@
-"""``risk="dp"`` on a linear trie: plans with the probability distribution of the remaining time."""
+"""Plans for ``risk="dp"`` on a trie without branches, by the probability distribution of the calls' times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner's result on a branching trie: the next model and the contingent plan that it begins."""
+"""The planner's result on a branching trie: the next model, and the contingent plan that begins with this model."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class ContingentDecision(Decision):
 
     @property
     def next_models(self) -> dict[str, str | None]:
-        """The next model for each stage that may come next; None if the request ends."""
+        """The model to run for each stage that may come next; None for a stage at which the request ends instead."""
         stages = self.metrics.trie.stages
         return {
             stages[self.plan.graph.stage[group]]: self.plan.next_model(self.node, stages[self.plan.graph.stage[group]])
@@ -203,7 +203,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """90 % intervals of ``accuracy`` (see :attr:`promise`) and of ``path_cost_usd``; without those of unknown error."""
+        """90 % intervals of ``accuracy`` (see :attr:`promise`) and ``path_cost_usd``, as far as their errors are known."""
         found: dict[str, tuple[float, float]] = {}
         if self.promise.interval is not None and np.isfinite(self.promise.half_width):
             found["accuracy"] = self.promise.interval

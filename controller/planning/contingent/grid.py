@@ -38,7 +38,7 @@ _DENOMINATOR = (
 
 
 def normal_cdf(values: FloatArray) -> FloatArray:
-    """Return P(Z <= value) of a standard normal Z; the shape is that of ``values``, NaN stays NaN.
+    """Return P(Z <= value) for a standard normal Z, in the shape of ``values``; NaN stays NaN.
 
     Uses Hart's rational approximation of exp(z²/2) P(Z <= -z) (Computer Approximations, 1968, no. 5666). The absolute error
     is at most 3e-16, so tails beyond 7 standard deviations, which are below 2e-12, have few correct digits.
@@ -91,7 +91,7 @@ class GridCap:
 
     @property
     def limit(self) -> float:
-        """The amount that the request has left."""
+        """The seconds or dollars that the request has left."""
         return self.whole - self.used
 
     @property
@@ -214,7 +214,7 @@ class LeftGrid:
         return values
 
     def at(self, values: FloatArray, left: Sequence[FloatArray]) -> FloatArray:
-        """Interpolate the grid's values at each item's remaining amounts; shape (items,)."""
+        """Return the values interpolated at each item's remaining amounts; shape (items,)."""
         values = np.moveaxis(values, -1, 0)
         for cap, amount in zip(self.caps, left, strict=True):
             bins = values.shape[1] - 1

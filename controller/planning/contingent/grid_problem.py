@@ -1,6 +1,6 @@
 """Planning problems in which the node alone does not determine a request's remaining money and time.
 
-They arise if histories are merged or times are random.
+They arise if different sequences of calls lead to the same node, or if times are random.
 """
 
 from __future__ import annotations
@@ -379,14 +379,14 @@ def log_sigma(annotated: AnnotatedTrie) -> FloatArray:
 
 
 def require_small(size: int) -> None:
-    """Raise :class:`ConfigError` if a trie of this size cannot be planned with ``risk="dp"``."""
+    """Raise :class:`ConfigError` if a trie of this size is too large for ``risk="dp"``."""
     why = too_large(size)
     if why is not None:
         raise ConfigError(why, code="dp-too-large")
 
 
 def too_large(size: int) -> str | None:
-    """Return in one line why a trie of this size cannot be planned with ``risk="dp"``; None if it can."""
+    """Return in one line why a trie of this size is too large for ``risk="dp"``; None if it is not."""
     if size <= MOST_IN_TIME:
         return None
     return f'risk="dp" plans over at most {MOST_IN_TIME:,} paths, this trie has {size:,}: use risk="mean+sd"'

@@ -38,7 +38,7 @@ class PathTotals:
 
     @cached_property
     def visit_group(self) -> Integers:
-        """The row of the metrics' ``visits`` that belongs to each position."""
+        """The index of each position's row in the metrics' ``visits``."""
         return self.metrics.visit_group[self.graph.nodes].astype(np.intp)
 
     def _total(self, metric: Metric, is_variance: bool) -> FloatArray:
@@ -156,7 +156,7 @@ class Admissible:
         return kept, masks
 
     def without(self, *names: str) -> Admissible:
-        """Return these limits without the caps of the given names."""
+        """Return these limits without the named caps."""
         return replace(self, caps={name: cap for name, cap in self.caps.items() if name not in names})
 
     def and_within(self, name: str, cap: Cap) -> Admissible:

@@ -1,4 +1,4 @@
-"""Plans over a decision graph: chooses a model for each branch by the time and money left there."""
+"""Plans over a decision graph: chooses a model for each branch by the time and money that a request has left there."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ class ContingentPlanner:
         return outcome, missed
 
     def _next_model(self, problem: Problem, outcome: Solution) -> str | None:
-        """Return the model of the most probable continuing branch; None if the request ends on every branch."""
+        """Return the model that runs on the most probable branch that continues; None if the request ends on every branch."""
         if len(outcome.first) == 1:
             edge = outcome.first[problem.groups[0]]
         else:

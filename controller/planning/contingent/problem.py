@@ -45,7 +45,7 @@ class Solution:
 
     @cached_property
     def choice(self) -> Integers:
-        """The choice of every group below the start, by group."""
+        """The choice that the plan makes in every group below the start, by group."""
         return self.below()
 
     def plan(self, graph: DecisionGraph, start: int) -> Plan:
@@ -183,7 +183,7 @@ class Problem:
         return np.full(len(nothing), is_better or bool(nothing.all()))
 
     def beginning_with(self, group: int, edge: int, goal: PlanGoal) -> Solution:
-        """Return the best plan by the goal for a request that continues along this edge."""
+        """Return the best plan by the goal among plans that begin with this edge of the group."""
         models = self.graph.annotated.trie.models
         others = {models[self.graph.model[e]] for e in self.graph.edges_of(group) if e != edge}
         admission = replace(self.admission, barred=others | set(self.admission.barred))
@@ -192,7 +192,7 @@ class Problem:
     # -- if no plan meets the caps -------------------------------------------------------------------------------
 
     def answers(self, found: Solution) -> bool:
-        """Return whether every request gets an answer by this plan."""
+        """Return whether every request gets an answer under this plan."""
         return found.lost == 0.0
 
     def is_stuck(self, found: Solution) -> bool:
