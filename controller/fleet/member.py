@@ -85,7 +85,10 @@ class FleetMember:
 
     @property
     def others(self) -> Mapping[str, int]:
-        """The number of other processes' live calls, by engine; empty while Redis does not answer."""
+        """The number of other processes' live calls, by engine.
+
+        It is empty once Redis has not answered for ``GONE_AFTER_S`` seconds.
+        """
         return self._neighbours.live
 
     @property

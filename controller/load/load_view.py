@@ -1,4 +1,4 @@
-"""One request's view of the engines' load; also reports the request's calls to the load source."""
+"""Reads the engines' load for one request, and reports the request's calls to the load source."""
 
 from __future__ import annotations
 

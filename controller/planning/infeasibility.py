@@ -1,4 +1,4 @@
-"""Errors for requests that no path can serve."""
+"""Makes the errors for requests that no path or plan can serve."""
 
 from __future__ import annotations
 

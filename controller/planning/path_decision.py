@@ -119,7 +119,7 @@ class PathDecision(Decision):
     def intervals(self) -> dict[str, tuple[float, float]]:
         """90 % intervals of ``accuracy``, ``path_cost_usd`` and ``path_latency_s``, if the trie has standard errors.
 
-        The interval of ``accuracy`` is that of :attr:`promise`, which is corrected for selecting the best of many plans.
+        The interval of ``accuracy`` comes from :attr:`promise`, which is corrected for selecting the best of many plans.
         """
         annotated = self.metrics.annotated
         found = {} if self.promise.interval is None else {"accuracy": self.promise.interval}

@@ -1,4 +1,4 @@
-"""The subtree below a request's node as arrays, and the exhaustive search for the best node to end at."""
+"""Represents the subtree below a request's node as arrays, and searches all its nodes for the best node to end at."""
 
 from __future__ import annotations
 
@@ -172,5 +172,5 @@ class SubtreeView:
         raise AssertionError("without bounds every allowed node is feasible")
 
     def _binding_first(self, relaxed: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the relaxed bounds in a new order: first those that no allowed node meets on their own."""
+        """Return the relaxed bounds in a new order: first the bounds that no allowed node meets, whatever the other bounds."""
         return tuple(sorted(relaxed, key=lambda bound: bool((self.allowed & self.meets(bound)).any())))

@@ -201,7 +201,7 @@ class DollarLease(Chore):
         wake: requests the next round of the chores now.
         clock: the time of this machine, in seconds since 1970; the clock of Redis has to agree with it.
         elapsed_s: seconds from a monotonic clock.
-        day: the day to lease for; None for the server's own. For tests.
+        day: the day to lease for, in days since 1970; None for the server's present day. For tests.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class DollarLease(Chore):
         self._lock = threading.Lock()
 
     def go_alone(self, link: RedisLink) -> None:
-        """Keep the reason why Redis cannot be reached, which refusals then give."""
+        """Store the reason why Redis cannot be reached, so that refusals can give this reason."""
         self._why = link.why
 
     def account(self, tenant: str) -> TenantAccount | None:

@@ -199,7 +199,7 @@ class SpendJournal:
             run("UPDATE fleet_grants SET nano_usd = ? WHERE process = ? AND tenant = ? AND day = ?", nano_usd, process, *where)
 
     def restore(self) -> Restored:
-        """Begin a new generation, and return all grants, spent or not.
+        """Begin a new generation, and return the journal's state with all grants that are kept.
 
         From then on, the journal rejects grants of earlier generations. Old grants are deleted (:data:`KEPT_DAYS`).
         """

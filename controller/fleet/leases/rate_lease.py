@@ -171,8 +171,8 @@ class RateLease(Chore):
     keeps its share, but Redis may give that share to others.
 
     Args:
-        part: returns the part of the limits that this process may count on, in (0, 1]; None for an equal part.
-        wall_ms: the time that the script uses; None for the server's own. For tests.
+        part: returns the part of the limits that this process can rely on, in (0, 1]; None for an equal part.
+        wall_ms: the time in milliseconds that the script uses; None for the server's own time. For tests.
     """
 
     def __init__(

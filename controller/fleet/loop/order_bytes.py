@@ -1,4 +1,4 @@
-"""Encodes orders as bytes: a common part, and one part per process, so that its size does not grow with the fleet."""
+"""Encodes orders as bytes: a common part, and one part per process. A process's part does not grow with the fleet."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class PolicyCheck:
         most_rows: the number of live calls in the largest view.
         problems: the reason why orders would not be installed, by the number of their view (from 1).
         seconds: the seconds that the policy took for each view.
-        said: summary of the orders, by their type (:data:`KINDS`).
+        said: summary of the orders, by their type, such as ``weights`` or ``pins``.
     """
 
     period_s: float

@@ -21,7 +21,7 @@ class EngineStatus:
 
     Attributes:
         engine: the engine's name; for calls that wait in the queue of a replica group, the group's name.
-        group: its replica group; its own name if it belongs to none.
+        group: the engine's replica group; the engine's own name if it belongs to no group.
         running, queued: the number of live calls that run or wait.
         longest_wait_s: the longest waiting time of a queued call, in seconds; NaN if none is queued.
         mean_run_s: the mean time since running calls were sent, in seconds; NaN if none is running.

@@ -261,7 +261,7 @@ class ContingentDecision(Decision):
         return f"{text}; {bounds} the mean of all requests, from their start"
 
     def _means(self) -> list[str]:
-        """Return the names of the objective's bounds on averages over requests; only plans from the root are held to them."""
+        """Return the names of the objective's bounds on averages over requests; only plans from the root have to meet these."""
         objective = self.request.objective
         found = [FLOOR] if objective.min_accuracy is not None else []
         is_mean = objective.max_cost_usd is not None and objective.cost_budget == "population"

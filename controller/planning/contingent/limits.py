@@ -110,7 +110,7 @@ class Cap:
 
 
 def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, Cap]:
-    """Return the request's caps by the objective's field that sets them, in the order in which they are relaxed."""
+    """Return the request's caps by the name of the objective's field, in the order in which they are relaxed."""
     objective, found = request.objective, {}
     for bound, quantity in bounded_quantities(objective).items():
         if not isinstance(quantity, Remaining):

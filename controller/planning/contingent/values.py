@@ -33,7 +33,7 @@ class PlanGoal(NamedTuple):
 
 
 class Worth(NamedTuple):
-    """The value of plans that begin at nodes, edges or groups; each array has one item for each of them.
+    """The value of plans that begin at nodes, edges or groups; each array has one item per node, edge or group.
 
     The arrays are the accuracy, the expected cost in dollars, the probability of reaching :data:`NOTHING` (None if it is 0
     everywhere), and the worst-case latency in seconds (None while not needed). On a grid of a request's remaining amounts,
