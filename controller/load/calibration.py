@@ -77,8 +77,8 @@ def calibrate_endpoint(
     """Run the experiment and fit a monotone curve. This pays for :attr:`Experiment.calls` calls.
 
     The first call is not measured, because it opens the connection and some engines compile meanwhile. If this call
-    fails, no other call is sent. Runs whose measured call fails are left out. An interrupt ends the experiment; the measurements are
-    kept if they suffice for a curve.
+    fails, no other call is sent. Runs whose measured call fails are left out. An interrupt ends the experiment; the
+    measurements are kept if they suffice for a curve.
 
     Args:
         experiment: The settings.
