@@ -1,4 +1,4 @@
-"""The controller: plans over an annotated trie, and one session per request that follows the plan."""
+"""The controller: makes plans over an annotated trie, and gives each request a session that follows its plan."""
 
 from vinelm.whole_imports import attach_stub
 

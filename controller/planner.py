@@ -44,7 +44,7 @@ class Planner:
 
     Args:
         annotated: The trie with its estimates; must not be changed afterwards.
-        available: Models that can be served (None: all); paths through other models are never planned.
+        available: Models that can be served; None for all. Paths through other models are never planned.
 
     Branches may also be outcomes: plan over ``annotated.signals``, or over its ``returning_last()`` if the application
     cannot return earlier answers.
@@ -89,13 +89,13 @@ class Planner:
             node: Where the request is: the models that have run are the path from the root to this node.
             elapsed_s: Seconds since the request arrived. To plan before anything ran, pass ``annotated.latency_s[0]``, the
                 seconds of tools before the first stage.
-            spent_usd: Dollars spent so far.
-            load: Extra seconds per invocation by engine, or an array in the order of ``annotated.engines``.
+            spent_usd: The amount spent so far, in dollars.
+            load: Extra seconds per call, by engine, or an array in the order of ``annotated.engines``.
             candidates: Nodes that the request may end at, shape (n + 1,); None for all.
             may_stop: Whether the request may end at ``node`` itself.
             stage: On a branching trie, the stage that comes next. Pass several stages if the request must decide to
-                continue or end before it is known which of them comes. None: any stage may come, and it is known before
-                that decision.
+                continue or end before it is known which of them comes. None means that any stage may come and is known
+                before that decision.
             without: Models that must not run next.
 
         On a trie that branches the result is a :class:`ContingentDecision`: a model for each branch.
@@ -124,7 +124,7 @@ class Planner:
         return self._scan(request, frontier)
 
     def plan_first(self, objectives: Sequence[Objective], **asked: Any) -> Decision:
-        """Plan for the first of several objectives whose bounds can be met; if none can, for the last.
+        """Plan for the first of several objectives whose bounds can be met; if no objective's can, plan for the last.
 
         ``asked`` holds the other arguments of :meth:`plan`.
 
@@ -139,10 +139,10 @@ class Planner:
         return self.plan(objectives[-1], **asked)
 
     def mixture(self, objective: Objective) -> Mixture | None:
-        """Return the two plans between which an objective's requests are divided; None if one plan serves all.
+        """Return the two plans between which an objective's requests are divided; None if one plan serves all requests.
 
-        They are corners of the hull of all plans from the root at zero load that meet every other bound of the objective.
-        On a trie of paths, the hull is computed once for all objectives that differ only in the bound on the mean.
+        The plans are corners of the hull of all plans from the root at zero load that meet every other bound of the
+        objective. Without branches, one hull is computed for all objectives that differ only in the bound on the mean.
         """
         if not objective.mixes:
             return None
@@ -169,7 +169,7 @@ class Planner:
         return MixedDecision.of(low, high, mixture.share, objective)
 
     def _path_hull(self, objective: Objective) -> Hull | None:
-        """Return the hull of all paths; computed once for all objectives that differ only in bounds on means."""
+        """Return the hull of all paths. It is computed once for all objectives that differ only in bounds on averages."""
         key = (*objective.shape, objective.max_latency_s, objective.cost_budget == "per_request" and objective.max_cost_usd)
         if key not in self._hulls:
             if len(self._hulls) >= MIXTURES:
@@ -178,10 +178,10 @@ class Planner:
         return self._hulls[key]
 
     def hull_among(self, candidates: BoolArray | None, objective: Objective) -> Hull | None:
-        """Return the hull of the paths to some nodes that meet the per-request bounds; None if no path does.
+        """Return the hull of the paths that meet the objective's per-request bounds; None if no path does.
 
         Args:
-            candidates: shape (n + 1,); None for all.
+            candidates: a mask of the nodes at which the paths may end, shape (n + 1,); None for all nodes.
             objective: an objective that :attr:`~Objective.mixes`.
         """
         request = PlanRequest(objective, 0, float(self.annotated.latency_s[0]), 0.0, None, candidates, False)
@@ -193,13 +193,14 @@ class Planner:
         return Hull.of(*(view.column(one)[items] for one in (Metric.COST, Metric.ACCURACY))) if items.any() else None
 
     def lacks(self, stage: str | Collection[str], node: int) -> bool:
-        """Return whether the trie lacks this stage (of several, all of them) after the node."""
+        """Return whether the trie lacks this stage after the node; if several are given, whether it lacks all of them."""
         return self.trie.arms(node).keys().isdisjoint((stage,) if isinstance(stage, str) else stage)
 
     def prepare(self, objective: Objective) -> None:
         """Build the Pareto frontiers for all objectives that differ from this one only in the values of their bounds.
 
-        Worthwhile above some tens of thousands of nodes; without it, each plan over such a trie scans the whole subtree.
+        This pays for tries with tens of thousands of nodes or more. Without it, each plan over such a trie scans the whole
+        subtree.
 
         Raises:
             ConfigError: the planner does not support such objectives over this trie.
@@ -216,7 +217,7 @@ class Planner:
         self._cache.prepare(objective)
 
     def unplannable(self, objective: Objective) -> str | None:
-        """Return in one line why such an objective cannot be planned over this trie; None if it can."""
+        """Return in one line why this planner cannot plan for such an objective; None if it can."""
         return too_large(self._size) if objective.risk == "dp" else None
 
     def prepare_in_background(self, objective: Objective) -> threading.Thread | None:
@@ -235,16 +236,19 @@ class Planner:
 
     @property
     def index_bytes(self) -> int:
-        """Bytes of memory that the frontiers built so far use."""
+        """The memory that the frontiers built so far use, in bytes."""
         return self._cache.nbytes
 
     @property
     def index_ends(self) -> int:
-        """Number of end nodes in the frontiers built so far."""
+        """The number of end nodes in the frontiers built so far."""
         return self._cache.n_ends
 
     def _scan(self, request: PlanRequest, frontier: Frontier | None) -> Decision:
-        """Return the best end in the frontier (without a frontier, in the subtree); relax bounds if no end meets them all."""
+        """Return the best end in the frontier, or in the subtree if there is no frontier.
+
+        Bounds are relaxed if no end meets them all.
+        """
         if request.candidates is not None and request.candidates.shape != (self._size,):
             raise ConfigError(f"candidates has shape {request.candidates.shape}: this trie needs ({self._size},)")
         view = SubtreeView(self.metrics, request) if frontier is None else frontier.view(self.metrics, request)
@@ -259,7 +263,10 @@ class Planner:
         return PathDecision(request.node, choice.target, next_model, choice.relaxed, self.metrics, request, frontier)
 
     def _in_time(self, view: SubtreeView, choice: Choice) -> Choice:
-        """If time is left and other bounds are met, return the choice by the chances of being late; else the given choice."""
+        """Return the choice by the probability of being late, for ``risk="dp"``.
+
+        If no time is left or another bound is violated, return the given choice.
+        """
         if set(choice.relaxed) - {LATENCY_CAP} or view.limit(LATENCY_CAP) <= 0.0:
             return choice
         return Choice(end_in_time(self._graph, view), choice.relaxed)
@@ -269,7 +276,7 @@ class Planner:
         return DecisionGraph.of(self.annotated)
 
     def _without(self, node: int, models: Collection[str], candidates: BoolArray | None) -> BoolArray | None:
-        """Return the candidates outside the subtrees of these next models; None if all nodes are candidates."""
+        """Return the candidates that do not lie behind one of these next models; None if all nodes are candidates."""
         trie, left = self.trie, None
         for child in trie.children(node):
             if trie.models[int(trie.model[child])] in models:

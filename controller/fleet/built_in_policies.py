@@ -1,6 +1,6 @@
 """The built-in policies, and the lookup of a policy by name or file.
 
-Each is a pure function of the view and works on whole columns, since a fleet may have a hundred thousand rows.
+Each policy is a pure function of the view. It works on whole columns, because a fleet may have a hundred thousand live calls.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BLOCKED_RATIO, BLOCKED_S = 4.0, 5.0
 
 
 def balance(view: FleetView) -> Orders:
-    """Send fewer calls to slow replicas, whose calls have run clearly longer than those of the group's other replicas."""
+    """Send fewer calls to slow replicas: their calls have run clearly longer than calls on the group's other replicas."""
     age_s, others_s, error = _ages(view)
     ratio = np.divide(age_s, others_s, out=np.ones_like(age_s), where=others_s > 0)
     # Differences within chance change nothing, and no replica is preferred for its young calls: these only show that it was
@@ -48,7 +48,10 @@ def balance(view: FleetView) -> Orders:
 
 
 def hol(view: FleetView) -> Orders:
-    """Send nothing to a replica whose calls hang; waiting calls go to its group's other replicas (head-of-line blocking)."""
+    """Send no calls to a replica whose calls hang, and let waiting calls go to its group's other replicas.
+
+    This avoids head-of-line blocking.
+    """
     age_s, others_s, _ = _ages(view)
     blocked = (age_s > BLOCKED_S) & (age_s > BLOCKED_RATIO * others_s) & _is_replica(view)
     return Orders(weights=_named(view, np.zeros_like(age_s), blocked))
@@ -72,26 +75,29 @@ def affinity(view: FleetView) -> Orders:
 
 
 def _mixed(values: Hashes) -> Hashes:
-    """Hash numbers so that the results are evenly spread (the finishing step of SplitMix64)."""
+    """Return evenly spread hashes of these numbers (the finishing step of SplitMix64)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
 
 
 def srtf(view: FleetView) -> Orders:
-    """Shortest remaining time first: rank requests by the seconds that the trie expects; minimizes their mean time."""
+    """Serve the request with the shortest expected remaining time first, which minimizes the mean latency."""
     rest_s = np.minimum(_known(view.left_s), MOST_REST_S)
     return Orders(sessions=SessionPriorities(view.session, -REST_WEIGHT / STEP_S * _from_mean(rest_s)))
 
 
 def lpt(view: FleetView) -> Orders:
-    """Longest remaining time first: a batch ends soonest if its long requests do not start last."""
+    """Serve the request with the longest expected remaining time first: a batch then ends soonest."""
     rest_s = np.minimum(_known(view.left_s), MOST_REST_S)
     return Orders(sessions=SessionPriorities(view.session, REST_WEIGHT / STEP_S * _from_mean(rest_s)))
 
 
 def slack(view: FleetView) -> Orders:
-    """Least slack first: deadline - elapsed - expected remaining time - the engine's current wait. Late requests come first."""
+    """Serve the request with the least slack first, so that late requests come first.
+
+    Slack is the deadline minus elapsed time, expected remaining time and the engine's current waiting time.
+    """
     queued = view.state == LiveState.QUEUED
     load_s = (_by_engine(view, view.waited_s) / np.maximum(view.count_by_engine(), 1))[view.engine]
     # A waiting call ages in its line anyway, so its slack at arrival counts, which does not change.
@@ -102,7 +108,7 @@ def slack(view: FleetView) -> Orders:
 
 
 def shares(view: FleetView) -> Orders:
-    """Give each process a part of the common limits in proportion to its calls in flight plus one."""
+    """Give each process a part of the common rate limits, in proportion to its calls in flight plus one."""
     live = np.bincount(view.process, minlength=len(view.processes)) + 1.0
     return Orders(shares=dict(zip(view.processes, live.tolist(), strict=True)))
 
@@ -116,10 +122,10 @@ FUNCTION = "policy"
 
 
 def _ages(view: FleetView) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the mean age of the calls on each engine and on its group's other engines, and the error of their ratio.
+    """Return the mean age of the calls on each engine, that on the other engines of its group, and the error of their ratio.
 
-    Each array has shape (number of engines,). A mean age without calls is 0. The error is the relative standard error for
-    exponential times.
+    Ages are seconds since the call was sent; 0 without calls. The error is the ratio's relative standard error if times are
+    exponential. Each array has shape (number of engines,).
     """
     running = view.state == LiveState.RUNNING
     calls, seconds = _by_engine(view, running.astype(float)), _by_engine(view, view.running_s * running)
@@ -129,17 +135,17 @@ def _ages(view: FleetView) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def _by_engine(view: FleetView, values: FloatArray) -> FloatArray:
-    """Return, for each engine, the sum of its rows' values; shape (number of engines,)."""
+    """Return for each engine the sum of the values of its calls; shape (number of engines,)."""
     return np.bincount(view.engine, values, len(view.engines)).astype(float)  # without rows the result would have integer type
 
 
 def _of_group(view: FleetView, by_engine: FloatArray) -> FloatArray:
-    """Return, for each engine, the sum over all replicas of its group; shape (number of engines,)."""
+    """Return for each engine the sum of the values of all replicas in its group; shape (number of engines,)."""
     return np.bincount(view.group, by_engine, len(view.engines)).astype(float)[view.group]
 
 
 def _is_replica(view: FleetView) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return a mask of the engines that are one of several replicas."""
+    """Return a mask of the engines that belong to a replica group; shape (number of engines,)."""
     return np.array([engine != group for engine, group in zip(view.engines, view.groups, strict=True)], bool)
 
 
@@ -148,12 +154,12 @@ def _named(view: FleetView, values: FloatArray, chosen: np.ndarray[Any, np.dtype
 
 
 def _from_mean(seconds: FloatArray) -> FloatArray:
-    """Return values minus their mean, so that an unknown conversation (priority 0) counts as average."""
+    """Return the seconds minus their mean, so that an unknown conversation (priority 0) counts as average."""
     return seconds - seconds.mean() if len(seconds) else seconds
 
 
 def _known(seconds: FloatArray) -> FloatArray:
-    """Return the values with unknown values replaced by the mean of the known ones; 0 if none is known."""
+    """Return the seconds with each NaN replaced by the mean of the known values, or by 0 if no value is known."""
     unknown = np.isnan(seconds)
     return np.where(unknown, seconds[~unknown].mean() if not unknown.all() else 0.0, seconds)
 

@@ -1,4 +1,4 @@
-"""The live invocations of this process: a table to which they are added, and which can be copied as a snapshot."""
+"""The live calls of this process: a table to which calls are added, and which can be copied as a snapshot."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Rest = Callable[[], tuple[float, float]]
 
 
 class InvocationStart(NamedTuple):
-    """The facts of an invocation when it begins; see :class:`~vinelm.controller.fleet.view.FleetView` for the units."""
+    """The facts of a call when it begins; for the units, see :class:`~vinelm.controller.fleet.view.FleetView`."""
 
     session: int
     tenant: str
@@ -51,7 +51,7 @@ class InvocationStart(NamedTuple):
 
 
 class LiveInvocations:
-    """The live invocations of this process. Thread-safe; beginning and ending one takes a few microseconds.
+    """The live calls of this process. Thread-safe. Adding or removing a call takes a few microseconds.
 
     Args:
         process: the name of the process, unique in the fleet.
@@ -74,9 +74,9 @@ class LiveInvocations:
             return len(self._rows) - len(self._free)
 
     def begin(self, start: InvocationStart, rest: Rest | None = None) -> int:
-        """Add an invocation that runs from now on, and return its row in the table.
+        """Add a call that runs from now on, and return the number of its row in the table.
 
-        If ``start`` has no expected remainder, snapshots call ``rest`` for it, in their thread.
+        If ``start`` lacks the expected remaining time and cost, snapshots call ``rest`` for them, in their thread.
         """
         now = self._now()
         with self._lock:
@@ -108,7 +108,7 @@ class LiveInvocations:
         return slot
 
     def queue(self, slot: int, engine: str | None = None) -> None:
-        """Record that the invocation waits for the rate limits of ``engine`` (None: of the same engine as before)."""
+        """Record that the call waits for the rate limits of ``engine`` (None: of the same engine as before)."""
         with self._lock:
             if self._state[slot] != _QUEUED:
                 self._state[slot], self._queued_at[slot] = _QUEUED, self._now()
@@ -116,7 +116,7 @@ class LiveInvocations:
                     self._engine[slot] = self._names["engine"].place(engine)
 
     def run(self, slot: int, engine: str | None = None) -> None:
-        """Record that the invocation was sent to ``engine`` (None: the engine that it waited for)."""
+        """Record that the call was sent to ``engine`` (None: to the engine that it waited for)."""
         with self._lock:
             if engine is not None:
                 self._engine[slot] = self._names["engine"].place(engine)
@@ -126,7 +126,7 @@ class LiveInvocations:
                 self._waited[slot] += now - self._queued_at[slot]
 
     def end(self, slot: int) -> None:
-        """Remove the invocation from the table, so that its row can be reused."""
+        """Remove the call from the table, so that its row can be reused."""
         with self._lock:
             if self._is_live[slot]:
                 self._is_live[slot] = False
@@ -134,7 +134,7 @@ class LiveInvocations:
                 self._free.append(slot)
 
     def snapshot(self) -> Snapshot:
-        """Return a copy of the table with the invocations that are in flight now."""
+        """Return a copy of the table that holds the calls in flight now."""
         self._find_rests()
         now = self._now()
         with self._lock:
@@ -151,7 +151,7 @@ class LiveInvocations:
         return Snapshot(self.process, columns, names, self.groups)
 
     def _find_rests(self) -> None:
-        """Compute missing remaining times without holding the lock, since planning over a large trie may take long."""
+        """Compute missing remaining times and costs; without the lock, because planning over a large trie may take long."""
         with self._lock:
             unknown = dict(self._unknown)
         found = {slot: _rest_of(rest) for slot, rest in unknown.items()}
@@ -162,7 +162,7 @@ class LiveInvocations:
                     self._rows["rest_s"][slot], self._rows["rest_usd"][slot] = rest_s, rest_usd
 
     def _use(self, rows: np.ndarray[Any, np.dtype[np.void]]) -> None:
-        """Make ``rows`` the table. Columns that change per invocation are cached, which is ten times as fast."""
+        """Make ``rows`` the table. Columns that change with each call are cached, which makes writing ten times as fast."""
         self._rows = rows
         self._state, self._queued_at = rows["state"], rows["queued_at"]
         self._sent_at, self._engine = rows["sent_at"], rows["engine"]
@@ -182,7 +182,7 @@ def _rest_of(rest: Rest) -> tuple[float, float]:
 
 
 class _Vocabulary:
-    """Names and their indices. Names that do not fit a column's range share the index of the empty name."""
+    """Gives each name an index. Names beyond the column's range get the index of the empty name."""
 
     def __init__(self) -> None:
         self.names = [""]
@@ -199,5 +199,5 @@ class _Vocabulary:
 
 
 def session_number(conversation: str, tenant: str = "") -> int:
-    """Return the fleet's number for a tenant's conversation: 64 bits of a hash; no text leaves the process."""
+    """Return the fleet's number for a tenant's conversation: 64 bits of a hash, so that no text leaves the process."""
     return int.from_bytes(blake2b(scoped(conversation, tenant).encode(), digest_size=8).digest(), "little")

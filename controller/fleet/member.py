@@ -1,4 +1,4 @@
-"""This process as a member of the fleet: one thread publishes, reads the others, and maintains the leases."""
+"""This process as a member of the fleet: one thread publishes its live calls, reads those of others, and keeps leases."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ ALONE = f"{SILENT_REDIS}: this process goes on alone, within its last share"
 
 
 class Chore:
-    """A task that the member's thread also does in every round."""
+    """A task that the member's thread does in every round, in addition to publishing and reading live calls."""
 
     def do(self, link: RedisLink) -> None:
-        """Do the task.
+        """Do the task once.
 
         Raises:
             FleetUnreachable: Redis does not answer.
@@ -36,10 +36,10 @@ class Chore:
         raise NotImplementedError
 
     def go_alone(self, link: RedisLink) -> None:
-        """Called in every round while Redis does not answer."""
+        """Do what the task needs in a round in which Redis does not answer."""
 
     def close(self, link: RedisLink) -> None:
-        """Called when this process leaves the fleet regularly.
+        """End the task; called when this process leaves the fleet regularly.
 
         Raises:
             FleetUnreachable: Redis does not answer.
@@ -47,9 +47,9 @@ class Chore:
 
 
 class FleetMember:
-    """Publishes this process's live invocations every ``every_s`` seconds and reads those of other processes.
+    """Publishes this process's live calls every ``every_s`` seconds, and reads those of other processes.
 
-    One daemon thread does all of it, so that no request waits for Redis. Requests read :attr:`others` and :attr:`is_alone`.
+    One daemon thread does all this, so that no request waits for Redis. Requests read :attr:`others` and :attr:`is_alone`.
 
     Args:
         link: the connection; used only by this member.
@@ -85,26 +85,29 @@ class FleetMember:
 
     @property
     def others(self) -> Mapping[str, int]:
-        """Number of other processes' live invocations by engine; empty while Redis does not answer."""
+        """The number of other processes' live calls, by engine.
+
+        It is empty once Redis has not answered for ``GONE_AFTER_S`` seconds.
+        """
         return self._neighbours.live
 
     @property
     def processes(self) -> int:
-        """Number of live processes, including this one."""
+        """The number of live processes, including this process."""
         return len(self._neighbours) + 1
 
     @property
     def rank(self) -> int:
-        """This process's index among the live processes; all processes use the same order."""
+        """This process's index among the live processes, in an order that is the same in all processes."""
         return self._rank
 
     def catalogs(self) -> dict[str, str]:
-        """Return the digest of each other process's settings; empty if not published."""
+        """Return the digest of each other process's settings; an empty string if the process has not published any."""
         return self._neighbours.catalogs()
 
     @property
     def note(self) -> str:
-        """The fleet's line for a request's trace; empty while Redis answers."""
+        """The note for a request's trace that this process goes on alone; empty while Redis answers."""
         if not self.is_alone:
             return ""
         if self.failure:
@@ -113,15 +116,15 @@ class FleetMember:
 
     @property
     def problem(self) -> str:
-        """Why this process cannot use Redis, and how to fix that."""
+        """A description of why this process cannot use Redis, and how to fix that."""
         return self._problem or f"{SILENT_REDIS}: start it"
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the member's thread."""
         self._thread = started(self._run, "vinelm-fleet")
 
     def _run_errand(self) -> None:
-        """Do the chores between two rounds. If Redis does not answer, the next round handles that."""
+        """Do the chores between two rounds. If Redis does not answer, this process goes on alone."""
         if not self.is_alone:
             try:
                 self._do_chores()
@@ -142,7 +145,10 @@ class FleetMember:
             self._thread.join(timeout_s)
 
     def round(self) -> bool:
-        """Publish, do the chores and read other processes' data; return whether Redis answered. Called by the thread."""
+        """Publish live calls, do the chores and read other processes' data; return whether Redis answered.
+
+        Only the member's thread calls it.
+        """
         self._version += 1
         try:
             snapshot = self.live.snapshot()
@@ -163,7 +169,7 @@ class FleetMember:
         return True
 
     def survived_round(self) -> bool:
-        """Do a round without ever raising: after a bug the process continues alone, as if Redis did not answer."""
+        """Do a round and return whether Redis answered. Never raises: after a bug the process continues alone."""
         has_answered = False
         with self._surviving():
             has_answered = self.round()
@@ -171,7 +177,7 @@ class FleetMember:
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
-        """Catch bugs and non-Redis answers in the block and continue alone, so that neither the thread nor a request fails."""
+        """Catch any error in the block and continue alone, so that neither the thread nor a request fails."""
         try:
             yield
         except Exception as error:
@@ -190,7 +196,7 @@ class FleetMember:
             chore.go_alone(self._link)
 
     def _leave(self) -> None:
-        """Close the chores, each even if others fail, and delete what was published."""
+        """Close every chore, even if others fail, and delete what this process has published."""
         for chore in self.chores:
             answered(partial(chore.close, self._link), None)
         answered(partial(self._link.withdraw, self.live.process), None)

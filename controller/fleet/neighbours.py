@@ -1,4 +1,4 @@
-"""What other processes have published. The age of a state counts from when this reader saw it change."""
+"""Reads what other processes have published. The age of their data counts from when this reader first saw them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GONE_AFTER_S = 3.0
 
 
 def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
-    """Encode the summary that every process reads: invocations by engine, and the digest of the process's catalog."""
+    """Encode the summary that every process reads: the number of live calls by engine, and the catalog's digest."""
     engines, columns = snapshot.vocabularies["engine"], snapshot.columns
     counts = np.bincount(columns["engine"], minlength=len(engines))
     queued = np.bincount(columns["engine"][columns["state"] == LiveState.QUEUED], minlength=len(engines))
@@ -31,7 +31,7 @@ def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
 
 @dataclass(slots=True)
 class _Seen:
-    """What is known about a process: its last version, when that was first seen, invocations by engine, catalog digest."""
+    """The last data of a process: their version, when they were first seen, live calls by engine, and catalog digest."""
 
     version: int
     at: float
@@ -40,7 +40,7 @@ class _Seen:
 
 
 class Neighbours:
-    """The live processes. One thread may update it; any thread may read :attr:`live`.
+    """The live processes of the fleet. One thread may update this object; any thread may read :attr:`live`.
 
     Times are seconds of this process's monotonic clock.
     """
@@ -51,7 +51,7 @@ class Neighbours:
         self._seen: dict[str, _Seen] = {}
 
     def update(self, found: Mapping[str, tuple[int, bytes]], now: float) -> None:
-        """Record data read at ``now``: version and summary by process. Old versions and damaged summaries are ignored."""
+        """Record each process's version and summary, read at ``now``. Old versions and damaged summaries are ignored."""
         for name, (version, load) in found.items():
             known = self._seen.get(name)
             if known is None or version > known.version:
@@ -62,7 +62,7 @@ class Neighbours:
         self.expire(now)
 
     def expire(self, now: float) -> None:
-        """Remove processes that have published nothing new for too long."""
+        """Remove processes that have published nothing new for ``GONE_AFTER_S`` seconds."""
         self._seen = {name: seen for name, seen in self._seen.items() if now - seen.at < GONE_AFTER_S}
         total: dict[str, int] = {}
         for seen in self._seen.values():
@@ -71,11 +71,11 @@ class Neighbours:
         self.live = MappingProxyType(total)
 
     def versions(self) -> dict[str, tuple[int, float]]:
-        """Return, by process, the version and when it was first seen."""
+        """Return each process's last version and the time at which this version was first seen."""
         return {name: (seen.version, seen.at) for name, seen in self._seen.items()}
 
     def catalogs(self) -> dict[str, str]:
-        """Return the digest of each process's catalog; empty if not published."""
+        """Return the digest of each process's catalog; an empty string if the process has not published any."""
         return {name: seen.catalog for name, seen in self._seen.items()}
 
     def __len__(self) -> int:
@@ -105,9 +105,9 @@ class FleetReader:
         """Processes whose last snapshot could not be read: of another version of VineLM, for example."""
 
     def view(self) -> FleetView:
-        """Return the live invocations of all live processes. Blocks until Redis answers.
+        """Return the live calls of all live processes. Blocks until Redis answers.
 
-        Transfers only snapshots that have changed since the last call. Processes are ordered by name.
+        Only snapshots that have changed since the last view are transferred. Processes are ordered by name.
 
         Raises:
             FleetUnreachable: Redis does not answer.
@@ -129,7 +129,7 @@ class FleetReader:
         return self._snapshots[name][0] if name in self._snapshots else -1
 
     def catalogs(self) -> int:
-        """Return how many different catalogs the processes of the last view have; 0 if none is published."""
+        """Return the number of different catalogs among the processes of the last view; 0 if none is published."""
         return len({digest for digest in self._neighbours.catalogs().values() if digest})
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class FleetReader:
 
 @lru_cache(maxsize=256)  # a process whose calls have not changed publishes the same again
 def _summary(load: bytes) -> tuple[Mapping[str, int], str] | None:
-    """Return invocations by engine and the catalog's digest; None if these bytes are invalid."""
+    """Decode a summary: return live calls by engine and the catalog's digest; None if the bytes are invalid."""
     try:
         found = json.loads(load)
         live = {str(engine): max(int(counts[0]), 0) for engine, counts in found["live"].items()}

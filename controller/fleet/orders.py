@@ -17,11 +17,11 @@ SessionArray = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class SessionPriorities(Mapping[int, float]):
-    """Mapping from conversation to priority, stored in arrays. Immutable.
+    """A mapping from conversation to priority, stored in arrays. Immutable.
 
     Args:
-        session: numbers of conversations, shape (n,), as in :attr:`FleetView.session`. If one is repeated, its highest priority
-            counts.
+        session: numbers of conversations, shape (n,), as in :attr:`FleetView.session`. If a number is repeated, the highest of
+            its priorities counts.
         priority: steps of priority, shape (n,).
     """
 
@@ -37,7 +37,7 @@ class SessionPriorities(Mapping[int, float]):
 
     @classmethod
     def of(cls, given: Mapping[int, float]) -> SessionPriorities:
-        """Return the priorities of a mapping.
+        """Return the priorities of a mapping, stored in arrays.
 
         Raises:
             ConfigError: a key is not a conversation's number, or a value is not a number.
@@ -64,7 +64,7 @@ class SessionPriorities(Mapping[int, float]):
         return len(self.session)
 
     def __add__(self, other: SessionPriorities) -> SessionPriorities:
-        """Return both mappings' priorities added up; missing conversations count as 0."""
+        """Return the sum of both mappings' priorities; a conversation that a mapping lacks has priority 0 there."""
         if not len(self) or not len(other):
             return self if len(self) else other
         if np.array_equal(self.session, other.session):
@@ -80,9 +80,9 @@ MOST_PRIORITY = 100.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Orders:
-    """Orders for engines, calls and processes. Anything that they do not name behaves as without orders. Immutable.
+    """Orders for engines, calls and processes. Immutable. Whatever they do not name behaves as without orders.
 
-    No order makes a request fail, or wait while there is room.
+    No order makes a request fail, or makes it wait while there is room.
 
     Attributes:
         weights: engine to its weight, >= 0; 1 by default. A call of a replica group goes to the replica with the fewest
@@ -93,8 +93,8 @@ class Orders:
         sessions: conversation to priority; a mapping, or :class:`SessionPriorities`. One step is worth 10 s of waiting.
         tenants: tenant to priority.
         stages: stage to priority. A call's priority is that of its request, its conversation, its tenant and its stage, added.
-        shares: process to its part of common limits, >= 0, relative to the others; 1 by default. A process can rely on this
-            part when limits are short, and gets more if others leave it.
+        shares: process to its part of the common rate limits, >= 0, relative to other processes; 1 by default. A process can
+            rely on this part when limits are short, and gets more if other processes leave some unused.
 
     Raises:
         ConfigError: ``sessions`` does not map numbers to numbers.
@@ -115,7 +115,7 @@ class Orders:
 
     @property
     def by_session(self) -> SessionPriorities:
-        """``sessions`` as arrays."""
+        """The priorities in ``sessions``, stored in arrays."""
         assert isinstance(self.sessions, SessionPriorities)
         return self.sessions
 
@@ -125,7 +125,10 @@ class Orders:
         return min(max(total, -MOST_PRIORITY), MOST_PRIORITY)
 
     def __add__(self, other: Orders) -> Orders:
-        """Return the combined orders: multiplies weights and shares, adds priorities, prefers the second operand's pins."""
+        """Return the combined orders: products of weights and shares, sums of priorities, and the pins of both.
+
+        If both pin a conversation, the second operand's pin counts.
+        """
         return Orders(
             weights=_products(self.weights, other.weights),
             pins={**self.pins, **other.pins},

@@ -37,9 +37,9 @@ RUN = "local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')"
 
 
 class RedisLink:
-    """Commands of the fleet on one Redis, under keys that begin with ``vinelm:{name}:``. For one thread.
+    """Runs the fleet's commands on one Redis, under keys that begin with ``vinelm:{name}:``. For one thread.
 
-    Connects with the first command, and reconnects after a failure.
+    The first command opens the connection; after a failure, the next command opens it again.
 
     Args:
         url: ``redis://host:port/db``, ``rediss://...`` or ``unix://...``; may hold a password, which no error shows.
@@ -107,7 +107,7 @@ class RedisLink:
         self._pipelined(send, is_atomic=True)
 
     def loads(self) -> dict[str, tuple[int, bytes]]:
-        """Return version and summary of each process whose publication has not expired."""
+        """Return the version and summary of each process whose publication has not expired."""
         names = sorted(name.decode() for name in self._answer(lambda: self._redis.smembers(f"{self.prefix}processes")))
         found: dict[str, tuple[int, bytes]] = {}
         expired = []
@@ -122,44 +122,44 @@ class RedisLink:
         return found
 
     def rows(self, processes: Sequence[str]) -> dict[str, bytes]:
-        """Return these processes' snapshots that have not expired."""
+        """Return the snapshots of these processes, without those that have expired."""
         found = zip(processes, self._fields(processes, "rows"), strict=True)
         return {name: rows for name, (rows,) in found if rows is not None}
 
     def run_script(self, text: str, keys: Sequence[str], arguments: Sequence[str | int | float | bytes]) -> Any:
-        """Run a Lua script on keys of the fleet (without the prefix) and return its answer."""
+        """Run a Lua script on keys of the fleet, given without the prefix, and return its answer."""
         if text not in self._scripts:
             self._scripts[text] = self._redis.register_script(text)
         script = self._scripts[text]
         return self._answer(lambda: script(keys=[self.prefix + key for key in keys], args=list(arguments)))
 
     def set(self, key: str, value: bytes, ttl_s: float | None = None) -> None:
-        """Set a key of the fleet (without the prefix)."""
+        """Set the value of a fleet's key, given without the prefix."""
         self._answer(lambda: self._redis.set(self.prefix + key, value, px=None if ttl_s is None else int(ttl_s * 1000)))
 
     def get(self, key: str) -> bytes | None:
-        """Return a key of the fleet (without the prefix); None if there is none."""
+        """Return the value of a fleet's key, given without the prefix; None if there is none."""
         found: bytes | None = self._answer(lambda: self._redis.get(self.prefix + key))
         return found
 
     def hash(self, key: str) -> Mapping[str, bytes]:
-        """Return the fields of a hash of the fleet (without the prefix); empty if there is none."""
+        """Return all fields of a fleet's hash, whose key is given without the prefix; empty if the hash does not exist."""
         return {name.decode(): value for name, value in self._answer(lambda: self._redis.hgetall(self.prefix + key)).items()}
 
     def fields(self, key: str, *names: str) -> list[bytes | None]:
-        """Return these fields of a hash of the fleet (without the prefix); None for missing ones."""
+        """Return these fields of a fleet's hash, whose key is given without the prefix; None for each missing field."""
         found: list[bytes | None] = self._answer(lambda: self._redis.hmget(self.prefix + key, names))
         return found
 
     def evicts_anything(self) -> str:
-        """Return the policy by which a full Redis may delete keys without expiry; "" if it never does."""
+        """Return Redis's eviction policy if Redis may delete keys without expiry when its memory is full; "" if not."""
         memory = self._answer(lambda: self._redis.info("memory"))
         policy = str(memory.get("maxmemory_policy", ""))
         return policy if int(memory.get("maxmemory", 0)) and policy.startswith("allkeys") else ""
 
     @property
     def where(self) -> str:
-        """Host and port, or the socket; without a password."""
+        """The host and port of Redis, or its socket; without a password."""
         return self._where
 
     def ping(self) -> None:
@@ -167,7 +167,7 @@ class RedisLink:
         self._answer(self._redis.ping)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to Redis."""
         self._redis.close()
 
     def __del__(self) -> None:
@@ -202,7 +202,7 @@ class RedisLink:
 
 
 def _problem(error: Exception) -> tuple[str, str]:
-    """Return what is wrong with a reachable Redis that raised this error, and how to fix it."""
+    """Return in words what is wrong with a Redis that raised this error, and how to fix that."""
     text = str(error)
     for pattern, said, mend in _REFUSALS:
         if re.search(pattern, f"{type(error).__name__} {text}"):

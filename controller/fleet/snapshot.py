@@ -1,4 +1,4 @@
-"""One process's live invocations as they are published, and the encoding of columns: a JSON header and raw arrays."""
+"""One process's live calls as they are published, and the encoding of columns as a JSON header and raw arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vinelm.errors import VineLMError
 
 
 class LiveState(IntEnum):
-    """The state of a live invocation."""
+    """The state of a live call."""
 
     QUEUED = 0
     """It waits for its engine's rate limits, and nothing was sent yet."""
@@ -47,7 +47,7 @@ _LENGTH = 4
 
 
 def to_bytes(about: Mapping[str, Any], columns: Iterable[np.ndarray[Any, Any]], magic: bytes = b"") -> bytes:
-    """Encode a header and columns of equal length as bytes, without work per row."""
+    """Encode a header and columns of equal length as bytes. Rows are not handled one by one."""
     header = json.dumps(about, separators=(",", ":")).encode()
     raw = (np.ascontiguousarray(column).tobytes() for column in columns)
     return b"".join([magic, len(header).to_bytes(_LENGTH, "little"), header, *raw])
@@ -56,13 +56,13 @@ def to_bytes(about: Mapping[str, Any], columns: Iterable[np.ndarray[Any, Any]], 
 def from_bytes(
     raw: bytes, rows: str, kinds: Iterable[np.dtype[np.generic]], magic: bytes = b""
 ) -> tuple[dict[str, Any], list[np.ndarray[Any, Any]]]:
-    """Read the result of :func:`to_bytes`; the arrays are read-only views of ``raw``.
+    """Decode the result of :func:`to_bytes` into header and columns; the arrays are read-only views of ``raw``.
 
     Args:
         raw: the bytes.
-        rows: the header's key with the length of the columns.
+        rows: the key of the header that holds the columns' length.
         kinds: the types of the columns, in order.
-        magic: how the bytes begin.
+        magic: the bytes with which ``raw`` must begin.
 
     Raises:
         ValueError, KeyError, TypeError, AttributeError: the bytes are invalid.
@@ -87,7 +87,7 @@ _MAGIC = b"VINE-FLEET-2"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """The live invocations of one process at one moment.
+    """The live calls of one process at one moment.
 
     Attributes:
         process: the name of the process, unique in the fleet.
@@ -105,14 +105,14 @@ class Snapshot:
         return len(self.columns["session"])
 
     def to_bytes(self) -> bytes:
-        """Return the snapshot as bytes; 43 bytes for each invocation."""
+        """Return the snapshot as bytes; each call takes 43 bytes."""
         names = {column: list(known) for column, known in self.vocabularies.items()}
         about = {"process": self.process, "rows": len(self), "names": names, "groups": dict(self.groups)}
         return to_bytes(about, (self.columns[name].astype(kind, copy=False) for name, kind in COLUMNS.items()), _MAGIC)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Snapshot:
-        """Read the result of :meth:`to_bytes`; the arrays are read-only views of ``raw``.
+        """Decode the result of :meth:`to_bytes`; the arrays are read-only views of ``raw``.
 
         Raises:
             VineLMError: the bytes are invalid, or written by another version of VineLM.

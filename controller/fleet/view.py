@@ -1,4 +1,4 @@
-"""All work in flight in the fleet at one moment: one row per live invocation, stored as columns."""
+"""All calls in flight in the fleet at one moment: one row per live call, stored as columns."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ IntArray = np.ndarray[Any, np.dtype[np.int32]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FleetView:
-    """The live invocations of all processes. Immutable: the arrays are read-only.
+    """The live calls of all processes. Immutable: the arrays are read-only.
 
     Every column has shape (n,). Times are durations in seconds at the moment of the view, by the clock of the process that
     reads it; clocks of different machines are never compared. NaN means unknown, except in ``deadline_s``, where it means
-    none.
+    that there is no deadline.
 
     Attributes:
-        session: uint64, the conversation: a hash of its id. Invocations of one conversation share it.
+        session: uint64, a hash of the conversation's id; equal for all calls of one conversation.
         tenant, stage, engine, process: int32, indices into ``tenants``, ``stages``, ``engines`` and ``processes``.
-        node: int32, the invocation's node in the trie of its process; -1 if nothing was planned for it.
+        node: int32, the call's node in the trie of its process; -1 if no plan was made for the call.
         state: uint8, a :class:`LiveState`.
-        waited_s: seconds spent waiting for rate limits: so far if queued, in total if running.
+        waited_s: seconds that the call has waited for rate limits.
         running_s: seconds since the call was sent; 0 if queued.
         elapsed_s: seconds since the request arrived.
         deadline_s: the request's ``max_latency_s``, counted from its arrival; NaN if it has none.
-        rest_s: seconds that the trie expects from the start of this invocation to the end of the request, at zero load.
-        rest_usd: the same in dollars.
+        rest_s: expected seconds from the start of this call to the end of the request, at zero load, according to the trie.
+        rest_usd: expected dollars from the start of this call to the end of the request, according to the trie.
         tenants, stages, engines, processes: the names. Requests without a tenant have the name "". A call that waits in a
             replica group's queue counts for the engine with the group's name, a sent call for its replica.
         groups: the replica group of each of ``engines``, in that order; the engine's name if it has no group.
@@ -66,7 +66,7 @@ class FleetView:
 
     @property
     def slack_s(self) -> FloatArray:
-        """Seconds left before the deadline after the expected remaining time, shape (n,); infinite without a deadline.
+        """The seconds to spare: time until the deadline minus expected remaining time, shape (n,); infinite without deadline.
 
         An unknown remaining time counts as zero.
         """
@@ -75,25 +75,25 @@ class FleetView:
 
     @property
     def left_s(self) -> FloatArray:
-        """Expected remaining seconds of the request, shape (n,); NaN if unknown.
+        """The request's expected remaining seconds, shape (n,); NaN if unknown.
 
-        This is ``rest_s`` minus the time that the invocation has already run, and at least 0.
+        This is ``rest_s`` minus the time that the call has already run, and at least 0.
         """
         return np.maximum(self.rest_s - self.running_s, 0.0)
 
     @property
     def group(self) -> IntArray:
-        """The replica group of each of ``engines``, shape (number of engines,); engines of one group have equal numbers."""
+        """The number of each engine's replica group, shape (number of engines,); engines of one group have equal numbers."""
         places = {name: place for place, name in enumerate(dict.fromkeys(self.groups))}
         return np.array([places[name] for name in self.groups], np.int32)
 
     def count_by_engine(self, state: LiveState | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Return the number of invocations on each of ``engines``, in that order; with ``state``, only in that state."""
+        """Return the number of live calls on each of ``engines``, in that order; if ``state`` is given, only in that state."""
         chosen = self.engine if state is None else self.engine[self.state == state]
         return np.bincount(chosen, minlength=len(self.engines))
 
     def where(self, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> FleetView:
-        """Return the view with only the rows for which ``chosen``, shape (n,), is true; the vocabularies stay."""
+        """Return the view with only the rows for which ``chosen``, shape (n,), is true; names and their indices stay."""
         return FleetView(**{f.name: _rows(getattr(self, f.name), chosen) for f in fields(self)})
 
 
@@ -108,7 +108,7 @@ def merge(snapshots: Sequence[tuple[Snapshot, float]]) -> FleetView:
     """Return the view that combines these snapshots.
 
     Args:
-        snapshots: each with its age in seconds, which is added to the times of its invocations.
+        snapshots: each with its age in seconds, which is added to the times of its calls.
     """
     rows = sum(len(snapshot) for snapshot, _ in snapshots)
     found: dict[str, Any] = {name: np.empty(rows, column_type(name)) for name in _ARRAYS}

@@ -1,1 +1,1 @@
-"""The load of engines and how it slows calls down."""
+"""The load of engines, and how load slows calls down."""

@@ -27,10 +27,10 @@ class BackgroundLoadMonitor:
     The thread is a daemon; it reads the source when :meth:`delays` is called and ends with this object.
 
     Args:
-        source: A function that returns extra seconds per invocation by engine, or a load monitor. It may block or raise.
-        patience_s: How long :meth:`delays` waits for a new reading before it returns the last one.
-        stale_after_s: Age from which a reading is marked stale.
-        gone_after_s: Age from which a reading is no longer used.
+        source: A function that returns the extra seconds per call, by engine, or a load monitor. It may block or raise.
+        patience_s: The seconds that :meth:`delays` waits for a new reading before it returns the last reading.
+        stale_after_s: The age in seconds from which a reading is marked stale.
+        gone_after_s: The age in seconds from which a reading is no longer used.
         clock: Measures ages; the wall clock by default.
     """
 
@@ -53,7 +53,7 @@ class BackgroundLoadMonitor:
         weakref.finalize(self, self._jobs.put, None)
 
     def delays(self) -> Mapping[str, EngineDelay]:
-        """Return the source's last reading, by engine.
+        """Return the delay of each engine by the source's last reading.
 
         Raises:
             VineLMError: The last reading is older than ``gone_after_s``, because the source hangs or raises.
@@ -74,20 +74,20 @@ class BackgroundLoadMonitor:
         return {engine: replace(delay, is_stale=True) for engine, delay in reading.delays.items()}
 
     def dispatched(self, engine: str) -> None:
-        """Pass the call on to the source, in the background."""
+        """Report a call that was sent to the source, in the background."""
         if not callable(self._source) and self._jobs.qsize() < QUEUE:
             source = self._source
             self._jobs.put(lambda: source.dispatched(engine))
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """Pass the call on to the source, in the background."""
+        """Report the end of a call to the source, in the background."""
         if not callable(self._source) and self._jobs.qsize() < QUEUE:
             source = self._source
             self._jobs.put(lambda: source.finished(engine, excess_s))
 
 
 class _Reading:
-    """The last reading of a source. ``is_answered`` is set except while the source is being read."""
+    """The last reading of a source. The event ``is_answered`` is set unless the source is being read."""
 
     def __init__(self) -> None:
         self.is_answered = Event()

@@ -1,4 +1,4 @@
-"""Measures how an endpoint slows down under load: one request behind N others, for several N (VineLM paper §5.4)."""
+"""Measures how an endpoint slows down under load: sends a request after N others, for several N (VineLM paper §5.4)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Calibration:
 
     Attributes:
         requests: The number of other requests at each measurement.
-        latency_s: The latency of each measured request.
-        curve: The curve fitted to them.
+        latency_s: The latency of each measured request, in seconds.
+        curve: The slowdown curve fitted to these measurements.
         failed: The number of failed calls.
         is_complete: False if an interrupt ended the experiment early.
     """
@@ -43,8 +43,8 @@ class Experiment:
         call: ``call(is_target)`` makes one call and returns when its answer is complete. The measured call has ``is_target``
             True. If the engine supports priorities, the other calls should have the higher priority.
         flush: Empties the engine's prompt cache; called before each run.
-        levels: Numbers of other requests; must include 0.
-        repeats: Runs at each level.
+        levels: The numbers of other requests to measure with; must include 0.
+        repeats: The number of runs at each level.
         delay_s: Seconds between the other calls and the measured one, so that the engine holds the others by then.
 
     Raises:
@@ -67,18 +67,18 @@ class Experiment:
 
     @property
     def calls(self) -> int:
-        """The number of calls, including the first one, which is not measured."""
+        """The number of calls in the experiment, including the first call, which is not measured."""
         return 1 + self.repeats * sum(1 + others for others in set(self.levels))
 
 
 def calibrate_endpoint(
     experiment: Experiment, *, clock: Clock | None = None, on_run: Callable[[int, int], object] | None = None
 ) -> Calibration:
-    """Run the experiment and fit a monotone curve. Pays for :attr:`Experiment.calls` calls.
+    """Run the experiment and fit a monotone curve. This pays for :attr:`Experiment.calls` calls.
 
-    The first call is not measured, because it opens the connection and some engines compile during it. If it fails, no
-    other call is sent. Runs whose measured call fails are left out. An interrupt ends the experiment; the measurements are
-    kept if they suffice for a curve.
+    The first call is not measured, because it opens the connection and some engines compile meanwhile. If this call
+    fails, no other call is sent. Runs whose measured call fails are left out. An interrupt ends the experiment; the
+    measurements are kept if they suffice for a curve.
 
     Args:
         experiment: The settings.
@@ -86,7 +86,7 @@ def calibrate_endpoint(
         on_run: Called with the number of finished runs and the total number of runs.
 
     Raises:
-        EvidenceError: No measured call succeeded on the idle engine, or none on a busy engine.
+        EvidenceError: No measured call succeeded on the idle engine, or no measured call succeeded on a busy engine.
         InputError: The measured call is invalid, whatever the load.
     """
     clock = clock or WallClock()
@@ -119,7 +119,10 @@ def calibrate_endpoint(
 
 
 def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str]) -> float | None:
-    """Make one run and append failures to ``failures``; return the seconds of the measured call, None if it failed."""
+    """Make one run and return the measured call's latency in seconds; None if the call failed.
+
+    Descriptions of failed calls are appended to ``failures``.
+    """
     if experiment.flush is not None:
         experiment.flush()
 
@@ -141,7 +144,10 @@ def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str])
 
 @contextmanager
 def _noted(failures: list[str], is_raised: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Append how a call failed. Other libraries' messages may contain a prompt or key, so only their type is kept."""
+    """Append an error in the block to ``failures`` instead of raising it.
+
+    Only the type of other libraries' errors is kept, because their messages may contain a prompt or a key.
+    """
     try:
         yield
     except is_raised:

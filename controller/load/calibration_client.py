@@ -40,7 +40,7 @@ def model_on(catalog: Catalog, endpoint: str, name: str | None = None) -> Model:
         name: The model's name; by default the first model on the endpoint.
 
     Raises:
-        ConfigError: There is no such model; the message lists the existing models.
+        ConfigError: The catalog has no such model; the message lists the existing models.
     """
     wanted = endpoint.rstrip("/")
     there = [model for model in catalog.entries if wanted in (model.engine, (model.api_base or "").rstrip("/"))]
@@ -100,7 +100,10 @@ class Endpoint:
                 raise
 
     def upper_bound_usd(self, calls: int) -> float:
-        """Return the most dollars that ``calls`` calls can cost (by ``max_tokens`` if the backend gives no bound)."""
+        """Return the maximum cost of ``calls`` calls, in dollars.
+
+        It is computed from ``max_tokens`` if the backend gives no maximum.
+        """
         return calls * max(map(self._bound, PROMPTS))
 
     def _bound(self, prompt: str) -> float:
@@ -115,7 +118,7 @@ class Endpoint:
             self.spent_usd += usage.cost_usd
 
     def experiment(self, *, flush_url: str | None = None, **settings: Any) -> Experiment:
-        """Make an experiment with these calls; ``settings`` are the other fields of :class:`Experiment`.
+        """Return an experiment that makes its calls here; ``settings`` are the other fields of :class:`Experiment`.
 
         ``flush_url`` receives a POST before each run to empty the prompt cache (SGLang: ``/flush_cache``).
         """

@@ -1,4 +1,4 @@
-"""Asks SGLang and vLLM servers over HTTP how many requests they have. Blocks; for the threads of ``EnginePoller``."""
+"""Asks SGLang and vLLM servers over HTTP for their number of requests. Blocks; for the threads of ``EnginePoller``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SAME_REQUESTS = {"tp_rank", "pp_rank", "moe_ep_rank"}
 
 
 def sglang_requests(base_url: str, *, timeout_s: float = 2.0, api_key_env: str | None = None) -> Callable[[], float]:
-    """Make a function that asks an SGLang server how many requests it is running and queueing, over all its workers.
+    """Return a function that asks an SGLang server for the number of running and waiting requests of all its workers.
 
     The function tries ``/v1/loads`` (SGLang 0.5.9 and later), ``/get_load`` and ``/metrics`` and keeps using the first page
     that the server has. It raises :class:`~vinelm.errors.VineLMError` if the server cannot be reached, returns an error, or
@@ -42,7 +42,7 @@ def sglang_requests(base_url: str, *, timeout_s: float = 2.0, api_key_env: str |
 
     Args:
         base_url: The server's address, such as ``http://host:port``.
-        timeout_s: Longest wait for each piece of an answer.
+        timeout_s: The maximum number of seconds to wait for each piece of an answer.
         api_key_env: The environment variable that holds the server's API key.
 
     Raises:
@@ -78,7 +78,7 @@ def sglang_requests(base_url: str, *, timeout_s: float = 2.0, api_key_env: str |
 
 
 def vllm_requests(base_url: str, *, timeout_s: float = 2.0, api_key_env: str | None = None) -> Callable[[], float]:
-    """Make a function that asks a vLLM or llama.cpp server (``/metrics``) how many requests it is running and queueing.
+    """Return a function that asks a vLLM or llama.cpp server (``/metrics``) for its number of running and waiting requests.
 
     Needs the extra ``metrics``. Arguments and errors are the same as for :func:`sglang_requests`.
     """
@@ -109,7 +109,7 @@ def requests_in_metrics(text: str) -> float:
 
 
 def _samples(text: str) -> list[tuple[str, dict[str, str], float]]:
-    """Yield name, labels and value of each gauge sample; other lines (most of the page) are not parsed."""
+    """Return the name, labels and value of each gauge sample. Other lines, which are most of the page, are not parsed."""
     lines = [line for line in text.split("\n") if line.startswith(_GAUGES)]
     if any(len(line) > MOST_LINE for line in lines):
         raise VineLMError(f"the engine's metrics have a line of more than {MOST_LINE:,} characters: is it an engine?")
@@ -150,7 +150,7 @@ def requests_in_loads(plain: Any) -> float:
 
 
 class _UnknownPage(VineLMError):
-    """The server does not have the page."""
+    """Raised if the server does not have the page."""
 
 
 def _count(value: Any) -> float:
@@ -171,7 +171,7 @@ def _json(text: str) -> Any:
 
 
 def _getter(base_url: str, timeout_s: float, api_key_env: str | None) -> Callable[[str], str]:
-    """Make a function that returns the text of a page. Its errors name the server without credentials in its address."""
+    """Return a function that returns the text of a page. Its errors name the server without credentials from the address."""
     parts = urlsplit(base_url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"the engine's address {base_url.rpartition('@')[2]!r} is not a URL: give it as http://host:port")

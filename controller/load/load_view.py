@@ -1,4 +1,4 @@
-"""One request's view of the engines' load; also reports the request's calls to the load source."""
+"""Reads the engines' load for one request, and reports the request's calls to the load source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LoadSource = Callable[[], Mapping[str, float]]
 
 
 class SessionLoad:
-    """A session's access to a load source. If the source fails, plans are made without load."""
+    """Gives a session access to a load source. If the source fails, plans are made without load."""
 
     __slots__ = ("_engine_of", "_engines", "_in_flight", "_monitor", "_read")
 
@@ -32,7 +32,7 @@ class SessionLoad:
             self._monitor = source
 
     def read(self) -> tuple[FloatArray | None, str]:
-        """Return the extra seconds by engine, in the trie's order (None without load), and a note for the trace."""
+        """Return the extra seconds per call on each engine of the trie (None without load), and a note for the trace."""
         try:
             if self._monitor is None:
                 return load_array(self._read() if self._read else None, self._engines), ""
@@ -49,7 +49,7 @@ class SessionLoad:
             return None, f"no load known ({why}): planned without"
 
     def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
-        """Report that an invocation on the model at the end of ``path`` begins."""
+        """Report that a call to the model at the end of ``path`` begins."""
         engine, monitor = self._engine_of.get(path[-1]), self._monitor
         if monitor is None or engine is None:
             return
@@ -57,15 +57,21 @@ class SessionLoad:
         self._in_flight.append((path, engine))
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Report that the invocation ended, ``excess_s`` seconds slower than at zero load (None if failed or unknown)."""
+        """Report that the call ended, ``excess_s`` seconds slower than at zero load.
+
+        ``excess_s`` is None if the call failed or if the excess is unknown.
+        """
         self._finished(invocation.prefix, excess_s)
 
     def interrupted(self, path: tuple[str, ...]) -> None:
-        """Report that the invocation was interrupted, so its call is no longer in flight."""
+        """Report that the call was interrupted and is no longer in flight."""
         self._finished(path, None)
 
     def _finished(self, path: tuple[str, ...], excess_s: float | None) -> None:
-        """Remove the call; ignores calls whose start was not reported, since the branches of a fan-out are one invocation."""
+        """Report the end of the call to the load source, if its start was reported.
+
+        Parallel calls of a fan-out count as a single call, so that only one of their ends is reported.
+        """
         engine, monitor = self._engine_of.get(path[-1]), self._monitor
         if monitor is None or engine is None:
             return

@@ -23,7 +23,7 @@ LEAST_CALLS, MOST_CALLS = 5, 64
 
 @dataclass(slots=True)
 class _OwnCalls:
-    """Our own calls on one engine: the number in flight, and recent latencies above zero load."""
+    """Our own calls on one engine: the number in flight, and the recent calls' extra latencies compared with zero load."""
 
     in_flight: int = 0
     recent: deque[tuple[float, float]] = field(default_factory=deque)
@@ -33,7 +33,7 @@ class _OwnCalls:
     seen_s: float = 0.0
 
     def add(self, now_s: float, excess_s: float) -> None:
-        """Add a finished call and update the estimate, so that reading it is cheap."""
+        """Add the excess latency of a finished call, and update the estimate so that reading the estimate is cheap."""
         self.recent.append((now_s, excess_s))
         self._count(excess_s, 1)
         while now_s - self.recent[0][0] > WINDOW_S or len(self.recent) > MOST_CALLS:
@@ -54,19 +54,19 @@ class _OwnCalls:
 
 
 class InFlightLoadMonitor:
-    """A :class:`~vinelm.requests.protocols.LoadMonitor` that uses only our own calls; their latencies also show other traffic.
+    """A :class:`~vinelm.requests.protocols.LoadMonitor` based on our own calls; their latencies also reflect other traffic.
 
-    The delay of an engine is the larger of two estimates: the slowdown curve at our calls in flight, and the mean excess
-    latency of the calls that finished in the last ``WINDOW_S`` seconds, minus its standard error, because latency also
-    varies without load.
+    The delay of an engine is the larger of two estimates. One is the slowdown curve at the number of our calls in flight.
+    The other is the mean excess latency of the calls that finished in the last ``WINDOW_S`` seconds, minus its standard
+    error, because latency also varies without load.
 
     Args:
         curves: Slowdown curves by engine.
         clock: Measures ages; the wall clock by default.
 
     Attributes:
-        others: Returns the calls that other processes have in flight, by engine. They count like our own on the slowdown
-            curves. None: unknown. Must not block.
+        others: A function that returns the number of calls that other processes have in flight, by engine. It must not block.
+            The slowdown curves count these calls like our own. None if they are unknown.
     """
 
     def __init__(self, curves: Mapping[str, SlowdownCurve] | None = None, *, clock: Clock | None = None) -> None:
@@ -77,7 +77,7 @@ class InFlightLoadMonitor:
         self._lock = threading.Lock()
 
     def delays(self) -> Mapping[str, EngineDelay]:
-        """Return the extra seconds of each engine that we call, or that other processes call and that has a load curve."""
+        """Return the delay of each engine that we call, and of those with a slowdown curve that other processes call."""
         now = self._clock.now()
         others = {} if self.others is None else self.others()
         with self._lock:
@@ -89,12 +89,12 @@ class InFlightLoadMonitor:
             }
 
     def dispatched(self, engine: str) -> None:
-        """Count a call as in flight."""
+        """Count a call to the engine as in flight."""
         with self._lock:
             self._own.setdefault(engine, _OwnCalls()).in_flight += 1
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """Count a call as finished and record its excess latency."""
+        """Count a call to the engine as finished and record its excess latency."""
         with self._lock:
             own = self._own.setdefault(engine, _OwnCalls())
             if excess_s is not None and isfinite(excess_s):  # a NaN would stay in the sums forever
@@ -111,7 +111,7 @@ class InFlightLoadMonitor:
 
 @dataclass(slots=True)
 class _Report:
-    """An engine's last report, and our calls since then: the number sent minus the number finished."""
+    """An engine's last report, and the number of our calls sent since then minus the number finished since then."""
 
     requests: float
     at_s: float
@@ -119,18 +119,18 @@ class _Report:
 
 
 class ReportedLoadMonitor:
-    """A :class:`~vinelm.requests.protocols.LoadMonitor` that uses engines' own reports, corrected by our calls since.
+    """A :class:`~vinelm.requests.protocols.LoadMonitor` based on engines' reports, corrected by our calls since a report.
 
-    The number of requests in an engine is the reported number, plus our calls sent since, minus our calls finished since. An
+    The number of requests in an engine is the reported number, plus our calls sent since then, minus those finished. An
     :class:`EnginePoller` feeds it through :meth:`report`.
 
     Args:
         curves: Slowdown curves by engine; engines without a curve are ignored.
-        stale_after_s: Age from which a report is marked stale. A report from the future also counts as stale: the clock was
-            set back.
-        gone_after_s: Age from which a report is ignored.
+        stale_after_s: The age in seconds from which a report is marked stale. A report from the future also counts as stale,
+            because the clock was set back.
+        gone_after_s: The age in seconds from which a report is ignored.
         clock: Measures ages; the wall clock by default.
-        has_correction: Whether to correct reports by our own calls.
+        has_correction: Whether to correct reports by our own calls since the report.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class ReportedLoadMonitor:
             self._reports[engine] = _Report(requests, self._clock.now())
 
     def delays(self) -> Mapping[str, EngineDelay]:
-        """Return the delay of each engine with a curve and a report younger than ``gone_after_s``."""
+        """Return the delay of each engine that has a slowdown curve and a report younger than ``gone_after_s`` seconds."""
         now = self._clock.now()
         with self._lock:
             return {
@@ -173,11 +173,11 @@ class ReportedLoadMonitor:
             }
 
     def dispatched(self, engine: str) -> None:
-        """Count a call that the last report does not include."""
+        """Count a call that was sent after the engine's last report."""
         self._add(engine, 1)
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """Count a call as finished since the last report."""
+        """Count a call that finished after the engine's last report."""
         self._add(engine, -1)
 
     def _requests(self, last: _Report) -> float:
@@ -218,14 +218,14 @@ class EnginePoller:
         self.stop()
 
     def start(self) -> None:
-        """Start the threads."""
+        """Start one polling thread per engine."""
         self._asking += [
             Repeated(partial(self._ask, engine), self._every_s, name=f"vinelm-load-{engine}", is_at_once=True)
             for engine in self._sources
         ]
 
     def stop(self) -> None:
-        """Stop the threads after their current polls."""
+        """Stop each polling thread after its current poll."""
         for one in self._asking:
             one.stop(waits=False)
 

@@ -1,4 +1,4 @@
-"""How an engine slows down with its number of requests: a monotone curve fitted to measurements (VineLM paper §5.4)."""
+"""Curves of an engine's slowdown by its number of requests, fitted to measurements (VineLM paper §5.4)."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from vinelm.io.reading import read_text
 
 @dataclass(frozen=True, slots=True)
 class SlowdownCurve:
-    """Extra seconds of one invocation: a piecewise linear function of the number of other requests in its engine.
+    """The extra seconds of one call, as a piecewise linear function of the number of other requests in its engine.
 
     Beyond the last point, the curve continues with the slope of its last segment.
 
     Attributes:
-        requests: Numbers of other requests, strictly increasing from 0.
-        extra_s: Extra seconds at each number, non-decreasing from 0.
+        requests: The numbers of other requests at the curve's points, strictly increasing from 0.
+        extra_s: The extra seconds at each of these numbers, non-decreasing from 0.
     """
 
     requests: tuple[float, ...]
     extra_s: tuple[float, ...]
 
     def at(self, requests: float) -> float:
-        """Return the extra seconds with ``requests`` other requests in the engine."""
+        """Return a call's extra seconds with ``requests`` other requests in the engine."""
         if requests <= self.requests[-1] or len(self.requests) == 1:
             return float(np.interp(requests, self.requests, self.extra_s))
         (x0, x1), (y0, y1) = self.requests[-2:], self.extra_s[-2:]
         return y1 + (requests - x1) * (y1 - y0) / (x1 - x0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the points as JSON types."""
+        """Return the curve's points as JSON types."""
         return {"requests": list(self.requests), "extra_s": list(self.extra_s)}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> SlowdownCurve:
-        """Make a curve from the result of :meth:`to_dict`."""
+        """Return the curve that :meth:`to_dict` has written."""
         return cls(tuple(map(float, plain["requests"])), tuple(map(float, plain["extra_s"])))
 
 
@@ -58,7 +58,7 @@ def fit_slowdown(requests: Sequence[float], latency_s: Sequence[float]) -> Slowd
 
     Args:
         requests: The number of other requests in the engine at each measurement.
-        latency_s: The latency of each measurement.
+        latency_s: The latency in seconds of each measurement.
 
     Raises:
         EvidenceError: There are no measurements.
@@ -76,7 +76,7 @@ def fit_slowdown(requests: Sequence[float], latency_s: Sequence[float]) -> Slowd
 
 
 def spread_curve(curves: Sequence[SlowdownCurve]) -> SlowdownCurve:
-    """Return the mean curve of one or more engines, for engines that share their requests evenly."""
+    """Return the mean slowdown curve of engines that share their requests evenly, by the total number of requests."""
     points = sorted({requests for curve in curves for requests in curve.requests})
     extra_s = (sum(curve.at(requests) for curve in curves) / len(curves) for requests in points)
     return SlowdownCurve(tuple(len(curves) * requests for requests in points), tuple(extra_s))
@@ -87,7 +87,7 @@ _FORMAT = "vinelm slowdown curves"
 
 
 def load_curves(path: str | Path) -> dict[str, SlowdownCurve]:
-    """Read the curves of a file, by engine.
+    """Return the slowdown curves in a file, by engine.
 
     The file is JSON as :func:`save_curve` writes it, or TOML with the same tables.
 
@@ -105,7 +105,7 @@ def save_curve(path: str | Path, engine: str, curve: SlowdownCurve, measured: Ma
         path: The file; created if it does not exist.
         engine: The engine's name.
         curve: The curve.
-        measured: How the curve was measured, as JSON types; stored with it.
+        measured: A description of how the curve was measured, as JSON types; stored with the curve.
 
     Raises:
         ConfigError: The file cannot be written, or an existing file holds no curves.

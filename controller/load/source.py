@@ -1,4 +1,4 @@
-"""Makes the load source that sessions read from what an application passes as ``load``."""
+"""Makes the load source that sessions read, from the argument ``load`` that an application passes."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def load_source(
     others: Callable[[], Mapping[str, int]] | None = None,
     groups: Mapping[str, Collection[str]] | None = None,
 ) -> LoadSource | LoadMonitor | None:
-    """Return the load source: a path is read as a file of slowdown curves, applied to our own calls in flight.
+    """Return the load source for ``load``. A path is read as a file of slowdown curves, applied to our own calls in flight.
 
     Args:
         load: a function, a monitor, the path of a file that ``vinelm engine calibrate`` wrote, or None.
         engines: the engines of the catalog.
-        others: returns the calls that other processes have in flight, by engine. They are added to our own calls in flight;
-            functions and engines' reports already include them.
-        groups: replica group to its engines. A group without a curve gets the mean curve of its engines, if all have
-            curves.
+        others: returns the number of calls that other processes have in flight, by engine. They are added to our own calls
+            in flight, but not for functions and engines' reports, which already include them.
+        groups: replica group to its engines. A group without a curve gets the mean curve of its engines if all of them
+            have curves.
 
     Raises:
         ConfigError: the file has no curve of these engines.
@@ -57,5 +57,8 @@ def never_blocks(source: LoadSource | LoadMonitor | None) -> bool:
 
 
 def without_blocking(source: LoadSource | LoadMonitor | None) -> LoadSource | LoadMonitor:
-    """Return a source with the same readings that never blocks; if None, use the latencies of our own calls."""
+    """Return a source that never blocks and gives the same readings.
+
+    For None, return a monitor that uses the latencies of our own calls.
+    """
     return InFlightLoadMonitor() if source is None else BackgroundLoadMonitor(source)

@@ -1,4 +1,4 @@
-"""The planner's result: the next model, the plan that it belongs to, and the reason."""
+"""The planner's result: the next model, the plan that this model belongs to, and the reason for the choice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EFFORT = {FLOOR: "highest accuracy instead", LATENCY_CAP: "least time instead", 
 
 
 def spare(limit: float, used: float) -> float:
-    """Return what is left of a bound; 0 if it is only a rounding error, as at the corners of a traffic split."""
+    """Return the unused part of a bound; 0 if it is only a rounding error, as for a plan whose exact cost is the bound."""
     left = limit - used
     return left if abs(left) > 1e-12 * abs(limit) else 0.0
 
@@ -34,7 +34,7 @@ class Alternative:
         next_model: The model to run next; None to end the request now.
         plan: The models from the root to the plan's end.
         accuracy: Expected accuracy of ending there.
-        path_cost_usd: Expected dollars from the root.
+        path_cost_usd: Expected cost from the root, in dollars.
         remaining_s: Expected seconds below the request's node, load included.
         is_feasible: Whether the plan meets every bound.
         is_chosen: Whether it is the decision's plan.
@@ -52,14 +52,14 @@ class Alternative:
     why: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
+        """Return this alternative's fields as JSON types."""
         return asdict(self) | {"plan": list(self.plan)}
 
 
 class BoundUse(NamedTuple):
-    """A bound of the objective, and its use before the request's node and at the plan's end.
+    """A bound of the objective, with the part that is used before the request's node and the part used at the plan's end.
 
-    None if there is no single number: for a plan with several ends, or for an accuracy floor.
+    A part is None if it has no single value: for a plan with several ends, or for an accuracy floor.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Decision(Expected):
         node: The request's node.
         target: The node to end at; the request's node if the plan has several ends.
         next_model: The model to run now; None if the request should end at ``node``.
-        relaxed: Bounds that no plan meets and that were relaxed, the binding bound first; empty if the plan meets all.
+        relaxed: The bounds that were relaxed because no plan meets all bounds, the binding bound first; empty if none was.
         metrics: The planner's path metrics.
         request: The planning request.
     """
@@ -101,7 +101,7 @@ class Decision(Expected):
 
     @property
     def annotated(self) -> AnnotatedTrie:
-        """The trie."""
+        """The annotated trie over which the plan was made."""
         return self.metrics.annotated
 
     @property
@@ -116,16 +116,19 @@ class Decision(Expected):
 
     @abstractmethod
     def goes_on(self, node: int, stage: str) -> bool:
-        """Return whether the plan, which reaches ``node``, runs a model if the application continues to ``stage``."""
+        """Return whether the plan runs a model if the application continues from ``node`` to ``stage``."""
 
     @abstractmethod
     def next_for(self, stage: str | None) -> str | None:
-        """Return the next model if ``stage`` comes next (None: the only possible stage); None if the request ends."""
+        """Return the model to run if ``stage`` comes next; None if the request should end.
+
+        ``stage`` may be None if only one stage is possible.
+        """
 
     @property
     @abstractmethod
     def path(self) -> tuple[str, ...]:
-        """The models that will certainly run, from the root."""
+        """The models from the root on that have run or will certainly run."""
 
     @property
     @abstractmethod
@@ -135,27 +138,27 @@ class Decision(Expected):
     @property
     @abstractmethod
     def reached(self) -> FloatArray:
-        """The probability that a request under the plan runs each node's invocation, from the root on; shape (n + 1,)."""
+        """The probability that a request that follows the plan from the root runs each node's call; shape (n + 1,)."""
 
     @property
     @abstractmethod
     def steps(self) -> list[dict[str, Any]]:
-        """The plan as a tree of JSON types: stage, model (None at the end), probability and the following steps."""
+        """The plan as a tree of JSON types; each step has stage, model (None at the end), probability and the next steps."""
 
     @property
     @abstractmethod
     def remaining_cost_usd(self) -> float:
-        """Expected dollars below ``node``."""
+        """The expected cost below ``node``, in dollars."""
 
     @property
     @abstractmethod
     def remaining_latency_s(self) -> float:
-        """Expected seconds below ``node``."""
+        """The expected latency below ``node``, in seconds."""
 
     @property
     @abstractmethod
     def mean_rest_s(self) -> float:
-        """Expected seconds below ``node`` at zero load, without margins; NaN if unknown."""
+        """The expected latency below ``node`` at zero load, in seconds, without margins; NaN if unknown."""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -165,17 +168,17 @@ class Decision(Expected):
     @property
     @abstractmethod
     def slack(self) -> dict[str, float]:
-        """What each bound leaves unused, in seconds, dollars or as a fraction; negative if it is violated."""
+        """The unused part of each bound, in seconds, dollars or as a fraction; negative if the bound is violated."""
 
     @property
     def bounds(self) -> list[BoundUse]:
-        """The bounds that :attr:`slack` refers to."""
+        """The use of each bound that has an item in :attr:`slack`."""
         return [BoundUse(bound, None, None) for bound in self.slack]
 
     @property
     @abstractmethod
     def binding(self) -> str | None:
-        """The bound that decides the plan; None if there is none."""
+        """The bound that decides which plan is chosen; None if no bound does."""
 
     @property
     @abstractmethod
@@ -184,21 +187,21 @@ class Decision(Expected):
 
     @property
     def sentences(self) -> str:
-        """The reason as full sentences, with further remarks on the choice."""
+        """The reason for the choice as full sentences, with further remarks."""
         return f"{self.reason[0].upper()}{self.reason[1:]}."
 
     @property
     @abstractmethod
     def ahead(self) -> tuple[float, float, float]:
-        """Expected accuracy, dollars and seconds from ``node`` on, for a request that continues."""
+        """Expected accuracy, cost in dollars and latency in seconds from ``node`` on, for a request that continues."""
 
     @abstractmethod
     def lines(self, limit: int | None = None) -> list[str]:
-        """Return the plan as an indented tree; at most ``limit`` lines."""
+        """Return the plan as an indented tree of at most ``limit`` lines (None: all lines)."""
 
     @abstractmethod
     def alternatives(self) -> list[Alternative]:
-        """Return the alternatives: ending now, if allowed, then every next model with the best plan that begins with it."""
+        """Return the alternatives: to end now, if allowed, and the best plan that begins with each possible next model."""
 
     @abstractmethod
     def candidates(self) -> dict[str, Any]:
@@ -214,7 +217,7 @@ class Decision(Expected):
 
     @property
     def _now(self) -> dict[str, Any]:
-        """The next step, as JSON types."""
+        """The next step of the plan, as JSON types."""
         return {"next_model": self.next_model}
 
     def to_dict(self) -> dict[str, Any]:
@@ -223,7 +226,7 @@ class Decision(Expected):
 
     @property
     def parts(self) -> tuple[tuple[float, Decision], ...]:
-        """The plans between which traffic is split, with their shares."""
+        """The plans between which traffic is split, each with its share of the requests."""
         return ((1.0, self),)
 
     def _repr_html_(self) -> str:
@@ -258,7 +261,7 @@ _MOST_LINES = 3
 
 
 def told_apart(one: Decision, other: Decision) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return descriptions of two different plans, chosen so that the descriptions differ, too.
+    """Return descriptions of two different plans, long enough that the descriptions differ, too.
 
     If the plans have the same one-line description, such as the only model that both use, it is followed by the lines in
     which their trees differ.

@@ -1,4 +1,4 @@
-"""The Pareto frontier of the ends below one node, and the search for the best end within the current limits.
+"""The Pareto frontier of the ends (nodes at which a request may end) below one node, and the search for the best end.
 
 The frontier holds every end that can be the best for some values of the bounds and some load, sorted best first by the
 objective's target. So the first end that meets all bounds is the plan, and the frontier stays valid when bounds or load
@@ -36,14 +36,14 @@ _NONE = np.iinfo(np.int32).max
 
 
 class BlockIndex:
-    """Ends in small blocks with equal engine visits, and the minimum of each bounded quantity in each block.
+    """Groups ends with equal engine visits into small blocks, and stores each block's minimum of each bounded quantity.
 
     A block whose minima exceed the limits holds no feasible end and is skipped (databases call this a zone map).
 
     Args:
-        bounded: The bounded quantities of the ends, best end first; latency first if load matters.
+        bounded: The ends' values of each bounded quantity, best end first. Latency is the first quantity if load matters.
         group: Each end's row of ``visits``; None without load.
-        visits: Invocations per engine, shape (groups, engines); None without load.
+        visits: Calls per engine, shape (groups, engines); None without load.
     """
 
     __slots__ = ("bounded", "earliest", "least", "position", "visits")
@@ -76,12 +76,12 @@ class BlockIndex:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
+        """The size of the arrays in bytes."""
         visits = [] if self.visits is None else [self.visits]
         return sum(values.nbytes for values in (*self.bounded, *self.least, *visits, self.position, self.earliest))
 
     def first(self, limits: Sequence[float], load_s: FloatArray | None) -> int:
-        """Return the position of the first end within the limits; -1 if no end is."""
+        """Return the position of the first end whose quantities are within the limits; -1 if there is none."""
         best, low, high = _NONE, 0, FIRST
         while low < len(self.earliest) and self.earliest[low] < best:
             # Blocks are sorted by their best end. Once an end is found, blocks that begin after it cannot hold a better one, so
@@ -100,13 +100,16 @@ class BlockIndex:
         return best if best < _NONE else -1
 
     def _first_in(self, blocks: npt.NDArray[np.intp], limits: Sequence[float], delay_s: FloatArray | None) -> int:
-        """Return the position of the first end of these blocks within the limits; ``_NONE`` if no end is."""
+        """Return the position of the first end in these blocks that is within the limits; ``_NONE`` if there is none."""
         fits = within([values.take(blocks, 0) for values in self.bounded], limits, delay_s)
         return int(self.position.take(blocks, 0)[fits].min(initial=_NONE))
 
 
 def within(bounded: Sequence[FloatArray], limits: Sequence[float], delay_s: FloatArray | None) -> BoolArray:
-    """Mask of quantities within their limits; ``delay_s`` is added to the first quantity, latency."""
+    """Return a mask of the items whose quantities are all within their limits.
+
+    ``delay_s`` is added to the first quantity, which then is latency.
+    """
     fits: BoolArray = (bounded[0] if delay_s is None else bounded[0] + delay_s) <= limits[0]
     for i in range(1, len(limits)):
         fits &= bounded[i] <= limits[i]
@@ -120,9 +123,9 @@ LITTLE = 0.1
 
 
 def pareto_frontier(metrics: PathMetrics, objective_class: ObjectiveClass, ends: IntArray) -> IntArray:
-    """Return the non-dominated ends, given all ends sorted best first.
+    """Return the ends that no other end dominates, given all ends sorted best first.
 
-    Exact with one bounded quantity and no load; otherwise a few dominated ends may remain.
+    The result is exact for one bounded quantity without load; otherwise a few dominated ends may remain.
     """
     keys = objective_class.dominance_keys(metrics, ends)
     if objective_class.has_load:
@@ -139,7 +142,10 @@ def pareto_frontier(metrics: PathMetrics, objective_class: ObjectiveClass, ends:
 
 
 def _kept(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> npt.NDArray[np.intp]:
-    """Return the positions of the items to keep; items are sorted by group, then best first."""
+    """Return the positions of the items that remain after dropping dominated items.
+
+    Items must be sorted by group, then best first.
+    """
     kept = np.arange(len(keys[0]))
     while True:
         stays = ~_dominated(keys, group)
@@ -150,7 +156,7 @@ def _kept(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> npt.NDArray
 
 
 def _dominated(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> BoolArray:
-    """Mask of items that one of the last ``LAGS`` items of the same group beats or equals in every key."""
+    """Return a mask of the items that one of the ``LAGS`` preceding items of the same group beats or equals in every key."""
     size = len(keys[0])
     dominated = np.zeros(size, np.bool_)
     for lag in range(1, min(LAGS, size - 1) + 1):
@@ -170,7 +176,7 @@ SCAN = 12_000
 
 
 class Frontier:
-    """The Pareto frontier strictly below ``node``, and how ending at the node itself compares with it.
+    """The Pareto frontier strictly below ``node``, and the rank of ``node`` itself among its ends.
 
     Args:
         objective_class: The quantities that are compared and bounded.
@@ -207,13 +213,13 @@ class Frontier:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
+        """The size of the arrays in bytes."""
         arrays = [self.ends, *self._bounded, *(values for values in (self._group, self._visits) if values is not None)]
         blocks = self._blocks.nbytes if self._blocks else 0
         return sum(values.nbytes for values in arrays) + blocks + 40 * len(self._rising or ())
 
     def best(self, limits: Sequence[float], load_s: FloatArray | None, may_stop: bool) -> tuple[int, str | None] | None:
-        """Return the best end within ``limits`` and the next model on its path; None if no end is within them.
+        """Return the best end within ``limits`` and the next model on the path to it; None if no end is within the limits.
 
         The next model is None if the request should end at the node itself, which ``may_stop`` allows.
         """
@@ -229,7 +235,7 @@ class Frontier:
         return end, self._models[bisect_right(self._children, end) - 1]
 
     def view(self, metrics: PathMetrics, request: PlanRequest) -> SubtreeView:
-        """Return a view of the node itself and the ends of the frontier, with the quantities stored here."""
+        """Return a view of the node itself and the frontier's ends, which reuses the quantities stored here."""
         columns: dict[Quantity, FloatArray] = {}
         for quantity, own, values in zip(self._bounds, self._node_values, self._bounded, strict=True):
             if z_of(quantity):  # load is added before standard deviations: another order of additions would round differently
@@ -243,7 +249,7 @@ class Frontier:
         return None if load_s is None or self._visits is None else self._visits.dot(load_s).take(self._group)
 
     def _first(self, limits: Sequence[float], load_s: FloatArray | None) -> int:
-        """Return the position of the best end within the limits; -1 if no end is."""
+        """Return the position of the best end within the limits; -1 if there is none."""
         if not len(self.ends):
             return -1
         if self._rising is not None:

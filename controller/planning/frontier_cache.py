@@ -1,4 +1,4 @@
-"""Pareto frontiers by class of objectives and node, built when first needed or in advance."""
+"""Stores Pareto frontiers by class of objectives and node; they are built when first needed or in advance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHAPES = 4096
 
 
 class FrontierStore:
-    """The frontiers of one class of objectives by node.
+    """The Pareto frontiers of one class of objectives, by node.
 
     Thread-safe: a frontier may be built twice, but no thread sees it half built.
     """
@@ -39,7 +39,10 @@ class FrontierStore:
         self._ahead: set[int] = set()
 
     def get(self, node: int) -> Frontier | None:
-        """Return the frontier below ``node``, built if the subtree is small; None if the whole subtree must be scanned."""
+        """Return the frontier below ``node``, and build it first if the subtree is small.
+
+        None if the subtree is large and its frontier is not built yet; then the whole subtree must be scanned.
+        """
         found = self.frontiers.get(node)
         if found is None and self._metrics.trie.end[node] - node <= LAZY:
             found = self._build(node, self._ends_below(node))
@@ -48,7 +51,7 @@ class FrontierStore:
     def prepare(self, wider: FrontierStore | None) -> None:
         """Build the frontiers of the root and of all large subtrees, the deepest first.
 
-        ``wider`` is a prepared store with the same order of ends whose frontiers contain this store's frontiers.
+        ``wider`` is a prepared store with the same order of ends. Its frontiers contain all ends of this store's frontiers.
         """
         size = self._metrics.trie.end - np.arange(len(self._metrics.trie))
         for node in np.flatnonzero(size > min(AHEAD, size[0] - 1))[::-1].tolist():
@@ -57,7 +60,7 @@ class FrontierStore:
                 self._build(node, self._ends_below(node) if wider is None else wider.frontiers[node].ends)
 
     def _ends_below(self, node: int) -> IntArray:
-        """Return the ends below ``node``, best first, without those that a child's frontier has dropped."""
+        """Return the ends below ``node``, best first, without ends that a child's frontier has dropped."""
         metrics = self._metrics
         parts = [np.empty(0, np.int32)]
         for child in metrics.trie.children(node):
@@ -78,9 +81,9 @@ class FrontierStore:
 
 
 class ShapeFrontiers(NamedTuple):
-    """The stores for objectives of one shape, without and under load; None if every plan scans the subtree.
+    """The stores for objectives of one shape, without load and under load; None if every plan scans the subtree.
 
-    ``is_live``: whether the target depends on the load, so that the first feasible end of a frontier need not be the best.
+    ``is_live`` is True if the target depends on the load, so that the first feasible end of a frontier need not be the best.
     """
 
     unloaded: FrontierStore | None
@@ -89,7 +92,7 @@ class ShapeFrontiers(NamedTuple):
 
 
 class FrontierCache:
-    """The frontier stores of one planner, by :attr:`Objective.shape`, which does not depend on the values of bounds."""
+    """The frontier stores of one planner, by :attr:`Objective.shape`, which ignores the values of bounds."""
 
     def __init__(self, metrics: PathMetrics) -> None:
         self._metrics = metrics
@@ -122,12 +125,12 @@ class FrontierCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all frontiers and of the arrays from which they were built."""
+        """The size of all frontiers and of the arrays from which they were built, in bytes."""
         return self._metrics.nbytes + sum(frontier.nbytes for frontier in self._frontiers())
 
     @property
     def n_ends(self) -> int:
-        """Number of ends in all frontiers."""
+        """The number of ends in all frontiers."""
         return sum(len(frontier.ends) for frontier in self._frontiers())
 
     def _frontiers(self) -> Iterator[Frontier]:

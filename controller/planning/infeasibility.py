@@ -1,4 +1,4 @@
-"""Errors for requests that no path can serve."""
+"""Makes the errors for requests that no path or plan can serve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BEST = {FLOOR: "highest accuracy", LATENCY_CAP: "fastest", COST_CAP: "cheapest"
 
 
 def infeasible(view: SubtreeView, choice: Choice) -> InfeasibleError:
-    """Return the error that names the binding bound and the best value of any path within the other bounds."""
+    """Return the error that names the binding bound and the best value of its quantity on paths within the other bounds."""
     bound = choice.relaxed[0]
     if bound not in view.bounds:
         raise VineLMError(f"{bound} is not a bound of this objective")
@@ -26,7 +26,7 @@ def infeasible(view: SubtreeView, choice: Choice) -> InfeasibleError:
 
 
 def unmet(objective: Objective, bound: str, best: float, others: Sequence[str] = (), *, what: str = "plan") -> InfeasibleError:
-    """Return the error for a ``bound`` that no plan meets; ``best`` is the best reachable value within the ``others``."""
+    """Return the error for a ``bound`` that no plan meets within the bounds ``others``; ``best`` is the best value reached."""
     limit, unit = float(getattr(objective, bound)), UNITS[bound]
     within = f" within {' and '.join(others)}" if others else ""
     change = "lower" if bound == FLOOR else "raise"

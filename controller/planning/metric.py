@@ -43,8 +43,9 @@ _TARGETS = {"accuracy": Metric.ACCURACY, "cost": Metric.COST, "latency": Metric.
 
 
 class Remaining(NamedTuple):
-    """The part of an additive metric (latency, full or most cost) that lies below the request's node, plus ``z`` standard
-    deviations of that part.
+    """The part of an additive metric (latency, full cost or maximum cost) below the request's node.
+
+    ``z`` standard deviations of this part are added to it.
 
     Latency includes the present load.
     """
@@ -63,12 +64,12 @@ def metric_of(quantity: Quantity) -> Metric:
 
 
 def z_of(quantity: Quantity) -> float:
-    """Return how many standard deviations the quantity adds to its mean."""
+    """Return the number of standard deviations that the quantity adds to its mean."""
     return quantity.z if isinstance(quantity, Remaining) else 0.0
 
 
 def bounded_quantities(objective: Objective) -> dict[str, Quantity]:
-    """Return the quantity that each bound of the objective limits, by the bound's field.
+    """Return the quantity that each bound of the objective limits, by the name of the bound's field.
 
     Bounds are ordered as they are relaxed: first the accuracy floor, then the latency cap, then the cost cap.
     """
@@ -84,12 +85,12 @@ def bounded_quantities(objective: Objective) -> dict[str, Quantity]:
 
 
 def each_cost(objective: Objective) -> Remaining:
-    """Return the dollars that a per-request cap limits: the upper end, unless the objective sets ``z``."""
+    """Return the cost that a per-request cap limits: the maximum cost or, if the objective sets ``z``, mean plus deviations."""
     return Remaining(Metric.MOST_COST) if objective.z is None else Remaining(Metric.FULL_COST, objective.z)
 
 
 def bounds_averages(objective: Objective) -> bool:
-    """Return whether the objective bounds a mean over requests: accuracy, or a population's dollars."""
+    """Return whether the objective bounds an average over requests: accuracy, or cost with ``cost_budget="population"``."""
     has_budget = objective.max_cost_usd is not None and objective.cost_budget == "population"
     return objective.min_accuracy is not None or has_budget
 

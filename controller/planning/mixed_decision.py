@@ -20,7 +20,7 @@ from vinelm.trie.arrays import FloatArray
 
 @dataclass
 class MixedDecision(Decision):
-    """A traffic split: a share of the requests follows one plan, the rest another, so that the mean meets the bound.
+    """A traffic split: a share of the requests follows one plan, the rest another, so that their average meets the bound.
 
     Expected figures are the means of both plans, weighted by the share. ``next_model`` belongs to the plan that more
     requests follow; :meth:`Objective.drawn` assigns each request to one of the plans.
@@ -50,18 +50,18 @@ class MixedDecision(Decision):
 
     @property
     def parts(self) -> tuple[tuple[float, Decision], ...]:
-        """See :attr:`Decision.parts`; the plan with more requests comes first."""
+        """See :attr:`Decision.parts`; the plan that more requests follow comes first."""
         both = ((1.0 - self.share, self.low), (self.share, self.high))
         return both if self.share < 0.5 else both[::-1]
 
     @cached_property
     def figures(self) -> Figures:
-        """The means of both plans' figures."""
+        """The means of both plans' figures, weighted by their shares of the requests."""
         return super().figures
 
     @cached_property
     def errors(self) -> Errors:
-        """The standard errors of the means."""
+        """The standard errors of the weighted means in :attr:`figures`."""
         return super().errors
 
     @property
@@ -92,7 +92,7 @@ class MixedDecision(Decision):
 
     @cached_property
     def promise(self) -> Promise:
-        """See :attr:`Decision.promise`: combines estimates, corrections and advantages of both plans by the share."""
+        """See :attr:`Decision.promise`; combines the estimates, corrections and advantages of both plans, weighted by share."""
         promises = [(share, plan.promise) for share, plan in self.parts]
         return replace(
             promises[0][1],
@@ -105,7 +105,7 @@ class MixedDecision(Decision):
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """See :attr:`Decision.intervals`; the interval of the dollars combines both plans."""
+        """See :attr:`Decision.intervals`; the interval of the cost combines both plans."""
         costs = [(share, plan.intervals.get("path_cost_usd")) for share, plan in self.parts]
         low, high = mean_of(costs, lambda cost: cost and cost[0]), mean_of(costs, lambda cost: cost and cost[1])
         return super().intervals | ({} if low is None or high is None else {"path_cost_usd": (low, high)})
@@ -117,23 +117,23 @@ class MixedDecision(Decision):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """See :attr:`Decision.path`: the models with which both plans begin."""
+        """The models with which both plans begin; see :attr:`Decision.path`."""
         pairs = zip(self.low.path, self.high.path, strict=False)
         return tuple(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """See :attr:`Decision.steps`: the steps of both plans, each plan with its share of the requests."""
+        """The steps of both plans, each plan with its share of the requests; see :attr:`Decision.steps`."""
         return [
             {**step, "probability": share * float(step["probability"])} for share, plan in self.parts for step in plan.steps
         ]
 
     def goes_on(self, node: int, stage: str) -> bool:
-        """See :meth:`Decision.goes_on`; True if either plan continues."""
+        """Return whether either plan continues; see :meth:`Decision.goes_on`."""
         return any(plan.goes_on(node, stage) for _, plan in self.parts)
 
     def next_for(self, stage: str | None) -> str | None:
-        """See :meth:`Decision.next_for`; the next model of the plan that more requests follow."""
+        """Return the next model of the plan that more requests follow; see :meth:`Decision.next_for`."""
         return self.parts[0][1].next_for(stage)
 
     def lines(self, limit: int | None = None) -> list[str]:
@@ -164,7 +164,7 @@ class MixedDecision(Decision):
 
     @property
     def binding(self) -> str:
-        """See :attr:`Decision.binding`: the bound for which traffic is split."""
+        """The bound for which traffic is split; see :attr:`Decision.binding`."""
         return COST_CAP if self.request.objective.target == "accuracy" else FLOOR
 
     @property
@@ -178,7 +178,7 @@ class MixedDecision(Decision):
         return f"{text}; so {self.binding} = {limit:g}{UNITS[self.binding]} is met exactly"
 
     def alternatives(self) -> list[Alternative]:
-        """See :meth:`Decision.alternatives`; the alternatives of each plan in turn."""
+        """Return the alternatives of each plan in turn; see :meth:`Decision.alternatives`."""
         return [found for _, plan in self.parts for found in plan.alternatives()]
 
     def candidates(self) -> dict[str, Any]:
@@ -201,7 +201,7 @@ class MixedDecision(Decision):
 
     @property
     def _mean_cap(self) -> str | None:
-        """The cost cap, if it bounds a mean over requests."""
+        """The cost cap if it bounds an average over requests, otherwise None."""
         objective = self.request.objective
         return COST_CAP if objective.max_cost_usd is not None and objective.cost_budget == "population" else None
 

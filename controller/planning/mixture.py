@@ -1,7 +1,7 @@
-"""Traffic splits: under a bound on a mean, requests are divided between two plans so that the mean meets it exactly.
+"""Traffic splits: requests are divided between two plans so that their average meets the objective's bound exactly.
 
-In the plane of dollars and accuracy, every split between two plans lies on the line between them, so the best splits form
-the upper concave hull of all plans. A bound B between the dollars d_i and d_(i+1) of two neighbouring corners is met if the
+In the plane of cost and accuracy, every split between two plans lies on the line between them, so the best splits form
+the upper concave hull of all plans. A bound B between the costs d_i and d_(i+1) of two neighbouring corners is met if the
 share w = (B - d_i) / (d_(i+1) - d_i) of the requests follows the more expensive corner.
 """
 
@@ -40,7 +40,7 @@ class Mixture(NamedTuple):
 
     @property
     def bounds(self) -> Assignment[float]:
-        """The bound of each request, for :meth:`Objective.drawn`."""
+        """The assignment of one of the two bounds to each request, for :meth:`Objective.drawn`."""
         return Assignment.of_share(self.share, self.high_bound, self.low_bound)
 
 
@@ -49,8 +49,8 @@ class Hull:
     """The corners of the upper concave hull of plans, from the cheapest to the most accurate; shape (corners,).
 
     Args:
-        cost_usd: Dollars per request, ascending.
-        value: Accuracy, or its lower bound under ``confidence``; ascending.
+        cost_usd: Each corner's cost per request in dollars, ascending.
+        value: Each corner's accuracy, or the lower bound of its accuracy under ``confidence``; ascending.
     """
 
     cost_usd: tuple[float, ...]
@@ -58,7 +58,7 @@ class Hull:
 
     @classmethod
     def of(cls, cost_usd: FloatArray, value: FloatArray) -> Hull:
-        """Return the hull of at least one plan with these dollars and values; shape (plans,)."""
+        """Return the hull of at least one plan, given the plans' costs in dollars and their values; shape (plans,)."""
         corners: list[tuple[float, float]] = []
         # By rising dollars; a point replaces the last corner if that lies below the line to it (monotone chain).
         for at in np.lexsort((-value, cost_usd)).tolist():
@@ -73,7 +73,8 @@ class Hull:
     def mixture(self, objective: Objective) -> Mixture | None:
         """Return how an objective that :attr:`~Objective.mixes` splits its traffic; None if one plan serves all requests.
 
-        One plan serves all at a corner, beyond the last corner, and if no mixture meets every bound on a mean.
+        One plan serves all if the bound lies at a corner or beyond the last corner, or if no split meets every bound on an
+        average.
         """
         floor, budget = objective.min_accuracy, objective.max_cost_usd
         if objective.target == "accuracy":
@@ -100,5 +101,5 @@ class Hull:
 
 
 def _is_below(low: tuple[float, float], middle: tuple[float, float], high: tuple[float, float]) -> bool:
-    """Return whether the middle of three points is on or below the line between the other two."""
+    """Return whether the second of three points is on or below the line between the first and the third."""
     return (middle[1] - low[1]) * (high[0] - low[0]) <= (high[1] - low[1]) * (middle[0] - low[0])

@@ -12,7 +12,7 @@ from vinelm.trie.arrays import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveClass:
-    """The fields that two objectives must share to share Pareto frontiers.
+    """The properties that two objectives must have in common to use the same Pareto frontiers.
 
     ``bounds`` are the bounded quantities in the order latency, cost, accuracy. With ``has_load``, only ends whose paths use
     the same engines equally often are compared.
@@ -25,10 +25,10 @@ class ObjectiveClass:
 
     @classmethod
     def of(cls, objective: Objective, *, has_load: bool) -> ObjectiveClass | None:
-        """Return the class of an objective; None with ``risk="dp"``, whose dynamic program needs the whole subtree.
+        """Return the class of an objective; None for ``risk="dp"``, whose dynamic program needs the whole subtree.
 
-        Load changes the order of paths by latency. So for the fastest path under load, the frontier is the one for the
-        highest accuracy with latency as a bound.
+        Load changes the order of paths by latency. So an objective that minimizes latency under load uses the frontier
+        for the highest accuracy with latency as a bounded quantity.
         """
         if objective.risk == "dp":
             return None
@@ -44,7 +44,7 @@ class ObjectiveClass:
         return cls(target, objective.confidence, (*bounds, *floor), has_load and has_time)
 
     def dominance_keys(self, metrics: PathMetrics, ends: IntArray) -> list[FloatArray]:
-        """Return arrays over the ends, smaller is better: an end dominates a later one if it is no worse in each array.
+        """Return arrays over the ends: an end dominates a later end if its value is no larger in any of these arrays.
 
         Then it meets every bound that the dominated end meets, from any node. Variances are separate keys because they,
         unlike standard deviations, add up along a path. The target is not a key because the ends are sorted by it.
@@ -59,14 +59,14 @@ class ObjectiveClass:
         return keys
 
     def bounded(self, metrics: PathMetrics, ends: IntArray, node: int) -> list[FloatArray]:
-        """Return each bounded quantity of the ends for a request at ``node`` without load, smaller is better."""
+        """Return the ends' values of each bounded quantity for a request at ``node`` without load; smaller is better."""
         return [
             _smaller_is_better(quantity, metrics.quantity(quantity, ends, node, self.confidence)) for quantity in self.bounds
         ]
 
 
 def limits_of(objective: Objective, elapsed_s: float, spent_usd: float) -> list[float]:
-    """Return what is left of each bound, in the order and with the sign of :meth:`ObjectiveClass.bounded`."""
+    """Return the unused part of each bound, in the order and with the signs of :meth:`ObjectiveClass.bounded`."""
     limits = []
     if objective.max_latency_s is not None:
         limits.append(objective.max_latency_s - elapsed_s)

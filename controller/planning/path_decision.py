@@ -1,4 +1,4 @@
-"""The planner's result on a trie of paths: the node to end at."""
+"""The planner's result on a trie without branches: the node to end at."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PathDecision(Decision):
     """A plan that ends at a single node: run ``next_model`` now and, if nothing changes, end at ``target``.
 
     Attributes:
-        frontier: The ends from which the target was chosen; None for the whole subtree.
+        frontier: The frontier from which the target was chosen; None if it was chosen from the whole subtree.
     """
 
     frontier: Frontier | None = field(compare=False, repr=False)
@@ -38,12 +38,12 @@ class PathDecision(Decision):
 
     @cached_property
     def view(self) -> SubtreeView:
-        """The whole subtree below ``node`` with the quantities that the objective compares."""
+        """The whole subtree below ``node``, with the quantities by which the objective compares its nodes."""
         return SubtreeView(self.metrics, self.request)
 
     @cached_property
     def _target_view(self) -> SubtreeView:
-        """Only the node and the target: item 1 is the target."""
+        """A view of only the request's node (item 0) and the target (item 1)."""
         return SubtreeView(self.metrics, self.request, np.array([self.target]))
 
     @cached_property
@@ -58,7 +58,7 @@ class PathDecision(Decision):
 
     @property
     def reached(self) -> FloatArray:
-        """The probability that a request under the plan runs each node's invocation, from the root on; shape (n + 1,)."""
+        """The probability that a request that follows the plan from the root runs each node's call; shape (n + 1,)."""
         found, path = np.zeros(len(self.metrics.trie)), self.metrics.trie.path(self.target)
         found[path] = self.annotated.reach[path]
         return found
@@ -73,8 +73,8 @@ class PathDecision(Decision):
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """The plan from the root as a tree of JSON types: stage, model (None: the end), probability, and the following
-        steps.
+        """The plan from the root as a tree of JSON types: each step has stage, model (None at the end), probability and
+        the next steps.
         """
         found: list[dict[str, Any]] = []
         trie = self.metrics.trie
@@ -86,32 +86,32 @@ class PathDecision(Decision):
 
     @cached_property
     def figures(self) -> Figures:
-        """The expected figures from the root: dollars allowing for early stops, seconds of the whole path."""
+        """The expected figures from the root. The cost allows for early stops; the latency is that of the whole path."""
         at = self.target
         seconds = float(self.metrics.mean(Metric.LATENCY)[at])
         return Figures(float(self.annotated.accuracy[at]), float(self.metrics.mean(Metric.COST)[at]), seconds, seconds)
 
     @property
     def errors(self) -> Errors:
-        """The standard errors of the path."""
+        """The standard errors of the path's figures."""
         known = self.annotated.accuracy_se, self.annotated.cost_se
         accuracy, cost_usd = (None if errors is None else float(errors[self.target]) for errors in known)
         return Errors(accuracy, cost_usd)
 
     @cached_property
     def remaining_cost_usd(self) -> float:
-        """Expected dollars below ``node`` for a request that runs the whole path."""
+        """The expected cost below ``node`` of a request that runs the whole path, in dollars."""
         full_cost = self.metrics.mean(Metric.FULL_COST)
         return float(full_cost[self.target] - full_cost[self.node])
 
     @cached_property
     def remaining_latency_s(self) -> float:
-        """Expected seconds below ``node`` for a request that runs the whole path, under the load of the plan."""
+        """The expected latency below ``node`` of a request that runs the whole path under the plan's load, in seconds."""
         return float(self._target_view.remaining_s[1])
 
     @property
     def mean_rest_s(self) -> float:
-        """Expected seconds below ``node`` at zero load, without any margin."""
+        """The expected latency below ``node`` at zero load, in seconds, without any margin."""
         seconds = self.metrics.mean(Metric.LATENCY)
         return float(seconds[self.target] - seconds[self.node])
 
@@ -119,7 +119,7 @@ class PathDecision(Decision):
     def intervals(self) -> dict[str, tuple[float, float]]:
         """90 % intervals of ``accuracy``, ``path_cost_usd`` and ``path_latency_s``, if the trie has standard errors.
 
-        The interval of ``accuracy`` is that of :attr:`promise`, which is corrected for selecting the best of many plans.
+        The interval of ``accuracy`` comes from :attr:`promise`, which is corrected for selecting the best of many plans.
         """
         annotated = self.metrics.annotated
         found = {} if self.promise.interval is None else {"accuracy": self.promise.interval}
@@ -143,7 +143,7 @@ class PathDecision(Decision):
 
     @cached_property
     def slack(self) -> dict[str, float]:
-        """What each bound leaves unused at ``target``, in seconds, dollars or as a fraction; negative if it is violated."""
+        """The part of each bound that is unused at ``target``, in seconds, dollars or as a fraction; negative if violated."""
         view = self._target_view
         left = {bound: spare(view.limit(bound), float(view.values(bound)[1])) for bound in view.bounds}
         return {bound: -amount if bound == FLOOR else amount for bound, amount in left.items()}
@@ -156,10 +156,10 @@ class PathDecision(Decision):
 
     @cached_property
     def binding(self) -> str | None:
-        """The binding constraint; None if no bound changes the plan.
+        """The binding bound; None if no bound changes the plan.
 
-        This is the bound that no path meets, or else the bound without which another end would be better. Of several such
-        bounds, it is the bound with the least slack relative to its value.
+        This is a bound that no path meets or, if all are met, a bound without which another end would be better. Of several
+        such bounds, the bound with the least slack relative to its value is returned.
         """
         if self.relaxed:
             return self.relaxed[0]
@@ -216,7 +216,7 @@ class PathDecision(Decision):
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """See :attr:`Decision.shown`: its models."""
+        """The models of the plan; see :attr:`Decision.shown`."""
         return self.path
 
     @property
@@ -225,14 +225,14 @@ class PathDecision(Decision):
         return (0.0, 0.0, 0.0) if self.stop else ahead_along(self.annotated, self.target)[self.metrics.trie.depth[self.node]]
 
     def candidates(self) -> dict[str, Any]:
-        """See :meth:`Decision.candidates`; ``used`` is the request's use of each bound."""
+        """See :meth:`Decision.candidates`; ``used`` is the part of each bound that the request has used."""
         return {
             "used": {bound: self.view.used(bound) for bound in self.view.bounds},
             "candidates": [found.to_dict() for found in self.alternatives()],
         }
 
     def alternatives(self) -> list[Alternative]:
-        """See :meth:`Decision.alternatives`; the models in trie order."""
+        """See :meth:`Decision.alternatives`; the models come in trie order."""
         view, trie = self.view, self.metrics.trie
         spans: list[tuple[str | None, int, int]] = [(None, self.node, self.node + 1)]
         spans += [(trie.models[int(trie.model[c])], c, int(trie.end[c])) for c in trie.children(self.node)]
@@ -248,7 +248,7 @@ class PathDecision(Decision):
         return found
 
     def explain(self) -> str:
-        """Return text: what is left of each bound, and for each alternative why it was not chosen."""
+        """Return as text the unused part of each bound, and the reason why each alternative was not chosen."""
         view = self.view
         lines = [self.reason]
         for bound in view.bounds:
@@ -277,7 +277,7 @@ class PathDecision(Decision):
         )
 
     def _why_not(self, at: int) -> str:
-        """Return the bounds that this plan violates, else the first quantity in which the chosen plan is better."""
+        """Return in words which bounds this alternative violates; if none, the first quantity in which the choice is better."""
         view = self.view
         missed = [bound for bound in view.bounds if not view.meets(bound)[at]]
         if missed and not (self.relaxed and set(missed) <= set(self.relaxed)):
@@ -298,7 +298,7 @@ class PathDecision(Decision):
 
 
 def ahead_along(annotated: AnnotatedTrie, target: int) -> list[tuple[float, float, float]]:
-    """Return the expected accuracy, dollars and seconds still to come, before each step from the root to a node.
+    """Return the expected remaining accuracy, cost in dollars and latency in seconds, before each step from the root.
 
     Computed backwards from the end: a request at the parent of u spends ``cost_usd[u]`` and ends at u with chance
     ``stop[u]``.

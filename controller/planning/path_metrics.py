@@ -1,4 +1,4 @@
-"""Arrays over a trie that a planner computes before any request: path metrics, engine visits, possible ends."""
+"""Arrays over a trie that a planner computes before any request: path metrics, calls per engine, and possible ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PathMetrics:
     """Read-only arrays of shape (n + 1,), one item per node, shared by all requests and threads.
 
     Args:
-        available: Models that can be served (None: all); paths through other models are never planned.
+        available: Models that can be served; None for all. Paths through other models are never planned.
     """
 
     def __init__(self, annotated: AnnotatedTrie, available: Iterable[str] | None = None) -> None:
@@ -47,8 +47,8 @@ class PathMetrics:
     def mean(self, metric: Metric, confidence: float | None = None) -> FloatArray:
         """Return the metric from the root to each node.
 
-        ``confidence`` only affects accuracy: the result is the lower end of its one-sided interval of this level, 0 if the
-        standard error is unknown. Raises :class:`ConfigError` if the trie has no standard errors.
+        ``confidence`` only affects accuracy: the result is then the lower end of the accuracy's one-sided interval at this
+        level, and 0 if the standard error is unknown. Raises :class:`ConfigError` if the trie has no standard errors.
         """
         if metric is Metric.ACCURACY:
             return self._accuracy_at(confidence)
@@ -59,7 +59,7 @@ class PathMetrics:
         return self.annotated.path_latency_s if metric is Metric.LATENCY else self.annotated.full_cost_usd
 
     def answers(self, confidence: float | None = None) -> AnswerChances:
-        """Return P(the answer is correct) of each single invocation, cached.
+        """Return P(the answer is correct) of each single call, cached.
 
         With ``confidence``, the chances are lowered until the accuracy of every path (the sum of its chances weighted by
         reach) is the lower end of its interval, or as near to it as chances in [0, 1] allow. Raises :class:`ConfigError` if
@@ -81,7 +81,7 @@ class PathMetrics:
     ) -> FloatArray:
         """Return the quantity at ``nodes`` for a request that is at ``node``.
 
-        ``delay_s``, one item for each of ``nodes``, is added to remaining latency (:meth:`delay_s`).
+        ``delay_s``, one item for each of ``nodes``, is added to the remaining latency (see :meth:`delay_s`).
         """
         if isinstance(quantity, Metric):
             return self.mean(quantity, confidence)[nodes]
@@ -95,13 +95,13 @@ class PathMetrics:
         return np.asarray(values)
 
     def delay_s(self, nodes: Nodes, node: int, load_s: FloatArray) -> FloatArray:
-        """Return seconds that a load of ``load_s`` per invocation and engine adds between ``node`` and each of ``nodes``."""
+        """Return the seconds that load adds between ``node`` and each of ``nodes``; ``load_s`` is per call, by engine."""
         visits, group = self.visits, self.visit_group
         return np.asarray((visits - visits[group[node]]).dot(load_s)[group[nodes]])
 
     @property
     def visits(self) -> FloatArray:
-        """The distinct vectors of a path's invocations per engine, shape (vectors, engines)."""
+        """The distinct vectors of a path's number of calls on each engine, shape (vectors, engines)."""
         return self._engine_visits().vectors
 
     @property
@@ -117,7 +117,7 @@ class PathMetrics:
         return found
 
     def rank(self, target: Metric, confidence: float | None) -> npt.NDArray[np.int32]:
-        """Return the position of each end when ends are sorted best first by ``target``; -1 for other nodes.
+        """Return each end's position if the ends are sorted best first by ``target``; -1 for other nodes.
 
         Ties are settled by accuracy, cost, latency at zero load and trie order (docs/architecture.md#objectives).
         """
@@ -135,7 +135,7 @@ class PathMetrics:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays that are computed here for planning."""
+        """The size of the arrays that are computed here for planning, in bytes."""
         visits = [] if self._visits is None else [self._visits.vectors, self._visits.group]
         return sum(values.nbytes for values in (self.endings, *visits, *self._ranks.values()))
 
@@ -167,7 +167,7 @@ class PathMetrics:
 
     @cached_property
     def servable(self) -> BoolArray | None:
-        """Mask of the edges whose model can be served, shape (edges,); None if all can."""
+        """A mask of the edges whose model can be served, shape (edges,); None if all models can be served."""
         if not self.missing:
             return self.annotated.tried
         gone = np.array([name in self.missing for name in self.trie.models])
@@ -190,7 +190,7 @@ class PathMetrics:
 
 
 class AnswerChances(NamedTuple):
-    """Chances of a correct answer, given that a request reaches the node. Both have shape (n + 1,)."""
+    """Probabilities of a correct answer, given that a request reaches the node. Both arrays have shape (n + 1,)."""
 
     stopped: FloatArray
     """P(the request ends at the node by the stop rule, and its answer is correct)."""
@@ -199,7 +199,7 @@ class AnswerChances(NamedTuple):
 
 
 class _EngineVisits:
-    """How often each path uses each engine, computed level by level: the parent's counts plus one use."""
+    """Counts how often each path uses each engine, level by level: the parent's counts plus one call."""
 
     def __init__(self, annotated: AnnotatedTrie) -> None:
         trie, n_engines = annotated.trie, len(annotated.engines)
@@ -225,18 +225,18 @@ class _EngineVisits:
 
 
 def no_standard_errors(annotated: AnnotatedTrie) -> ConfigError:
-    """Return the error for an objective with ``confidence`` over a trie without standard errors."""
+    """Return the error to raise for an objective with ``confidence`` over a trie without standard errors."""
     name = annotated.meta.get("estimator", "this")
     return ConfigError(f"confidence needs standard errors, and the {name} estimator gives none: leave confidence out")
 
 
 def _share(right: FloatArray, of: FloatArray) -> FloatArray:
-    """``right / of`` within [0, 1]; 0 if almost no request is left."""
+    """Return ``right / of``, clipped to [0, 1]; 0 if almost no request reaches the node."""
     return np.asarray(np.clip(np.divide(right, of, out=np.zeros(len(right)), where=of > 1e-9), 0.0, 1.0))
 
 
 def _sorted(first: FloatArray, *then: FloatArray) -> npt.NDArray[np.intp]:
-    """Return indices sorted by the keys, then by index. Later keys are compared only for the few items that tie."""
+    """Return the indices that sort items by the keys, then by index. Later keys are compared only for items that tie."""
     order = np.argsort(first)
     values = first[order]
     equal = values[1:] == values[:-1]

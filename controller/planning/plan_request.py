@@ -15,7 +15,7 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 class PlanRequest(NamedTuple):
     """A request's objective and progress; see :meth:`Planner.plan`.
 
-    ``load_s`` has one item for each engine of the trie: extra seconds per invocation; None without load.
+    ``load_s`` holds the extra seconds per call on each engine of the trie; None without load.
     """
 
     objective: Objective

@@ -1,4 +1,4 @@
-"""The subtree below a request's node as arrays, and the exhaustive search for the best node to end at."""
+"""Represents the subtree below a request's node as arrays, and searches all its nodes for the best node to end at."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A node to end at, and the bounds that were relaxed for it (empty if it meets all bounds)."""
+    """A node to end at, and the bounds that this node violates and that were relaxed; none if it meets all bounds."""
 
     target: int
     relaxed: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class SubtreeView:
 
     Args:
         ends: Nodes below the request's node, sorted by the objective; None for the whole subtree in trie order.
-        columns: Quantities that the caller has computed already.
+        columns: The values of quantities that the caller has computed already, by quantity.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class SubtreeView:
     # -- quantities --------------------------------------------------------------------------------------------
 
     def column(self, quantity: Quantity) -> FloatArray:
-        """Return the quantity at each node; accuracy is its lower bound if the objective sets ``confidence``."""
+        """Return the quantity at each node; for accuracy, its lower bound if the objective sets ``confidence``."""
         found = self._columns.get(quantity)
         if found is None:
             delay_s = self._delay_s if isinstance(quantity, Remaining) and quantity.metric is Metric.LATENCY else None
@@ -63,18 +63,18 @@ class SubtreeView:
 
     @property
     def remaining_s(self) -> FloatArray:
-        """Expected seconds below the request's node under the present load."""
+        """The expected latency from the request's node to each node under the present load, in seconds."""
         return self.column(Remaining(Metric.LATENCY))
 
     # -- bounds ------------------------------------------------------------------------------------------------
 
     @cached_property
     def bounds(self) -> Mapping[str, Quantity]:
-        """The quantity limited by each bound, by the objective's field, in the order of relaxation."""
+        """The quantity that each bound limits, by the objective's field, in the order in which bounds are relaxed."""
         return bounded_quantities(self.objective)
 
     def values(self, bound: str) -> FloatArray:
-        """Return the bounded quantity at each node."""
+        """Return the value at each node of the quantity that this bound limits."""
         return self.column(self.bounds[bound])
 
     def used(self, bound: str) -> float:
@@ -84,18 +84,18 @@ class SubtreeView:
         return self.request.spent_usd if bound == COST_CAP and self.objective.cost_budget == "per_request" else 0.0
 
     def limit(self, bound: str) -> float:
-        """Return what is left of the bound."""
+        """Return the part of the bound that the request has not used."""
         whole: float = getattr(self.objective, bound)
         return whole - self.used(bound)
 
     def meets(self, bound: str) -> BoolArray:
-        """Mask of the nodes that meet the bound."""
+        """Return a mask of the nodes that meet the bound."""
         values, limit = self.values(bound), self.limit(bound)
         return values >= limit if bound == FLOOR else values <= limit
 
     @cached_property
     def allowed(self) -> BoolArray:
-        """Nodes at which the request may end, whether or not they meet the bounds."""
+        """A mask of the nodes at which the request may end, whether or not they meet the bounds."""
         allowed = self.metrics.endings[self._nodes].copy()
         if self.request.candidates is not None:
             allowed &= self.request.candidates[self._nodes]
@@ -104,7 +104,7 @@ class SubtreeView:
         return allowed
 
     def feasible(self, *, without: Sequence[str] = ()) -> BoolArray:
-        """Return allowed nodes that meet every bound except those in ``without``."""
+        """Return a mask of the allowed nodes that meet every bound not named in ``without``."""
         feasible = self.allowed
         for bound in self.bounds:
             if bound not in without:
@@ -112,7 +112,7 @@ class SubtreeView:
         return feasible
 
     def among(self, allowed: BoolArray) -> SubtreeView:
-        """Return this view with other allowed nodes."""
+        """Return a copy of this view with ``allowed`` as its allowed nodes."""
         other = copy(self)
         other.allowed = allowed
         return other
@@ -127,7 +127,7 @@ class SubtreeView:
         return (*first, Metric.ACCURACY, Metric.COST, Metric.LATENCY)
 
     def first_of(self, mask: BoolArray, order: Sequence[Quantity]) -> int:
-        """Return the best item of the mask by the quantities in order: highest accuracy, lowest value of other quantities.
+        """Return the best item of the mask. Items are compared by each quantity in turn; only for accuracy is higher better.
 
         The mask must hold at least one item.
         """
@@ -140,14 +140,14 @@ class SubtreeView:
         return int(found[0])
 
     def choose(self) -> Choice | None:
-        """Return the best node to end at, with bounds relaxed if no node meets them all; None if no node is allowed."""
+        """Return the best node to end at; None if no node is allowed. Bounds are relaxed if no node meets them all."""
         feasible = self.feasible()
         if feasible.any():
             return Choice(self.node(self.first_of(feasible, self.order)))
         return self._best_effort() if self.allowed.any() else None
 
     def node(self, item: int) -> int:
-        """Return the node of an item of the arrays."""
+        """Return the trie's node for an item of the arrays."""
         return self.root + item if isinstance(self._nodes, slice) else int(self._nodes[item])
 
     @cached_property
@@ -172,5 +172,5 @@ class SubtreeView:
         raise AssertionError("without bounds every allowed node is feasible")
 
     def _binding_first(self, relaxed: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the bounds reordered: first the bounds that no node meets even without the others."""
+        """Return the relaxed bounds in a new order: first the bounds that no allowed node meets, whatever the other bounds."""
         return tuple(sorted(relaxed, key=lambda bound: bool((self.allowed & self.meets(bound)).any())))

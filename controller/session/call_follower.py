@@ -11,50 +11,59 @@ from vinelm.requests.protocols import Invocation
 
 
 class CallFollower(Protocol):
-    """Notified of each invocation of a request while no lock is held. Must not block; its errors are noted in the trace."""
+    """Is notified of each call of a request while no lock is held. It must not block; its errors are noted in the trace."""
 
     __slots__ = ()
 
     def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
-        """Called when the invocation at the end of ``path`` begins, ``elapsed_s`` seconds after the request's arrival.
+        """Handle the beginning of the call at the end of ``path``, ``elapsed_s`` seconds after the request's arrival.
 
-        ``decision`` is the plan that it follows; None without a plan.
+        ``decision`` is the plan that the call follows; None without a plan.
         """
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Called when an invocation has ended, ``excess_s`` seconds slower than at zero load; None if failed or unknown."""
+        """Handle the end of a call that took ``excess_s`` seconds more than at zero load.
+
+        ``excess_s`` is None if the call failed or if the excess is unknown.
+        """
 
     def interrupted(self, path: tuple[str, ...]) -> None:
-        """Called when the invocation was interrupted without a result; it will run again."""
+        """Handle the interruption of a call that has no result and will run again."""
 
 
 class RequestFollower(CallFollower, Protocol):
-    """A :class:`CallFollower` that is also notified of events of the whole request."""
+    """A :class:`CallFollower` that is also notified of events which concern the whole request."""
 
     __slots__ = ()
 
     def edge(self, goes_on: bool) -> None:
-        """Called when an edge of the graph was decided; ``goes_on``: whether the request continues."""
+        """Handle the decision at an edge of the graph; ``goes_on`` is True if the request continues."""
 
     def resumed(self, assigned: Assigned, costs_usd: Sequence[float | None]) -> None:
-        """Called when another run began the request, with its assignment and the dollars of each invocation so far."""
+        """Handle the continuation of a request that another run began.
+
+        Receives the request's assignment and the cost of each of its calls so far, in dollars (None: unknown).
+        """
 
 
 class RequestWatcher(CallFollower):
-    """Follows one request for a watcher of all requests: notified of each invocation, and asked for notes.
+    """Follows one request for a watcher of all requests. It is notified of each call, and asked for notes and priorities.
 
-    The base class does nothing; the fleet derives from it.
+    This base class does nothing; the fleet derives from it.
     """
 
     __slots__ = ()
 
     def gate(self, path: tuple[str, ...], waits: bool, sent_to: str | None = None) -> None:
-        """Record that an invocation waits for its engine's rate limits, or was sent (``sent_to``: to which replica)."""
+        """Record that the call begins to wait for rate limits or, if not ``waits``, that it was sent.
+
+        ``sent_to`` names the replica that the call was sent to, if any.
+        """
 
     def standing(self, stage: str, priority: float) -> SupportsFloat:
-        """Return the priority of a call whose request has ``priority``."""
+        """Return the priority of a call, given the ``priority`` of its request."""
         return priority
 
     def note(self) -> str:
-        """Return the watchers' note for the request's trace; empty if there is none."""
+        """Return the watcher's note for the request's trace; empty if there is none."""
         return ""

@@ -1,4 +1,4 @@
-"""The result of one canary request, as observed by its session."""
+"""Records the result of one canary request, as its session observes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CanaryRequest:
     Each event changes a single built-in container or value, so no lock is needed.
 
     Attributes:
-        is_plan: whether the plan was drawn for the request; an earlier draw by another process replaces it.
+        is_plan: whether the request was assigned to the plan. An earlier assignment by another process replaces this value.
         is_resumed: whether another run has executed part of the request, so that its seconds are not the caller's waiting
             time.
 
@@ -37,12 +37,12 @@ class CanaryRequest:
         self._goes_on, self._seconds = False, 0.0
 
     def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
-        """Record that an invocation begins."""
+        """Record that a call begins."""
         self._open.add((len(path), stage))
         self._goes_on = False
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Record that an attempt of the invocation has ended. Another attempt may follow a failure."""
+        """Record that an attempt of the call has ended. Another attempt may follow a failed attempt."""
         place = len(invocation.prefix), invocation.stage
         self._open.discard(place)
         self._failed[place] = invocation.failure is not None
@@ -50,40 +50,40 @@ class CanaryRequest:
         self._seconds = self._clock.now() - self._started_at
 
     def interrupted(self, path: tuple[str, ...]) -> None:
-        """Record that the invocation was interrupted and will run again, so that the request stays open."""
+        """Record that the call was interrupted and will run again, so that the request stays open."""
 
     def edge(self, goes_on: bool) -> None:
-        """Record whether the request continues after a route of the graph."""
+        """Record whether the request continues at an edge of the graph."""
         self._goes_on = goes_on
         self._seconds = self._clock.now() - self._started_at
 
     def resumed(self, assigned: Assigned, costs_usd: Sequence[float | None]) -> None:
-        """Record that another run began the request, and what it paid for each invocation."""
+        """Record that another run began the request, and the dollars that it paid for each call."""
         self.is_plan, self.is_resumed = assigned.is_plan, True
         self._usd += costs_usd
 
     @property
     def has_failed(self) -> bool:
-        """Whether the last attempt of some invocation failed."""
+        """Whether the last attempt of some call failed."""
         return any(self._failed.values())
 
     @property
     def has_ended(self) -> bool:
-        """Whether the request is complete by its calls and edges, or the last attempt of some invocation failed."""
+        """Whether the last attempt of some call failed, or all calls have ended and no edge continues the request."""
         return self.has_failed or bool(self._failed and not self._open and not self._goes_on)
 
     @property
     def usd(self) -> float | None:
-        """Dollars of all calls of the request; None if the dollars of an earlier run are unknown."""
+        """The cost of all calls of the request in dollars; None if the cost of an earlier run is unknown."""
         known = [usd for usd in self._usd if usd is not None]
         return sum(known) if len(known) == len(self._usd) else None
 
     @property
     def seconds(self) -> float | None:
-        """Seconds from the request's arrival to the end of its last call or edge; None if it was resumed."""
+        """The seconds from the request's arrival to the end of its last call or edge; None if the request was resumed."""
         return None if self.is_resumed else max(self._seconds, 0.0)
 
     @property
     def idle_s(self) -> float:
-        """Seconds since the request's last call or edge ended; 0 while a call is in flight."""
+        """The seconds since the request's last call or edge ended; 0 while a call is in flight."""
         return 0.0 if self._open else self._clock.now() - self._started_at - self._seconds

@@ -15,11 +15,13 @@ OF_THE_MODEL = frozenset[FailureKind | None](("context_length", "content_filter"
 
 
 class ExcludedModels:
-    """Excluded next models by prefix. Failed models are used if no other fits; refused and unaffordable models never.
+    """Keeps the models that a request must not run next, by the models that have run before (the prefix).
+
+    A failed model is used again if no other model fits; a refused or unaffordable model is never used.
 
     Args:
         planner: provides the trie and the engines.
-        least_call_usd: returns the dollars reserved for even the smallest call of a model; None: money is not checked.
+        least_call_usd: returns the dollars reserved for even the smallest call of a model; None if money is not checked.
     """
 
     __slots__ = ("_failed", "_least_call_usd", "_planner", "_refused")
@@ -35,7 +37,7 @@ class ExcludedModels:
         self._refused.setdefault(prefix, set()).add(model)
 
     def fail(self, invocation: Invocation) -> None:
-        """Exclude the failed invocation's model and, if the engine may be the cause, the engine's other models."""
+        """Exclude the failed call's model and, if the engine may be the cause, the engine's other models."""
         *before, model = invocation.prefix
         kind = invocation.failure
         if kind in OF_THE_ENGINE or kind in OF_THE_MODEL:
@@ -43,10 +45,10 @@ class ExcludedModels:
             self._failed.setdefault(tuple(before), {})[model] = kind
 
     def failed(self, prefix: tuple[str, ...]) -> list[dict[str, FailureKind]]:
-        """Return up to two choices of models to leave out after failures at ``prefix``, with their kinds of failure.
+        """Return up to two sets of models to leave out after failures at ``prefix``, in the order to try them.
 
-        If an engine may be the cause, the first choice leaves out all its models. The second leaves out only the models
-        that failed, in case there is no other engine. Empty without failures.
+        Each set maps models to their kinds of failure. If an engine may be the cause, the first set has all models of this
+        engine, and the second set only the models that failed, in case there is no other engine. Empty without failures.
         """
         models = self._failed.get(prefix)
         if not models:
@@ -57,7 +59,7 @@ class ExcludedModels:
         return [engines | models, models] if engines.keys() - models.keys() else [models]
 
     def unaffordable(self, node: int, prefix: tuple[str, ...], left_usd: float) -> set[str]:
-        """Return the next models whose call was refused, or would be refused with ``left_usd`` dollars left."""
+        """Return the models whose call at ``prefix`` was refused, or would be refused with ``left_usd`` dollars left."""
         refused = self._refused.get(prefix, set())
         if self._least_call_usd is None:
             return refused

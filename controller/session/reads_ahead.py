@@ -1,4 +1,4 @@
-"""Decides which read-only tool calls (reads) a request prefetches, from the plan's seconds and dollars."""
+"""Decides which read-only tool calls (reads) a request prefetches, by the plan's expected times and costs."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def reads_of_a_step(
     wasted_usd: float = 0.0,
     running: int = 0,
 ) -> Sequence[ToolCandidate] | None:
-    """Return the reads to prefetch during an invocation's model call, best first; None without a plan.
+    """Return the reads to prefetch during a model call, best first; None without a plan.
 
-    If no read is worth starting, the note of the trace step says why.
+    If no read is worth starting, the reason is added to the note of the trace step.
 
     Args:
         steps: the session's trace steps; the last one at ``prefix[:-1]`` has the plan.
         replanner: the session's replanner.
-        prefix: models of the invocations so far, including this invocation.
-        candidates: reads that the model may request, with declared dollars and recorded seconds.
+        prefix: models of the calls so far, including this call.
+        candidates: reads that the model may request, with declared costs and recorded durations.
         settings: the request's settings.
-        guard: guards the request's cap, which must first pay for the rest of the plan; None: no cap.
-        wasted_usd: the expected waste of the reads started so far.
+        guard: guards the request's cap, which must first pay for the rest of the plan; None without a cap.
+        wasted_usd: the expected cost, in dollars, of needless reads among those started so far.
         running: number of prefetches in flight that the model has not requested yet.
     """
     at = _step_of(steps, prefix)
@@ -67,7 +67,7 @@ def chance_of_next(
 
 
 def _step_of(steps: Sequence[TraceStep], prefix: tuple[str, ...]) -> int | None:
-    """Return the latest trace step that planned the last invocation of ``prefix``; None without such a step."""
+    """Return the index of the latest trace step for the last call of ``prefix``; None without such a step."""
     return next((k for k in reversed(range(len(steps))) if steps[k].prefix == prefix[:-1] and not steps[k].is_aside), None)
 
 

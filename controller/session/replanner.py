@@ -1,4 +1,4 @@
-"""Plans in the middle of a request: passes the request's state to the planner, and turns failures into notes."""
+"""Plans during a request: passes the request's state to the planner, and turns failures into notes."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Replanner:
     Args:
         planner: plans over the trie; shared by all requests.
         objective: target and bounds of the request.
-        load: the engines' load; None to plan without.
+        load: the engines' load; None to plan without load.
         least_call_usd: returns the dollars reserved for even the smallest call of a model; a model that exceeds what is left
-            of ``max_cost_usd`` is not planned. None: money is not checked.
+            of ``max_cost_usd`` is not planned. None if money is not checked.
         raises: whether to raise internal failures of the controller instead of noting them.
         is_off: whether to make no plans.
 
     Attributes:
         follows: whether the request runs the planned models.
-        objectives: the request's objective; before it, the objective of the plan drawn for the request, which is used as
-            long as it fits.
-        seen: the outcomes of the request's invocations so far.
+        objectives: the objective of the plan drawn for the request, if any, then the request's own objective. The first
+            objective whose bounds can be met is used.
+        seen: the outcomes of the request's calls so far.
     """
 
     __slots__ = (
@@ -92,14 +92,14 @@ class Replanner:
         may_stop: bool,
         tried: Collection[str] = (),
     ) -> tuple[Decision | None, str]:
-        """Return the plan for the invocation of ``stage`` after ``prefix``, with a note; or None, with the reason.
+        """Return the plan for the call of ``stage`` after ``prefix`` and a note; without a plan, None and the reason.
 
         If ``stage`` contains several stages, one of them comes next, and the request must end or continue before it is
         known which. Models in ``tried`` are not planned next.
 
         Raises:
-            InfeasibleError: no path meets the bounds, and the objective has ``on_infeasible="raise"``; if plans are not
-                followed, only for the whole request.
+            InfeasibleError: no path meets the bounds, and the objective has ``on_infeasible="raise"``. If plans are not
+                followed, this is raised only when the whole request is planned.
         """
         if self._is_off:
             return None, "the controller is off"
@@ -153,11 +153,11 @@ class Replanner:
             return None, f"the controller failed ({why}): default model"
 
     def _best(self, here: _Position, *, without: Collection[str] = ()) -> Decision:
-        """Return the plan drawn for the request or, if it no longer fits, the best plan for the request's objective."""
+        """Return the plan drawn for the request or, if its bounds cannot be met any more, the best plan for the objective."""
         return self._planner.plan_first(self.objectives, without=without, **here)
 
     def node(self, prefix: tuple[str, ...]) -> int:
-        """Return the node of a prefix; ``KeyError`` if the trie has none."""
+        """Return the trie's node for a prefix; raises ``KeyError`` if the trie has no such node."""
         node = self._nodes.get(prefix)
         if node is None:
             before = self.node(prefix[:-1])
@@ -170,9 +170,9 @@ class Replanner:
         return node
 
     def begin(self, kind: str | None) -> str | None:
-        """Plan for a request of this type from now on, and return the type that it counts as.
+        """Plan for a request of this type from now on, and return the type that the request counts as.
 
-        Returns None if plans do not distinguish types. A request of unknown type counts as
+        The result is None if plans do not distinguish types. A request of unknown type counts as
         :data:`~vinelm.template.template.OTHER`.
         """
         counts_as = self._template.counts_as(kind)
@@ -183,13 +183,13 @@ class Replanner:
         return counts_as or None
 
     def _of_kind(self, stage: str | frozenset[str]) -> str | frozenset[str]:
-        """Return the trie's names of the stage or stages for requests of this type."""
+        """Return the names that the trie gives this stage (or these stages) for requests of the present type."""
         if isinstance(stage, str):
             return stage_title(stage, self._kind)
         return frozenset(stage_title(name, self._kind) for name in stage)
 
     def _stage_of_kind(self, before: int, stage: str | None) -> str | None:
-        """Return the trie's name of the stage that ran after a node; None if several stages are possible."""
+        """Return the name that the trie gives the stage after the node ``before``; None if several stages are possible."""
         if stage is not None or not self._kind:
             return stage and stage_title(stage, self._kind)
         # The branches decide if only one of them belongs to this type. Two could have run, and a guess would spoil the path.
@@ -197,23 +197,23 @@ class Replanner:
         return stage_title(own.pop() or "", self._kind) if len(own) == 1 else None
 
     def _own(self, arm: str) -> str | None:
-        """Return the application's stage for a branch of the trie; None if the branch is for another request type."""
+        """Return the application's name of the stage on a branch; None if the branch belongs to another request type."""
         stage, kind = self._planner.annotated.arm_stages[arm]
         return self._template.base_stages[stage] if kind == self._kind else None
 
     def note_stage(self, prefix: tuple[str, ...], stage: str) -> None:
-        """Record which stage follows ``prefix``."""
+        """Record that ``stage`` follows ``prefix``."""
         if self._stages.get(prefix) != stage:
             self._stages[prefix] = stage
             self._forget_below(prefix)
 
     def note_outcome(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
-        """Record the outcome of the last invocation of ``prefix``, if plans depend on it."""
+        """Record the outcome of the last call of ``prefix``, if plans depend on outcomes."""
         if self.seen.note(prefix, outcome):
             self._forget_below(prefix)
 
     def note_verdict(self, prefix: tuple[str, ...], passed: bool) -> None:
-        """Record whether the last answer of ``prefix`` passed the workflow's check, if plans depend on it."""
+        """Record whether the last answer of ``prefix`` passed the workflow's check, if plans depend on the check."""
         if self.seen.note_check(prefix, passed):
             self._forget_below(prefix)
 
@@ -226,7 +226,7 @@ class Replanner:
         return None
 
     def ends_at(self, prefix: tuple[str, ...]) -> bool:
-        """Return whether requests with these outcomes end after ``prefix``; False if the trie lacks the path."""
+        """Return whether requests with the outcomes seen so far end after ``prefix``; False if the trie lacks this prefix."""
         with suppress(KeyError):
             return self.seen.ends_at(prefix)
         return False
@@ -236,14 +236,14 @@ class Replanner:
         self._nodes = {known: node for known, node in self._nodes.items() if known[: len(prefix)] != prefix or known == prefix}
 
     def arms(self, prefix: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the stages that may follow ``prefix`` in the trie; empty after the last invocation or an unknown prefix."""
+        """Return the stages that may follow ``prefix`` in the trie; empty after the last call or an unknown prefix."""
         with suppress(KeyError):
             found = map(self._own, self._planner.trie.arms(self.node(prefix)))
             return tuple(dict.fromkeys(name for name in found if name is not None))
         return ()
 
     def _lacking(self, stage: str | frozenset[str], prefix: tuple[str, ...]) -> str:
-        """Return why a stage is not planned after ``prefix``, where the trie lacks it."""
+        """Return in words why no plan is made for a stage that the trie lacks after ``prefix``."""
         names = repr(stage) if isinstance(stage, str) else " or ".join(map(repr, sorted(stage)))
         # The usual reason is a loop that ran more turns than the template allows: then the limit is named, which can be raised.
         before = tuple(self._stages.get(prefix[:k], "") for k in range(len(prefix)))
@@ -255,12 +255,12 @@ class Replanner:
         return f"the template has no arm {names} after {'/'.join(prefix) or 'the start'}, it is not planned for: default model"
 
     def comes_next(self, prefix: tuple[str, ...], stages: Collection[str], plan: Decision | None) -> float | None:
-        """Return the trie's P(one of ``stages`` comes right after ``prefix``); None if the trie lacks the prefix.
+        """Return P(one of ``stages`` comes right after ``prefix``) by the trie; None if the trie lacks the prefix.
 
         Args:
-            prefix: models of the invocations so far; the last one's answer is still unknown.
+            prefix: models of the calls so far; the last call's answer is still unknown.
             stages: stages of the workflow.
-            plan: a plan that reaches the prefix; branches on which it ends the request do not count. None: all branches
+            plan: a plan that reaches the prefix; branches on which it ends the request do not count. If None, all branches
                 count.
         """
         try:
@@ -272,20 +272,24 @@ class Replanner:
         return math.fsum(p for arm, p in after if self._own(arm) in stages and (plan is None or plan.goes_on(node, arm)))
 
     def expected_usd(self, prefix: tuple[str, ...]) -> float:
-        """Return the expected dollars of the last invocation of ``prefix``; 0 if the trie lacks it."""
+        """Return the expected cost of the last call of ``prefix``, in dollars; 0 if the trie lacks the prefix."""
         with suppress(KeyError):
             return float(self._planner.annotated.cost_usd[self.node(prefix)])
         return 0.0
 
     def expected_s(self, prefix: tuple[str, ...]) -> float | None:
-        """Return the expected seconds of a prefix's last invocation; None if the trie lacks it."""
+        """Return the expected latency of the last call of ``prefix``, in seconds; None if the trie lacks the prefix."""
         try:
             return float(self._planner.annotated.latency_s[self.node(prefix)])
         except KeyError:
             return None
 
     def planned_again(self, asked: PlanRequest, objective: Objective) -> Decision:
-        """Return a plan for another objective at an earlier plan's position; raises :class:`InfeasibleError`."""
+        """Return a plan for another objective from the position of an earlier plan.
+
+        Raises:
+            InfeasibleError: see :meth:`Planner.plan`.
+        """
         return self._planner.plan(
             objective,
             node=asked.node,
@@ -297,12 +301,12 @@ class Replanner:
         )
 
     def failed_at(self, prefix: tuple[str, ...]) -> Collection[str]:
-        """Return the models that have failed after ``prefix``."""
+        """Return the models whose calls have failed after ``prefix``."""
         failed = [] if self._excluded is None else self._excluded.failed(prefix)
         return failed[-1] if failed else ()
 
     def affords(self, model: str, spent_usd: float) -> bool:
-        """Return whether the request's cap allows even the smallest call of ``model``."""
+        """Return whether the request's cap allows at least the smallest call of ``model``."""
         # The smallest call, because the real prompt is unknown until the node runs. A larger one is refused later.
         cap_usd, least = self._objective.max_cost_usd, self._least_call_usd
         return cap_usd is None or least is None or least(model) <= cap_usd - spent_usd
@@ -312,7 +316,7 @@ class Replanner:
         self._exclusions().refuse(prefix, model)
 
     def exclude_failed(self, invocation: Invocation) -> None:
-        """Avoid the failed invocation's model, and its engine if that may be the cause, while there are alternatives."""
+        """Avoid the failed call's model, and its engine if the engine may be the cause, while alternatives exist."""
         self._exclusions().fail(invocation)
 
     def _exclusions(self) -> ExcludedModels:
@@ -323,7 +327,7 @@ class Replanner:
     def _without_excluded(
         self, excluded: ExcludedModels, here: _Position, prefix: tuple[str, ...], tried: Collection[str]
     ) -> tuple[Decision, str]:
-        """Return a plan without excluded next models, and a note. A failed model is used again if no other model fits."""
+        """Return a plan that does not run an excluded model next, and a note. A failed model is used if no other model fits."""
         objective, node = self._objective, here["node"]
         barred = set(tried)
         if objective.max_cost_usd is not None:
@@ -343,7 +347,7 @@ class Replanner:
 
 
 class _Position(TypedDict):
-    """The request's position, as arguments of :meth:`Planner.plan`."""
+    """The request's position and progress, as arguments of :meth:`Planner.plan`."""
 
     node: int
     elapsed_s: float

@@ -1,4 +1,4 @@
-"""The results of one served request, in the format of a profile's rows. Callers handle errors raised here."""
+"""Records the results of one served request as rows like those of a profile. Callers handle errors raised here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Path = tuple[str, ...]
 
 
 class InFlight:
-    """The number of invocations that each engine serves for this process. Thread-safe.
+    """Counts the calls that each engine is serving for this process. Thread-safe.
 
     Args:
         engine_of: the engine of each model, by name.
@@ -29,7 +29,7 @@ class InFlight:
         self._lock = RLock()  # reentrant, since another thread may count a request that is dropped
 
     def begin(self, model: str) -> int:
-        """Increase the engine's count, and return its previous value."""
+        """Increase the number of calls on the model's engine, and return its previous value."""
         engine = self._engine_of.get(model, model)
         with self._lock:
             before = self._counts.get(engine, 0)
@@ -37,7 +37,7 @@ class InFlight:
         return before
 
     def end(self, model: str) -> None:
-        """Count an invocation on the model as ended."""
+        """Count a call to the model as ended."""
         engine = self._engine_of.get(model, model)
         with self._lock:
             self._counts[engine] = max(self._counts.get(engine, 0) - 1, 0)
@@ -45,7 +45,7 @@ class InFlight:
 
 @dataclass
 class _Pending:
-    """An invocation whose row is not complete yet."""
+    """A call whose row is not complete yet."""
 
     stage: str
     in_flight: int
@@ -59,21 +59,22 @@ class _Pending:
 
 
 class RequestRows:
-    """The rows of one request. A row is emitted when it is complete: when the request has continued or ended. Thread-safe.
+    """Records the rows of one request, one row per call. Thread-safe.
 
-    A row is like a profile's row, but without the success, which is unknown, and the answer, which is not kept.
+    A row is emitted when it is complete: once the request has continued or ended. It is like a profile's row without the
+    success, which is unknown, and the answer, which is not kept.
 
     Attributes:
         run_id: the name that the caller gave the request.
-        request_id: the name of the request in its rows.
-        kind: the type that the request is planned as, which is part of its rows' stage names; None if types are not
-            distinguished.
+        request_id: the name of the request in the rows.
+        kind: the type for which the request is planned, which becomes part of the stage names in the rows; None if types
+            are not distinguished.
 
     Args:
         run_id: as above.
         template: the workflow's shape.
-        emit: takes a complete row; must not block.
-        in_flight: counts the invocations of the process.
+        emit: called with each complete row; must not block.
+        in_flight: counts the calls of the process.
         now: the request's clock, in seconds.
         request_id: as above; by default ``run_id``.
     """
@@ -98,7 +99,7 @@ class RequestRows:
         self._lock = Lock()
 
     def began(self, stage: str, path: Path, elapsed_s: float, decision: Decision | None) -> None:
-        """Record that an invocation of ``stage`` begins; ``path`` ends with its model."""
+        """Record that a call of ``stage`` begins; ``path`` ends with the call's model."""
         with self._lock:
             if self.kind is not None:
                 stage = stage_title(stage, self.kind)
@@ -118,7 +119,7 @@ class RequestRows:
             self._pending[path] = _Pending(stage, self._in_flight.begin(path[-1]))
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Record that an attempt has ended."""
+        """Record that an attempt of a call has ended."""
         with self._lock:
             one = self._pending.get(invocation.prefix)
             if one is None:
@@ -128,7 +129,7 @@ class RequestRows:
             self._close(invocation.prefix, one)
 
     def interrupted(self, path: Path) -> None:
-        """Record that the invocation has no result and will run again."""
+        """Record that the call has no result and will run again."""
         with self._lock:
             one = self._pending.get(path)
             if one is not None:
@@ -144,14 +145,14 @@ class RequestRows:
                 self._passed.add(path)
 
     def shown(self, path: Path, signal: str | None) -> None:
-        """Record the signal shown by the invocation at the end of ``path``."""
+        """Record the runtime signal of the call at the end of ``path``."""
         with self._lock:
             one = self._pending.get(path)
             if one is not None:
                 one.signal = signal
 
     def left(self) -> None:
-        """Record that the last loop was left. If no stage can follow, this ends the request and emits its rows."""
+        """Record that the workflow's last loop has ended. If no stage can follow, end the request and emit its rows."""
         if self._template.certain_stages:  # otherwise the application may still choose a stage after the loop
             self._settle(keeps_open=True)
 

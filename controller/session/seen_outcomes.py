@@ -1,4 +1,4 @@
-"""The outcomes of one request's invocations, expressed as branches of the trie that plans are made over."""
+"""Translates the outcomes of one request's calls into branches of the trie over which plans are made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOTHING = Outcome(None, None)
 
 
 class Belief:
-    """The state of a request on a trie of paths: outcomes do not matter, and the application alone chooses the next stage."""
+    """The state of a request whose plans ignore outcomes: the application alone chooses the next stage."""
 
     __slots__ = ()
 
@@ -31,31 +31,31 @@ class Belief:
         return SeenOutcomes(annotated, node) if isinstance(annotated, SignalTrie) else Belief()
 
     def note(self, path: Path, outcome: Outcome) -> bool:
-        """Record the outcome of the invocation at the end of ``path``; return whether it is new and plans depend on it."""
+        """Record the outcome of the call at the end of ``path``; return whether plans depend on it and it is new."""
         return False
 
     def note_check(self, path: Path, passed: bool) -> bool:
-        """Record whether the answer at the end of ``path`` passed the workflow's check; see :meth:`note` for the result."""
+        """Record whether the answer at the end of ``path`` passed the workflow's check; return as :meth:`note` does."""
         return False
 
     def arm(self, path: Path, stage: str | None = None) -> tuple[str | None, str]:
         """Return the trie's branch on which the request continues after ``path``, and a note.
 
-        None if requests end there by the trie. Before the first invocation, the branch is the first stage; None if it is
-        unknown which of several first stages comes.
+        The branch is None if requests with these outcomes end after ``path``. Before the first call, the branch is the
+        first stage, or None if it is unknown which of several first stages comes.
 
         Args:
-            path: models of the invocations so far.
+            path: models of the calls so far.
             stage: the next stage, if the application chooses it.
         """
         return stage, ""
 
     def titles(self, path: Path, stages: str | frozenset[str]) -> tuple[str | frozenset[str], str]:
-        """Return the trie's names of these stages after the outcomes so far, and a note."""
+        """Return the names that the trie gives these stages after the outcomes so far, and a note."""
         return stages, ""
 
     def ends_at(self, path: Path) -> bool:
-        """Return whether requests with these outcomes end after ``path``; False if the application alone decides."""
+        """Return whether requests with the outcomes so far end after ``path``; False if the application alone decides."""
         return False
 
     def returned_class(self, path: Path) -> int | None:
@@ -64,7 +64,9 @@ class Belief:
 
 
 class SeenOutcomes(Belief):
-    """The outcomes of one request. Not thread-safe: the session calls it with the session's lock held.
+    """The state of a request whose plans depend on the outcomes of its calls.
+
+    Not thread-safe: the session calls it with the session's lock held.
 
     Args:
         annotated: the trie.
@@ -108,7 +110,7 @@ class SeenOutcomes(Belief):
         return is_new
 
     def arm(self, path: Path, stage: str | None = None) -> tuple[str | None, str]:
-        """See :class:`Belief`."""
+        """See :meth:`Belief.arm`."""
         if not path:
             if stage is None and len(firsts := self._arms(0)) == 1:
                 (stage,) = firsts

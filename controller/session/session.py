@@ -1,4 +1,4 @@
-"""The policy of one request: replans before every invocation, with the actual time and money spent so far."""
+"""The policy of one request: makes a new plan before every call, with the time and money actually spent so far."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ ended meanwhile, the plan is used: the time in between is LangGraph's own step."
 class Session(StopRulePolicy):
     """A :class:`~vinelm.policies.Policy` that plans for one request (VineLM paper §4.3).
 
-    Each plan starts from the given prefix, with the seconds since ``started_at`` and the recorded dollars. A prefix that is
-    asked for again (a retry, a fan-out) gets the same model, unless that model's call has failed since. Invocations of the
-    prefix that another process ran count with the dollars that it recorded, or else with the expected dollars. A stage that
-    the trie lacks there runs its declared default model, and :meth:`trace` says so.
+    Each plan starts from the given prefix, with the seconds since ``started_at`` and the recorded dollars. If the model for
+    a prefix is asked for again (in a retry or a fan-out), the answer is the same, unless that model's call has failed
+    meanwhile. Calls of the prefix that another process made count with the dollars that this process recorded or, if it
+    recorded none, with the expected dollars. A stage that the trie lacks there runs its declared default model; the
+    :meth:`trace` then gives the reason.
 
     With ``cost_budget="per_request"`` and ``mode="enforce"``, :attr:`guard` authorizes every call. A call that could exceed
-    the cap raises :class:`~vinelm.errors.CallRefused`, :meth:`trace` says so, and the stage gets another model if it runs
-    again.
+    the cap raises :class:`~vinelm.errors.CallRefused` and appears in :meth:`trace`. If its stage runs again, the stage
+    gets another model.
 
     Thread-safe. The lock rule: everything that changes after construction is read and written with ``_lock`` held. Public
     methods take the lock; methods with a leading underscore expect it to be held. Planning, which reads clock and load,
@@ -66,12 +67,11 @@ class Session(StopRulePolicy):
         load: read before each plan; must not block. A :class:`~vinelm.requests.protocols.LoadMonitor` is also notified of
             this request's own calls.
         least_call_usd: returns the dollars reserved for even the smallest call of a model. Under a per-request cap, models
-            that cost more than the remaining dollars are not planned.
+            for which this exceeds the remaining dollars are not planned.
         default: returns a stage's default model; by default the model that the template declares.
         template: the workflow's shape; by default the trie's.
-        on_spent: called with the dollars of each recorded invocation, with the lock held.
-        rows: notified of each invocation as it begins, waits and ends, for a watcher of all requests; None without a
-            watcher.
+        on_spent: called with the dollars of each recorded call, with the lock held.
+        rows: notified of each call as it begins, waits and ends, for a watcher of all requests; None without a watcher.
         evidence: records the request's results as rows like a profile's; None to record none.
         assigned: whether the request gets the plan. A request without the plan runs the default models even in mode
             "enforce", with caps and fallbacks.
@@ -152,10 +152,10 @@ class Session(StopRulePolicy):
     # -- the policy --------------------------------------------------------------------------------------------
 
     def begin(self, kind: str | None, note: str = "") -> None:
-        """Plan for a request of this type, if the trie has types; an unknown type counts as "other".
+        """Plan for a request of this type from now on, if the trie has types; an unknown type counts as "other".
 
-        Called before the first :meth:`next_model`, and again if another process resumes the request. ``note`` says why the
-        type is unknown.
+        This is called before the first :meth:`next_model`, and again if another process resumes the request. ``note`` gives
+        the reason if the type is unknown.
         """
         with self._lock:
             counts_as = self.kind = self._replanner.begin(kind)
@@ -167,7 +167,7 @@ class Session(StopRulePolicy):
                 self.steps.append(TraceStep("begin", (), None, None, *self._used(), None, f"{what}; {note}" if note else what))
 
     def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
-        """Return the model for the invocation of ``stage`` after ``prefix``."""
+        """Return the model for the call of ``stage`` after ``prefix``."""
         with self._lock:
             decision: Decision | None = None
             asked, model = self._chosen.get(prefix, (stage, None))
@@ -181,7 +181,7 @@ class Session(StopRulePolicy):
         return model
 
     def record(self, invocation: Invocation) -> None:
-        """Record a finished invocation. After a failure, the prefix is replanned, without the failed model if possible."""
+        """Record a finished call. After a failure, plan the prefix again, if possible without the failed model."""
         excess_s: float | None = None
         try:
             with self._lock:
@@ -191,7 +191,7 @@ class Session(StopRulePolicy):
             self._tell("ended", invocation.prefix, lambda follower: follower.ended(invocation, excess_s))
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
-        """Count the dollars that another process spent on ``prefix``; the expected dollars if it recorded none.
+        """Count the dollars that another process spent on ``prefix``, or the expected dollars if that process recorded none.
 
         ``stages`` are the stages that ran; needed if the template branches.
         """
@@ -204,7 +204,7 @@ class Session(StopRulePolicy):
                 self._follower.resumed(self.assigned, costs_usd)
 
     def _draw(self) -> None:
-        """Apply the request's assignment to a plan, made here or by the run that began the request."""
+        """Apply the assignment to a plan that was drawn for the request here or in the run that began the request."""
         self.follows = self._replanner.follows = self.mode == "enforce" and self.assigned.is_plan
         # If spend control or a new trie has moved the bound since the request began, the drawn bound still holds.
         bound = self.assigned.bound if self.objective.mixes else None
@@ -212,9 +212,9 @@ class Session(StopRulePolicy):
         self._replanner.objectives = (*own, self.objective)
 
     def paid(self, total_usd: float) -> None:
-        """Count what earlier runs of the request have paid, including unfinished invocations.
+        """Count the dollars that earlier runs of the request have paid, including those for unfinished calls.
 
-        Called after :meth:`resumed` and before any call of this run. Adds dollars that the path does not include.
+        This is called after :meth:`resumed` and before any call of this run. It adds the dollars that the path lacks.
         """
         with self._lock:
             missing_usd = total_usd - self.spent_usd - self._inherited_usd
@@ -225,7 +225,7 @@ class Session(StopRulePolicy):
                     self.guard.add_inherited(missing_usd)
 
     def interrupted(self, prefix: tuple[str, ...]) -> None:
-        """Record that the invocation has no result and will run again, so its call is no longer in flight."""
+        """Record that the call has no result, will run again, and is no longer in flight."""
         for follower in self._followers:
             try:  # without _tell, because this runs when _tell has failed
                 follower.interrupted(prefix)
@@ -235,7 +235,7 @@ class Session(StopRulePolicy):
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
         """Return whether to continue: False if the stop rule or the plan ends the request.
 
-        ``arms`` are the stages of which one comes next, if the template branches; None if unknown.
+        If the template branches, one of the stages in ``arms`` comes next; None if these stages are unknown.
         """
         has_ended = finished if self._judge is None else self.has_ended(finished, state)
         self._tell("verdict", prefix, lambda rows: rows.verdict(prefix, has_ended), (self.evidence,))
@@ -255,27 +255,27 @@ class Session(StopRulePolicy):
         return goes_on
 
     def observed(self, prefix: tuple[str, ...], outcome: Outcome) -> None:
-        """Record the outcome of the last invocation of ``prefix``; later plans use it if the trie has outcomes."""
+        """Record the outcome of the last call of ``prefix``; later plans use the outcome if the trie has outcomes."""
         self._tell("showed", prefix, lambda rows: rows.shown(prefix, outcome.signal), (self.evidence,))
         with self._lock:
             self._replanner.note_outcome(prefix, outcome)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the class of the answer that is most probably right; None for the last answer, or if no plan is followed."""
+        """Return the class of the answer most probably right; None for the last answer, or if no plan is followed."""
         if not self.follows:
             return None
         with self._lock:
             return self._replanner.returned(prefix)
 
     def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:
-        """Return the next best model for an invocation whose call failed, planned with the remaining time and money.
+        """Return the next best model after a failed call, planned with the remaining time and money.
 
         Returns None, with the reason as a step of the trace, if the deadline has passed, the cap is reached or no model is
         left.
 
         Args:
             failed: the failed attempt, which is not recorded yet.
-            tried: the models that have failed in this invocation, including the model of ``failed``.
+            tried: the models whose attempts at this call have failed, including the model of ``failed``.
         """
         if not self.falls_back:
             return None
@@ -288,14 +288,14 @@ class Session(StopRulePolicy):
         return model
 
     def comes_next(self, prefix: tuple[str, ...], stages: Collection[str]) -> float | None:
-        """Return the trie's probability that these stages come after ``prefix``; 0 if the plan ends before them."""
+        """Return the trie's probability that one of these stages comes right after ``prefix``; 0 if the plan ends there."""
         with self._lock:
             return chance_of_next(self.steps, self._replanner, prefix, stages)
 
     def speculated(
         self, stage: str, prefix: tuple[str, ...], candidates: Sequence[ToolCandidate], settings: Speculation, **started: Any
     ) -> Sequence[ToolCandidate]:
-        """Return the tool calls worth prefetching under the plan; without a plan, all calls that are likely enough."""
+        """Return the tool calls that are worth prefetching by the plan or, without a plan, all that are likely enough."""
         with self._lock:
             found = reads_of_a_step(self.steps, self._replanner, prefix, candidates, settings, guard=self.guard, **started)
         return super().speculated(stage, prefix, candidates, settings, **started) if found is None else found
@@ -303,7 +303,7 @@ class Session(StopRulePolicy):
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
     ) -> None:
-        """Record an internal failure of ``what`` in the trace, and that ``model`` ran instead (None: no model ran)."""
+        """Record in the trace that ``what`` failed inside VineLM, and that ``model`` ran instead (None: no model ran)."""
         note = f"{what} failed ({type(error).__name__}): default model"
         self.steps.append(TraceStep("failed", prefix, stage, model, self._elapsed_s, self.spent_usd, None, note))
 
@@ -319,7 +319,7 @@ class Session(StopRulePolicy):
         return [step.to_dict() for step in steps]
 
     def last_step(self) -> Mapping[str, Any]:
-        """Return the last item of :meth:`trace` that is a decision, or an empty mapping."""
+        """Return the last item of :meth:`trace` that is a decision; an empty mapping if there is none."""
         with self._lock:
             step = self._last_answer()
         return {} if step is None else step.to_dict()
@@ -328,14 +328,14 @@ class Session(StopRulePolicy):
         return next((one for one in reversed(self.steps) if not one.is_aside), None)
 
     def explain(self) -> str:
-        """Return every decision as text, with what each alternative offers and why it was not chosen."""
+        """Return as text every decision, what each alternative offers, and why each was not chosen."""
         with self._lock:
             steps = tuple(self.steps)
         return "\n\n".join(step.explain() for step in steps)
 
     @property
     def decisions(self) -> list[Decision]:
-        """The plans made, in order."""
+        """The plans that were made for the request, in order."""
         with self._lock:
             return [step.decision for step in self.steps if step.decision is not None]
 
@@ -349,7 +349,7 @@ class Session(StopRulePolicy):
             return self._used()[0]
 
     def _plannable(self, objective: Objective, planner: Planner, on_error: OnError) -> Objective:
-        """Return the objective; with ``risk="mean+sd"`` if the trie is too large for ``risk="dp"``."""
+        """Return the objective, changed to ``risk="mean+sd"`` if the trie is too large for ``risk="dp"``."""
         why = planner.unplannable(objective)
         if why is None:
             return objective
@@ -367,7 +367,7 @@ class Session(StopRulePolicy):
         tell: Callable[[Any], None],
         followers: Sequence[CallFollower | None] | None = None,
     ) -> None:
-        """Notify every follower, or the given ones, of ``event`` at the last invocation of ``path``."""
+        """Notify the given followers, or all followers, of ``event`` at the last call of ``path``."""
         for follower in self._followers if followers is None else followers:
             try:
                 if follower is not None:
@@ -386,7 +386,7 @@ class Session(StopRulePolicy):
     # -- one answer, with the lock held --------------------------------------------------------------------------
 
     def _choose(self, stage: str, prefix: tuple[str, ...]) -> tuple[str, Decision | None]:
-        """Return the model for the invocation, and the plan that chose it."""
+        """Return the model for the call of ``stage`` after ``prefix``, and the plan that chose the model."""
         elapsed_s, spent_usd = self._used(prefix)
         # The edge that led here has just planned for this position. Planning again would cost time and might disagree.
         edge, self._edge = self._edge, None
@@ -455,7 +455,7 @@ class Session(StopRulePolicy):
             return None, str(error)
 
     def _untried(self, stage: str, tried: Collection[str], spent_usd: float) -> str | None:
-        """Without a plan, return the first allowed model that has not failed and does not exceed the cap."""
+        """Return the first allowed model that has not failed and does not exceed the cap; used without a plan."""
         if self.objective.on_infeasible == "raise":
             return None
         allowed = next((known.models for known in self.template.stages if known.name == stage), None) or ()
@@ -463,7 +463,7 @@ class Session(StopRulePolicy):
         return next((model for model in allowed if model not in out and self._replanner.affords(model, spent_usd)), None)
 
     def _end_step(self, prefix: tuple[str, ...], arms: Collection[str] | None) -> TraceStep:
-        """Decide at an edge whether to continue. If several stages may come next, one plan covers all of ``arms``."""
+        """Decide at an edge whether to continue. If several stages may come next, one plan is made for all of them."""
         elapsed_s, spent_usd = self._used(prefix)
         # If the template determines the next stages, no look into the trie is needed; otherwise the edge or the trie names
         # them.
@@ -524,7 +524,7 @@ class Session(StopRulePolicy):
         return invocation.latency_s - seconds_if_asked(self.planner.annotated, node)
 
     def _used(self, prefix: tuple[str, ...] = ()) -> tuple[float, float]:
-        """Return the seconds since arrival, and the dollars recorded here or spent on the prefix by another process."""
+        """Return the seconds since the request's arrival, and the dollars spent here or by another process on the prefix."""
         elapsed_s = self.clock.now() - self.started_at
         self._elapsed_s = max(self._elapsed_s, elapsed_s)
         if prefix not in self._accounted:
@@ -532,7 +532,7 @@ class Session(StopRulePolicy):
         return self._elapsed_s, self.spent_usd + self._inherited_usd
 
     def _inherit(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None] = ()) -> None:
-        """Count the dollars of the prefix's invocations that were not recorded here, each once."""
+        """Count the dollars of the calls of ``prefix`` that were not recorded here; each call is counted once."""
         for k in range(1, len(prefix) + 1):
             if prefix[:k] not in self._accounted:
                 recorded_usd = costs_usd[k - 1] if k <= len(costs_usd) else None

@@ -1,4 +1,4 @@
-"""One decision of a session: question, plan, action and reason."""
+"""One decision of a session: its question, plan, action and reason."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from vinelm.controller.planning.decision import Decision
 class TraceStep(NamedTuple):
     """One decision of a session: the question, the plan if any, the action, and why the action differs from the plan.
 
-    ``kind`` is "begin" (the note names the request's type), "model" (``model`` runs after ``prefix``), "end" (``model`` is
-    None if the request ends), "refused" (``model`` was not called because the request's cap did not allow it) or "failed".
-    A "failed" step means that a call failed and no other model was tried, or that VineLM itself failed: the note says what
-    failed, and ``model`` ran instead. ``is_aside`` marks a failure that changed no decision, such as that of a load
-    monitor: the step before it stays the last decision.
+    ``kind`` is "begin" (the note names the request's type), "model" (``model`` runs after ``prefix``), "end" (the request
+    ends if ``model`` is None), "refused" (``model`` was not called because the request's cap did not allow it) or "failed".
+    A "failed" step means that a call failed and no other model was tried, or that VineLM itself failed; in the latter
+    case the note names what failed, and ``model`` ran instead. ``is_aside`` marks a failure that changed no decision, such
+    as the failure of a load monitor; the step before it stays the last decision.
     """
 
     kind: Literal["begin", "model", "end", "refused", "failed"]
@@ -41,7 +41,7 @@ class TraceStep(NamedTuple):
         return plain | ({"decision": self.decision.to_dict()} if self.decision else {})
 
     def explain(self) -> str:
-        """Return text with the decisions, what each alternative offers, and why it was not chosen."""
+        """Return as text the decision, what each alternative offers, and why each was not chosen."""
         where = "/".join(self.prefix) or "start"
         head = f"[{where}] {self.stage or 'end'}: {self.model or 'end here'}"
         head += f" ({self.elapsed_s:.3g} s and ${self.spent_usd:.4g} used)" + (f" - {self.note}" if self.note else "")

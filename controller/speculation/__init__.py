@@ -1,1 +1,1 @@
-"""Decides which tools to prefetch: a pure rule over probabilities, seconds and dollars."""
+"""Decides which tool calls to prefetch, by a rule that depends only on probabilities, seconds and dollars."""

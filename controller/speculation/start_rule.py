@@ -1,4 +1,4 @@
-"""The rule for prefetching: start a read if the time that it may save is worth more than the expected waste."""
+"""The rule for prefetching: start a read if the time that it may save is worth more than its expected waste."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ROUNDING_USD = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFigures:
-    """Dollars and seconds of a tool's calls.
+    """The cost and the durations of a tool's calls.
 
     Args:
-        cost_usd: declared dollars of a call, >= 0.
-        seconds: recorded durations of its calls, or a sample of them. Empty: unknown; then assumed longer than the model
-            call.
+        cost_usd: the declared cost of a call in dollars, >= 0.
+        seconds: recorded durations of the tool's calls, or a sample of these durations. If empty, calls are assumed to take
+            longer than the model call.
     """
 
     cost_usd: float = 0.0
@@ -34,7 +34,7 @@ class ToolFigures:
 
     @property
     def mean_s(self) -> float:
-        """Mean seconds of a call; 1 if unknown."""
+        """The mean duration of a call in seconds; 1 if unknown."""
         return math.fsum(self.seconds) / len(self.seconds) if self.seconds else 1.0
 
 
@@ -43,8 +43,9 @@ class Room:
     """The time and money that a request has left for prefetches.
 
     Args:
-        left_usd: what remains of the request's cap after spending, reservations and the best plan's cost; None: no cap.
-        wasted_usd: the expected waste, (1 - p) c, of the reads started so far in this request.
+        left_usd: the dollars left of the request's cap after spending, reservations and the best plan's cost; None without a
+            cap.
+        wasted_usd: the sum of the expected waste, (1 - p) c in dollars, over the reads started so far in this request.
         running: number of prefetches in flight that the model has not requested yet.
         think_s: expected seconds of the chosen model's call under load, after which the model may request the reads.
     """
@@ -67,15 +68,15 @@ def decide(
 ) -> Starts:
     """Return the reads to start: all with p E[min(tau, L)] v > (1 - p) c that fit into every cap.
 
-    p is the read's probability, tau its duration, c its dollars, L the seconds of the model call and v the worth of a
-    second. If v is infinite, only ``waste_usd`` limits the expected waste; if v is 0, no read is started. Reads that save
-    the most seconds per second of their duration come first.
+    p is the probability that the model requests the read, tau the read's duration, c its cost, L the duration of the model
+    call and v the worth of a second. If v is infinite, only ``waste_usd`` limits the expected waste; if v is 0, no read is
+    started. Reads that save the most seconds per second of their duration come first.
 
     Args:
         candidates: reads that the model may request, with probabilities.
-        tools: figures by name; a tool without figures is free and of unknown duration.
+        tools: the tools' figures by name; a tool without figures counts as free and of unknown duration.
         worth: the worth of a second (:func:`vinelm.controller.speculation.worth.worth_of_second`).
-        room: what the request has left.
+        room: the time and money that the request has left for prefetches.
         settings: the request's settings.
     """
     if not candidates or not worth.usd_per_s > 0.0:

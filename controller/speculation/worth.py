@@ -16,18 +16,22 @@ BestValue = Callable[[Objective], float | None]
 
 
 class SecondWorth(NamedTuple):
-    """The worth of a second in dollars, with the reason. Infinite: only ``waste_usd`` limits prefetching. 0: start nothing."""
+    """The worth of a second in dollars, with the reason.
+
+    If it is infinite, only ``waste_usd`` limits prefetching; if it is 0, nothing is prefetched.
+    """
 
     usd_per_s: float
     why: str
 
 
 def worth_of_second(objective: Objective, best: BestValue) -> SecondWorth:
-    """Return the worth of a second: what the objective's best plan gains from one more second (the dual value).
+    """Return the worth of a second: the gain of the objective's best plan from one more second (the dual value).
 
     Args:
         objective: the request's objective.
-        best: plans from the request's position; called with the objective, also with slightly changed bounds.
+        best: returns the value of the best plan from the request's position; called with the objective and with slightly
+            changed bounds.
     """
     if objective.target == "latency":
         return SecondWorth(math.inf, "seconds are the target: waste_usd alone limits")

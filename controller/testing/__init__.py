@@ -1,4 +1,4 @@
-"""A contract suite for custom load monitors."""
+"""Tests of the contract that custom load monitors must keep."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,4 +1,4 @@
-"""The contract of load monitors as tests."""
+"""The contract of load monitors, written as tests."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ THREADS, CALLS = 8, 100
 
 
 class LoadMonitorContract:
-    """The contract of every :class:`~vinelm.requests.protocols.LoadMonitor`.
+    """Tests the contract of every :class:`~vinelm.requests.protocols.LoadMonitor`.
 
-    Inherit it in a test class and override :meth:`make`.
+    To test a monitor, derive a test class from this class and override :meth:`make`.
     """
 
     engine = "east"
     """An engine whose load the monitor made by :meth:`make` can report."""
 
     def make(self) -> LoadMonitor:
-        """Make a new monitor, ready to use."""
+        """Return a new monitor that is ready to use."""
         raise NotImplementedError
 
     def extra_s(self, monitor: LoadMonitor) -> float:
-        """Return the delay of :attr:`engine`; 0 if the monitor reports none."""
+        """Return the delay of :attr:`engine` in seconds; 0 if the monitor reports no delay."""
         delay = monitor.delays().get(self.engine)
         return 0.0 if delay is None else delay.extra_s
 
     def test_delays_are_finite_seconds_by_engine(self) -> None:
-        """Check this with calls in flight and with finished calls."""
+        """Check that delays are finite numbers of seconds, with calls in flight and with finished calls."""
         monitor = self.make()
         for _ in range(10):
             monitor.dispatched(self.engine)
@@ -44,7 +44,7 @@ class LoadMonitorContract:
                 assert isinstance(delay.is_stale, bool)
 
     def test_a_call_in_flight_never_lowers_the_delay_and_leaves_no_trace_when_it_failed(self) -> None:
-        """A failed call has no latency, so it must not change the delay."""
+        """Check that a call in flight never lowers the delay, and that a failed call, without latency, leaves it unchanged."""
         monitor = self.make()
         before = self.extra_s(monitor)
         monitor.dispatched(self.engine)
@@ -54,7 +54,7 @@ class LoadMonitorContract:
         assert self.extra_s(monitor) == before
 
     def test_calls_that_were_not_dispatched_may_finish(self) -> None:
-        """The delay never becomes negative."""
+        """Check that the end of calls that were not dispatched never makes the delay negative."""
         monitor = self.make()
         for _ in range(5):
             monitor.finished(self.engine, None)
@@ -65,7 +65,7 @@ class LoadMonitorContract:
 
     @pytest.mark.parametrize("excess_s", [0.0, -3.0, math.nan, math.inf, -math.inf])
     def test_any_latency_is_accepted(self, excess_s: float) -> None:
-        """Latencies come from clocks that may jump."""
+        """Check that any latency is accepted, because clocks may jump."""
         monitor = self.make()
         for _ in range(10):
             monitor.dispatched(self.engine)
@@ -73,7 +73,7 @@ class LoadMonitorContract:
         assert 0.0 <= self.extra_s(monitor) < math.inf
 
     def test_an_unknown_engine_is_accepted_and_changes_no_other(self) -> None:
-        """A catalog may name engines for which there are no reports."""
+        """Check that an unknown engine changes no other engine; a catalog may name engines without reports."""
         monitor = self.make()
         before = self.extra_s(monitor)
         monitor.dispatched("elsewhere")
@@ -82,7 +82,7 @@ class LoadMonitorContract:
         assert self.extra_s(monitor) == before
 
     def test_delays_are_a_snapshot(self) -> None:
-        """A plan may read them while other requests continue."""
+        """Check that returned delays do not change later: a plan may read them while other requests continue."""
         monitor = self.make()
         snapshot = monitor.delays()
         copied = dict(snapshot)
@@ -93,7 +93,7 @@ class LoadMonitorContract:
         assert dict(snapshot) == copied
 
     def test_many_threads_share_a_monitor(self) -> None:
-        """No call is lost: afterwards the delay is back at its initial value."""
+        """Check that no call is lost between threads: afterwards the delay is back at its initial value."""
         monitor = self.make()
         before = self.extra_s(monitor)
 

@@ -1,4 +1,4 @@
-"""One process's part in a fleet: its membership, its leases, its view of other processes, and differing settings."""
+"""One process's part in a fleet: its membership, its leases, and what it knows of other processes and their settings."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ Facts = Mapping[str, Mapping[str, object]]
 class CatalogComparison(Chore):
     """Compares this process's settings with those of other processes; runs as a chore in the member's thread.
 
-    Processes with different settings continue, as they must while a new catalog is rolled out. There is one warning for each
-    differing catalog, with the first difference.
+    Processes with different settings continue, because they must do so while a new catalog is rolled out. Each differing
+    catalog causes one warning, which names the first difference.
 
     Args:
-        facts: this process's settings; plain JSON types.
+        facts: this process's settings, as plain JSON types.
     """
 
     def __init__(self, member: FleetMember, facts: Facts) -> None:
@@ -60,7 +60,7 @@ class CatalogComparison(Chore):
         member.catalog = self.digest
 
     def do(self, link: RedisLink) -> None:
-        """Publish this process's settings, and compare them with new settings of other processes."""
+        """Publish this process's settings, and warn if another process has published different settings."""
         if self._rounds % ROUNDS == 0:
             link.set(f"catalog:{self.digest}", self._text.encode(), KEPT_S)
         self._rounds += 1
@@ -73,7 +73,7 @@ class CatalogComparison(Chore):
                     warnings.warn(f"this process and {process} of the fleet differ: {what}: {ADVICE}", stacklevel=2)
 
     def go_alone(self, link: RedisLink) -> None:
-        """Record that no other process can be compared with."""
+        """Make the next round in which Redis answers publish this process's settings again."""
         self._rounds = 0
 
 
@@ -100,9 +100,9 @@ LEAST_PART = 0.001
 
 
 class Fleet:
-    """The fleet as one process sees it. Thread-safe. Starts a daemon thread, and only this thread talks to Redis.
+    """The fleet as one process sees it. Thread-safe. It starts a daemon thread, which alone talks to Redis.
 
-    After a fork the child becomes a separate process with its first request.
+    After a fork, the child process joins the fleet as a separate process with its first request.
 
     Raises:
         ConfigError: the URL, the name or the journal is invalid; Redis may evict leases; or Redis is required and cannot be
@@ -133,7 +133,7 @@ class Fleet:
 
     @property
     def process(self) -> str:
-        """The name of this process in the fleet: host, process id and a random number."""
+        """The name of this process in the fleet, made of the host, the process id and a random number."""
         return self._live.process
 
     @property
@@ -148,25 +148,25 @@ class Fleet:
 
     @property
     def orders_version(self) -> int:
-        """The version of this process's current orders; 0 without any."""
+        """The version of this process's current orders; 0 if it has no orders."""
         return self._orders.version
 
     def others(self) -> Mapping[str, int]:
-        """Return the live invocations of the other processes by engine, as of the last round."""
+        """Return the number of the other processes' live calls by engine, as of the last round."""
         return self._member.others
 
     def reader(self) -> FleetReader:
-        """Return a reader of all live invocations of the fleet, with a separate connection."""
+        """Return a reader of all live calls of the fleet, with a separate connection to Redis."""
         return FleetReader(RedisLink(self.config.url, self.config.name))
 
     def rows(self, planner: Planner, *, conversation: str, tenant: str, deadline_s: float | None) -> SessionRows:
-        """Return the object through which a request reports its invocations to the fleet.
+        """Return the object through which a request reports its calls to the fleet.
 
         Args:
-            planner: plans for the request.
+            planner: makes the request's plans.
             conversation: id of its conversation; only a hash of it leaves the process.
             tenant: the request's tenant; "" without one. Shown to the fleet.
-            deadline_s: the request's bound on seconds; None without one.
+            deadline_s: the request's bound on its latency in seconds; None without a bound.
         """
         self._rejoin_after_fork()
         return SessionRows(
@@ -180,7 +180,7 @@ class Fleet:
         )
 
     def account(self, tenant: str) -> SpendGuard | None:
-        """Return the guard of a tenant's calls; None if ``daily_usd`` does not cap it."""
+        """Return the guard that authorizes a tenant's calls; None if ``daily_usd`` does not cap this tenant."""
         self._rejoin_after_fork()
         return None if self._dollars is None else self._dollars.account(tenant)
 
@@ -188,8 +188,8 @@ class Fleet:
         """Share these rate limits with the other processes from now on.
 
         Args:
-            limiters: rate limiters by a name that is the same in all processes. Limiters without a per-minute limit stay as
-                they are.
+            limiters: rate limiters by a name that is the same in all processes. Limiters without a per-minute limit are not
+                shared.
         """
         with self._lock:
             new = {engine: limiter for engine, limiter in limiters.items() if engine not in self._limiters}
@@ -198,7 +198,7 @@ class Fleet:
         self._member.wake()
 
     def steer(self, gates: Iterable[ReplicaGate], groups: Mapping[str, str], facts: Facts) -> None:
-        """From now on, let orders choose among replicas, count other processes' calls and compare catalogs. Idempotent.
+        """From now on, let orders choose replicas, count other processes' calls, and compare catalogs. Idempotent.
 
         Args:
             gates: the queues in which calls of replica groups wait.
@@ -212,17 +212,17 @@ class Fleet:
             self._steer()
 
     def share_correction(self, control: SpendControl) -> None:
-        """Correct a budget together with the other processes that serve the same objective."""
+        """Correct the budget of ``control`` together with the other processes that serve the same objective."""
         self._rejoin_after_fork()
         self._corrections.add(control)
 
     def stop(self) -> None:
-        """Leave the fleet: give back leases and end the thread. Idempotent; do not use the object afterwards."""
+        """Leave the fleet: give back leases and end the thread. Idempotent. The object must not be used afterwards."""
         if self._pid == os.getpid():
             self._at_end()
 
     def _require_lasting_keys(self) -> None:
-        """Raise an error if this Redis may delete the fleet's leases."""
+        """Raise :class:`ConfigError` if this Redis may delete the fleet's leases when its memory is full."""
         link = RedisLink(self.config.url, self.config.name)
         try:
             policy = link.evicts_anything()
@@ -241,7 +241,7 @@ class Fleet:
         return self._member.note
 
     def _join(self) -> None:
-        """Become a member under a new name, with nothing leased."""
+        """Join the fleet under a new process name, without any leases."""
         self._pid = os.getpid()
         config = self.config
         self._live = LiveInvocations(f"{socket.gethostname()}:{self._pid}:{secrets.token_hex(4)}")
@@ -295,7 +295,7 @@ class Fleet:
 
 
 def _reorder(gates: Iterable[ReplicaGate], limiters: Mapping[str, EngineRateLimiter]) -> None:
-    """Apply new orders, which may move waiting calls forward or backward, or to another replica."""
+    """Apply new orders: waiting calls may move forward or backward in their queue, or to another replica."""
     for gate in gates:
         gate.reorder()
     for limiter in list(limiters.values()):

@@ -1,4 +1,4 @@
-"""The live invocations of one request, as reported to the fleet. Callers handle errors raised here."""
+"""Reports the live calls of one request to the fleet. Callers handle errors raised here."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from vinelm.requests.protocols import Invocation
 
 
 class SessionRows(RequestWatcher):
-    """The live invocations of one request. Thread-safe.
+    """Reports the live calls of one request to the fleet. Thread-safe.
 
     Args:
         session: number of the conversation; see :func:`~vinelm.controller.session_number`.
         tenant: the request's tenant; "" without one.
-        deadline_s: the request's bound on seconds from its arrival; None without one.
-        note: returns the fleet's line for the request's trace; empty if there is none.
+        deadline_s: the request's bound on seconds from its arrival; None without a bound.
+        note: returns the fleet's note for the request's trace; empty if there is none.
         orders: the fleet's current orders; None if unused.
     """
 
@@ -47,9 +47,9 @@ class SessionRows(RequestWatcher):
         self._slots: list[tuple[tuple[str, ...], int, str]] = []  # path, place, engine; append and remove are atomic
 
     def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
-        """Record that the invocation at the end of ``path`` begins, ``elapsed_s`` seconds after the request's arrival.
+        """Record that the call at the end of ``path`` begins, ``elapsed_s`` seconds after the request's arrival.
 
-        ``decision`` is the plan that it follows; None without a plan.
+        ``decision`` is the plan that the call follows; None without a plan.
         """
         engine = self._engine_of.get(path[-1])
         if engine is None:
@@ -63,7 +63,10 @@ class SessionRows(RequestWatcher):
         self._slots.append((path, self._live.begin(start, rest), engine))
 
     def gate(self, path: tuple[str, ...], waits: bool, sent_to: str | None = None) -> None:
-        """Record that the invocation begins to wait for its engine's rate limits, or was sent to replica ``sent_to``."""
+        """Record that the call begins to wait for rate limits or, if not ``waits``, that it was sent.
+
+        ``sent_to`` names the replica that the call was sent to, if any.
+        """
         for known, slot, engine in self._slots:
             if known == path:
                 if waits:
@@ -73,7 +76,7 @@ class SessionRows(RequestWatcher):
                 return
 
     def standing(self, stage: str, priority: float) -> SupportsFloat:
-        """Return the current priority of a call: its request's ``priority`` plus the fleet's orders."""
+        """Return the current priority of a call: its request's ``priority`` plus the steps that the fleet's orders add."""
         if self._orders is None:
             return priority
         return CallStanding(self._orders, self._session, self._tenant, stage, priority)
@@ -83,11 +86,11 @@ class SessionRows(RequestWatcher):
         return self._note()
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Remove the invocation; does nothing if it is unknown."""
+        """Remove the call from the live calls; do nothing if it is unknown."""
         self.interrupted(invocation.prefix)
 
     def interrupted(self, path: tuple[str, ...]) -> None:
-        """Record that an invocation was interrupted without a result."""
+        """Remove a call that was interrupted without a result."""
         item = next((item for item in self._slots if item[0] == path), None)
         if item is None:
             return
@@ -99,12 +102,12 @@ class SessionRows(RequestWatcher):
             raise
 
     def __del__(self) -> None:
-        """Remove the invocations of a request that was dropped before its end."""
+        """Remove the live calls of a request that was dropped before its end."""
         with suppress(AttributeError):  # the object was never fully created
             for _, slot, _ in self._slots:
                 self._live.end(slot)
 
 
 def expected_rest(decision: Decision) -> tuple[float, float]:
-    """Return the seconds at zero load and the dollars that the plan expects from this decision to the end; NaN if unknown."""
+    """Return the expected latency at zero load (seconds) and cost (dollars) from this decision to the end; NaN if unknown."""
     return decision.mean_rest_s, decision.remaining_cost_usd

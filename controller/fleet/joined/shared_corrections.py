@@ -1,4 +1,4 @@
-"""One budget correction for all processes: each reports its counts to Redis and gets back a common factor."""
+"""One budget correction for all processes: each process reports its counts to Redis and gets back a common factor."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ return tostring(factor)
 class SharedCorrections(Chore):
     """Synchronizes this process's corrections with the fleet; runs as a chore in the member's thread.
 
-    Corrections are held by weak reference, so that the many objectives that callers may choose do not use up memory.
+    Corrections are held by weak references, so that they do not use up memory if callers choose many objectives.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class SharedCorrections(Chore):
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """Return the number of corrections."""
+        """Return the number of budget corrections that are shared."""
         return len(self._controls)
 
     def add(self, control: SpendControl) -> None:
@@ -53,10 +53,10 @@ class SharedCorrections(Chore):
             self._controls.add(control)
 
     def do(self, link: RedisLink) -> None:
-        """Report the counts and fetch the factor.
+        """Report this process's counts and fetch the common factor of each correction.
 
         Raises:
-            FleetUnreachable: Redis does not answer. Other processes never get the counts of this round.
+            FleetUnreachable: Redis does not answer. Then other processes never get the counts of this round.
         """
         with self._lock:
             controls = list(self._controls)
@@ -68,7 +68,7 @@ class SharedCorrections(Chore):
             control.follow(float(factor))
 
     def go_alone(self, link: RedisLink) -> None:
-        """Correct by this process's own counts, starting from the last factor."""
+        """Correct budgets by this process's own counts alone, starting from the last common factor."""
         with self._lock:
             for control in self._controls:
                 control.follow(None)

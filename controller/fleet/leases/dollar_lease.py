@@ -185,23 +185,23 @@ return 1
 
 
 class DollarLease(Chore):
-    """Keeps the leases of all accounts; runs as a chore in the member's thread.
+    """Keeps the leases of all tenants' accounts; runs as a chore in the member's thread.
 
-    Never leases more than the cap, even if processes, Redis or the journal's machine crash. So at most the cap is spent,
-    plus what single calls cost beyond their upper bounds. Each grant is written to the journal before it is spent. If Redis
-    has lost the sums, or is from an earlier run, it grants nothing until they are restored from the journal; a restoration
-    voids every grant that the journal does not have yet. If clocks disagree, nothing is granted. If a clock was set back,
-    grants for later days also count for the present day. If the answer to a grant is lost, or the journal does not accept
-    it, the dollars return to the cap with the next exchange.
+    Never leases more than the daily cap, even if processes, Redis or the journal's machine crash. So tenants spend at most
+    the cap, plus the amount by which single calls exceed their maximum cost. Each grant is written to the journal before it
+    is spent. If Redis has lost the granted sums, or has those of an earlier run, it grants nothing until they are restored
+    from the journal; a restoration voids every grant that the journal does not have yet. If clocks disagree, nothing is
+    granted. If a clock was set back, grants for later days also count for the present day. If the answer to a grant is
+    lost, or the journal does not accept the grant, its dollars return to the cap with the next exchange.
 
     Args:
-        daily_usd: dollars a day by tenant; ``"*"`` for each other tenant.
-        processes: returns the number of live processes; or 1 / p, if orders give this process the part p of the cap.
+        daily_usd: the daily cap in dollars by tenant; ``"*"`` for each other tenant.
+        processes: returns the number of live processes, or 1 / p if orders give this process the part p of the cap.
         is_alone: returns whether Redis does not answer.
-        wake: requests the next round now.
+        wake: requests the next round of the chores now.
         clock: the time of this machine, in seconds since 1970; the clock of Redis has to agree with it.
         elapsed_s: seconds from a monotonic clock.
-        day: the day to lease for; None for the server's own. For tests.
+        day: the day to lease for, in days since 1970; None for the server's present day. For tests.
     """
 
     def __init__(
@@ -235,11 +235,11 @@ class DollarLease(Chore):
         self._lock = threading.Lock()
 
     def go_alone(self, link: RedisLink) -> None:
-        """Stop leasing; refused calls get the reason."""
+        """Store the reason why Redis cannot be reached, so that refusals can give this reason."""
         self._why = link.why
 
     def account(self, tenant: str) -> TenantAccount | None:
-        """Return the account of a tenant; None if it has no cap."""
+        """Return the account of a tenant; None if the tenant has no cap."""
         with self._lock:
             known = self._accounts.get(tenant)
             if known is None:
@@ -252,7 +252,7 @@ class DollarLease(Chore):
             return known
 
     def do(self, link: RedisLink) -> None:
-        """Lease the dollars that the accounts want.
+        """Lease the dollars that the waiting calls of all accounts need.
 
         Raises:
             FleetUnreachable: Redis does not answer. The leases stay as they are.
@@ -272,7 +272,10 @@ class DollarLease(Chore):
                 self._tell(account, str(error))
 
     def _lease(self, link: RedisLink, account: TenantAccount, wanted: int, least: int) -> None:
-        """Lease ``wanted`` dollars or more; if the cap allows less, at least ``least`` (0: as much as the cap allows)."""
+        """Lease at least ``wanted`` or, if the cap does not allow it, at least ``least``; in billionths of a dollar.
+
+        0 asks for any amount that the cap allows.
+        """
         # A restoration, a smaller wish and a change of day each take one more attempt. The rest waits for the next round.
         for _ in range(4):
             status, nano_usd, _, day, last = self._asked(link, account, wanted)
@@ -305,7 +308,7 @@ class DollarLease(Chore):
             return
 
     def _asked(self, link: RedisLink, account: TenantAccount, wanted: int) -> Any:
-        """Ask Redis for a slice of the cap, given what this process holds; return Redis's answer."""
+        """Ask Redis for a part of the cap, report what this process holds, and return the answer of the script ``GRANT``."""
         cap, members = round(account.daily_usd * NANO), max(self._processes(), 1.0)
         known = [one for one in {**self._past, **self._held} if one[0] == account.tenant]
         held = [part for where in known for part in (where[1], self._amount(where))]
@@ -322,11 +325,14 @@ class DollarLease(Chore):
         )
 
     def _amount(self, where: TenantDay) -> int:
-        """Return what this process holds or has spent of a tenant's dollars for a day."""
+        """Return the amount that this process holds or has spent of a tenant's cap for a day, in billionths of a dollar."""
         return self._held.get(where, self._past.get(where, 0))
 
     def _journaled(self, link: RedisLink, where: TenantDay, nano_usd: int) -> bool:
-        """Write a grant to the journal (on failure it returns to the cap); return False if its generation is outdated."""
+        """Write a grant to the journal; return False if the grant's generation is outdated.
+
+        If the journal cannot be written, the grant returns to the cap, and the error is raised.
+        """
         try:
             return self._journal.hold(self._generation, self._process, where, self._amount(where) + nano_usd)
         except JournalUnavailable:  # it may have been written all the same
@@ -335,7 +341,7 @@ class DollarLease(Chore):
             raise
 
     def _accept(self, link: RedisLink, account: TenantAccount, where: TenantDay, nano_usd: int) -> int:
-        """Let the account spend a recorded grant; return what is left of other days' grants."""
+        """Let the account spend a recorded grant, and give back unused grants of other days; return the amount given back."""
         self._held[where] = self._amount(where) + nano_usd
         # A clock may return to a day whose rest was returned: then this is one holding again, not two.
         self._past.pop(where, None)
@@ -349,9 +355,9 @@ class DollarLease(Chore):
             account.add_lease(nano_usd)
 
     def _last_possible_day(self) -> int | str:
-        """Return the latest day that may have begun, by the time since this process's last grant.
+        """Return the latest day that can have begun, by the monotonic time since this process's last grant.
 
-        It does not depend on wall clocks. "" before the first grant.
+        It does not depend on wall clocks, and is "" before the first grant.
         """
         if self._seen is None:
             return ""
@@ -359,14 +365,14 @@ class DollarLease(Chore):
         return last + 1 + math.floor((self._elapsed_s() - at_s + CLOCK_BOUND_S) / DAY_S)
 
     def _tell(self, account: TenantAccount, why: str) -> None:
-        """Refuse the waiting calls for this reason, and log it once."""
+        """Refuse the account's waiting calls for this reason, and log the reason once."""
         account.refuse(why)
         if why != self._told:
             self._told = why
             _LOG.error("no dollars are leased for the tenants of this fleet: %s", why)
 
     def _restore(self, link: RedisLink) -> None:
-        """Restore Redis's sums from the journal under a new generation, unless another process has already done so."""
+        """Restore the granted sums in Redis from the journal under a new generation, unless another process already has."""
         # Another process may have restored already. Its generation is newer: adopting it is enough.
         current = self._journal.generation()
         if current != self._generation and current:
@@ -382,7 +388,7 @@ class DollarLease(Chore):
         self._generation = found.generation
 
     def _settle_unsure(self, link: RedisLink, account: TenantAccount) -> None:
-        """If the journal may not have recorded the last change, write the holdings again and update Redis."""
+        """Write this process's holdings again and update Redis, if the journal may not have recorded the last change."""
         for where in [unsure for unsure in self._unsure if unsure[0] == account.tenant]:
             self._journal.give_back(self._process, where, self._amount(where))
             self._unsure.discard(where)
@@ -393,7 +399,7 @@ class DollarLease(Chore):
         link.run_script(GIVE_BACK, [MONEY], [self._generation, *where, self._process, self._turn, self._amount(where)])
 
     def _return_other_days(self, link: RedisLink, account: TenantAccount, today: TenantDay) -> int:
-        """Give unused dollars of other days' leases back to those days; return the amount."""
+        """Give unused dollars of other days' leases back to those days; return the amount in billionths of a dollar."""
         returned = 0
         for where in [held for held in self._held if held[0] == account.tenant and held[1] != today[1]]:
             # First, since what is free later no longer belongs to that day.
@@ -414,7 +420,7 @@ class DollarLease(Chore):
         return nano_usd
 
     def close(self, link: RedisLink) -> None:
-        """Give back unused dollars, if Redis and the journal can be reached."""
+        """Give back unused dollars if Redis and the journal can be reached, and close the journal."""
         try:
             for where in list(self._held):
                 account = self.account(where[0])

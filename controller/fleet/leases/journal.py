@@ -49,7 +49,7 @@ TenantDay = tuple[str, int]
 
 
 class Grant(NamedTuple):
-    """What one process holds and has spent of a tenant's dollars for a day, in billionths of a dollar."""
+    """The amount that one process holds or has spent of a tenant's cap for a day, in billionths of a dollar."""
 
     process: str
     tenant: str
@@ -58,10 +58,10 @@ class Grant(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """The journal's state when a new generation begins: its number, the last day, and all grants.
+    """The journal's state when a new generation begins: the generation's number, the last day of a grant, and all grants.
 
-    ``back``: the last day for which dollars were granted after a clock had been set back to before it; ``carry``: the later
-    day to which these grants also count, once that day has a grant; 0 for none.
+    If a clock was set back, ``back`` is the last day for which dollars were granted afterwards. ``carry`` is the later day
+    for which these grants also count, once that day has a grant. Both are 0 if such a day does not exist.
     """
 
     generation: int
@@ -77,12 +77,12 @@ class JournalDatabase:
 
     Attributes:
         name: the database's address for messages, without the password.
-        error: base class of its driver's errors.
+        error: base class of the driver's errors.
         connect: opens a connection with explicit transactions, and creates the tables.
-        begin: statements that begin a transaction which excludes other writers from its first read on.
-        parameter: how its driver marks a parameter.
-        is_server: whether to wait for a while after a failure, and then reconnect.
-        hint: what to check if it cannot be opened.
+        begin: the statements that begin a transaction; from its first read on, no other process can write.
+        parameter: the driver's mark for a parameter.
+        is_server: whether the database is a server. After a failure, it is given a while before the next connection.
+        hint: advice on what to check if the database cannot be opened.
     """
 
     name: str
@@ -95,7 +95,9 @@ class JournalDatabase:
 
 
 class SpendJournal:
-    """Grants of dollars that survive crashes of all processes and of Redis. Used by one thread; processes may share it.
+    """Records grants of dollars so that they survive crashes of all processes and of Redis.
+
+    One thread may use it; several processes may share the database.
 
     When a method returns, its writes are on disk. Amounts are billionths of a dollar, so that sums are exact. Methods raise
     :class:`~vinelm.errors.JournalUnavailable` if the journal cannot be read or written; then no dollars can be leased.
@@ -120,7 +122,9 @@ class SpendJournal:
 
     @contextmanager
     def _transaction(self) -> Iterator[Callable[..., Any]]:
-        """Run the block in one exclusive transaction; yields a function that runs a statement with parameters marked ``?``.
+        """Run the block in one exclusive transaction, and yield a function that runs a statement.
+
+        Its parameters are marked ``?``.
 
         Raises:
             JournalUnavailable: the transaction cannot begin, or it is unknown whether it was committed.
@@ -151,7 +155,7 @@ class SpendJournal:
             raise JournalUnavailable(f"{self.name}: the fleet's journal cannot be written ({_first_line(error)})") from None
 
     def generation(self) -> int:
-        """Return the generation's number, which grows whenever the totals are restored."""
+        """Return the number of the current generation, which grows whenever Redis's sums are restored."""
         with self._transaction() as run:
             return int(run("SELECT number FROM fleet_generation").fetchone()[0])
 
@@ -170,9 +174,9 @@ class SpendJournal:
             )
 
     def hold(self, generation: int, process: str, where: TenantDay, nano_usd: int) -> bool:
-        """Record what the process holds or has spent of a tenant's dollars for a day, before it spends more.
+        """Record the amount that a process holds or has spent of a tenant's cap for a day, before the process spends more.
 
-        Writes the whole amount, not the change, so that the write can be repeated if its outcome is unknown.
+        The whole amount is written instead of the change, so that a write of unknown outcome can be repeated.
 
         Returns:
             False, without writing anything, if the generation is outdated.
@@ -190,12 +194,12 @@ class SpendJournal:
         return True
 
     def give_back(self, process: str, where: TenantDay, nano_usd: int) -> None:
-        """Record how much of its grant the process holds or has spent, and give back the rest."""
+        """Record the amount of its grant that the process still holds or has spent, and give back the rest."""
         with self._transaction() as run:
             run("UPDATE fleet_grants SET nano_usd = ? WHERE process = ? AND tenant = ? AND day = ?", nano_usd, process, *where)
 
     def restore(self) -> Restored:
-        """Begin a new generation, and return the dollars spent and leased.
+        """Begin a new generation, and return the journal's state with all grants that are kept.
 
         From then on, the journal rejects grants of earlier generations. Old grants are deleted (:data:`KEPT_DAYS`).
         """
@@ -223,13 +227,13 @@ def _set_fact(run: Callable[..., Any], name: str, value: int) -> None:
 
 
 def _last_day(run: Callable[..., Any]) -> int:
-    """Return the last day on which dollars were granted; 0 if they never were."""
+    """Return the last day for which dollars were granted; 0 if none ever were."""
     granted = run("SELECT max(day) FROM fleet_grants").fetchone()[0]
     return max(_fact(run, "day"), int(granted or 0))
 
 
 def _note_day(run: Callable[..., Any], day: int) -> None:
-    """Record the day of a grant, and whether a clock was set back; Redis loses both if it loses its sums."""
+    """Record the day of a grant, and whether a clock was set back. Redis needs both again if it loses its sums."""
     last, recent, back = _last_day(run), _fact(run, "recent"), _fact(run, "back")
     if day != recent or day > last:
         _set_fact(run, "day", max(day, last))
@@ -249,7 +253,7 @@ def _note_day(run: Callable[..., Any], day: int) -> None:
 def journal_at(where: str | Path, fleet: str = "default") -> SpendJournal:
     """Return the journal of a fleet in this SQLite file, or in the database of this ``postgresql://`` address.
 
-    No error shows an address's password. Its user must be allowed to create tables, unless they exist.
+    No error shows the address's password. The database's user must be allowed to create tables, unless they exist.
 
     Raises:
         ConfigError: the journal cannot be opened, or belongs to another fleet.
@@ -268,7 +272,7 @@ def journal_at(where: str | Path, fleet: str = "default") -> SpendJournal:
 
 
 def _in_file(path: Path) -> JournalDatabase:
-    """Return a SQLite file, created if missing, for processes of one machine."""
+    """Return the database in a SQLite file, created if missing, for processes of one machine."""
     if not path.parent.is_dir():
         raise ConfigError(f"{path}: no journal can be kept there: make the folder first")
 

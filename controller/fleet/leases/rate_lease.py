@@ -166,13 +166,13 @@ return {{epoch, held[1], held[2], keep[1], keep[2], members, closed_ms}}
 class RateLease(Chore):
     """Synchronizes this process's share of one engine's limits with the fleet; runs as a chore in the member's thread.
 
-    This process never holds more than Redis counts for it. So the processes together keep the limits, even if processes die
-    or answers are lost. There is one exception: a process that has not reached Redis for a minute keeps its share, but
-    Redis may give that share to others.
+    This process never holds more than Redis has counted as this process's share. So the processes together keep the limits,
+    even if processes die or answers are lost. There is one exception: a process that has not reached Redis for a minute
+    keeps its share, but Redis may give that share to others.
 
     Args:
-        part: returns the part of the limits that this process may count on, in (0, 1]; None for an equal part.
-        wall_ms: the time that the script uses; None for the server's own. For tests.
+        part: returns the part of the limits that this process can rely on, in (0, 1]; None for an equal part.
+        wall_ms: the time in milliseconds that the script uses; None for the server's own time. For tests.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class RateLease(Chore):
         self._keep = share.limits
 
     def do(self, link: RedisLink) -> None:
-        """Report what this process holds, give back what others need, and ask for what is missing.
+        """Report this process's share, give back the part that others need, and ask for the requests and tokens it lacks.
 
         Raises:
             FleetUnreachable: Redis does not answer. The share stays as it is.
@@ -232,9 +232,9 @@ class RateLease(Chore):
     def go_alone(self, link: RedisLink) -> None:
         """Continue within the present share, without Redis.
 
-        If Redis has never answered, there is no share: after ``ALONE_AFTER_S`` seconds the process uses the whole limits,
-        as it would without a fleet. If Redis has answered before, other processes may hold the rest: after the same time,
-        calls that exceed the share fail.
+        If Redis has never answered, this process has no share; after ``ALONE_AFTER_S`` seconds it uses the whole limits, as
+        it would without a fleet. If Redis has answered before, other processes may hold the rest of the limits; after the
+        same time, calls that exceed this process's share fail.
         """
         if self._share.clock.now() - self._heard_s < ALONE_AFTER_S:
             return
@@ -247,20 +247,23 @@ class RateLease(Chore):
             )
 
     def close(self, link: RedisLink) -> None:
-        """Give back what the last minute's calls have not used."""
+        """Give back the part of the share that the last minute's calls have not used."""
         self._keep = RateAmounts(0, 0)
         self.do(link)
 
 
 def _kept(most: int, limit: int, used: int) -> int:
-    """Return how many requests or tokens to keep, given the script's answer."""
+    """Return the number of requests or tokens that this process should keep.
+
+    ``most`` is the script's answer: -1 stands for the whole limit, -2 for the present use plus a quarter.
+    """
     if most == -1:
         return limit
     return most if most >= 0 else min(used + used // 4, limit)
 
 
 def _before_it_is_short(demand: RateDemand, limits: RateAmounts) -> RateAmounts:
-    """Return how much to request in advance: enough for one more call, once most of the share is in use."""
+    """Return the requests and tokens to ask for in advance: enough for one more call, once most of the share is used."""
     used_up = any(used > BUSY * held for used, held, limit in zip(demand.used, demand.held, limits, strict=True) if limit)
     if not demand.used.requests or not used_up:
         return RateAmounts(0, 0)

@@ -1,4 +1,4 @@
-"""One process's account of a tenant: the dollars that it has leased from the tenant's daily cap."""
+"""One process's account of a tenant: the dollars that the process has leased from the tenant's daily cap."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ NANO = 1_000_000_000
 
 
 class TenantAccount(SpendGuard):
-    """Authorizes a tenant's calls within what this process has leased; a :class:`vinelm.requests.protocols.CallGuard`.
+    """Authorizes a tenant's calls within the leased dollars; a :class:`vinelm.requests.protocols.CallGuard`.
 
     The lease grows in the background. A call that exceeds the lease waits at most ``PATIENCE_S`` seconds for it to grow,
     and only while Redis answers; then it is refused.
 
     Args:
         tenant: the tenant's name; shown in refusals.
-        daily_usd: the cap of all processes together; shown in refusals.
+        daily_usd: the tenant's daily cap in dollars for all processes together; shown in refusals.
         is_alone: returns whether Redis does not answer.
         wake: asks the background thread to update the lease now.
-        why_alone: returns why Redis cannot be reached; empty: it does not answer.
+        why_alone: returns why Redis cannot be reached; empty if it simply does not answer.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class TenantAccount(SpendGuard):
 
     @contextmanager
     def waiting(self, upper_usd: float) -> Iterator[None]:
-        """During the block, ask for a lease that also covers a call of this many dollars."""
+        """During the block, ask for a lease that also covers a call that costs at most ``upper_usd`` dollars."""
         with self._changed:
             self._waiting.append(upper_usd)
         try:
@@ -111,7 +111,7 @@ class TenantAccount(SpendGuard):
                 self._waiting.remove(upper_usd)
 
     def _wait(self, upper_usd: float, leased_nano: int, until: float) -> bool:
-        """Wait until the lease differs from ``leased_nano``; return False if it cannot change, or not in time."""
+        """Wait until the lease differs from ``leased_nano``; return False if the call should no longer wait for that."""
         with self._changed:
             while self._leased_nano == leased_nano:
                 if self._is_over(upper_usd, until):
@@ -120,19 +120,19 @@ class TenantAccount(SpendGuard):
         return True
 
     def _is_over(self, upper_usd: float, until: float) -> bool:
-        """Return whether a call of this cost should stop waiting."""
+        """Return whether a call that costs at most ``upper_usd`` dollars should stop waiting for a larger lease."""
         return time.monotonic() >= until or self._was_refused(upper_usd) or self._is_alone()
 
     def _was_refused(self, upper_usd: float) -> bool:
-        """Return whether a lease for a call of this cost was refused a moment ago."""
+        """Return whether a lease for a call of at most this cost was refused less than ``REFUSED_FOR_S`` seconds ago."""
         return upper_usd >= self._refused_usd and time.monotonic() < self._refused_until
 
     # -- for the background thread -----------------------------------------------------------------------------
 
     def wanted_usd(self) -> tuple[float, float]:
-        """Return the dollars by which the lease must grow: to cover all waiting calls, and to cover the cheapest of them.
+        """Return the dollars that the lease lacks to cover all waiting calls, and to cover only the cheapest of them.
 
-        Both include what calls have cost beyond their bounds; 0 if nothing is wanted.
+        Both amounts include the cost of calls beyond their maximum, and are 0 if the lease suffices.
         """
         with self._lock, self._changed:
             used_usd = self.spent_usd + self.reserved_usd - self._leased_usd
@@ -142,19 +142,22 @@ class TenantAccount(SpendGuard):
             )
 
     def free_usd(self) -> float:
-        """Return the leased dollars that are neither spent nor reserved; negative if calls cost more than their bounds."""
+        """Return the leased dollars that are neither spent nor reserved; negative if calls exceeded their maximum cost."""
         with self._lock:
             return self._leased_usd - self.spent_usd - self.reserved_usd
 
     def add_lease(self, nano_usd: int) -> None:
-        """Add leased dollars to the account; waiting calls then continue."""
+        """Add a lease to the account, in billionths of a dollar, and let waiting calls try again."""
         with self._changed:
             self._leased_nano += nano_usd
             self._has_answer, self._why = True, ""
             self._changed.notify_all()
 
     def refuse(self, why: str = "", *, is_cap: bool = False) -> None:
-        """Refuse the waiting calls because no lease is available. ``why`` is the reason; empty: today's cap."""
+        """Refuse the waiting calls because no lease is available.
+
+        ``why`` is the reason; it is empty if the daily cap is reached.
+        """
         with self._changed:
             self._has_answer = True
             self._why = why
@@ -163,7 +166,7 @@ class TenantAccount(SpendGuard):
             self._changed.notify_all()
 
     def take_back(self, most_nano: int) -> int:
-        """Remove at most this many unused dollars from the lease and return them, in billionths of a dollar."""
+        """Remove at most ``most_nano`` of the lease's unused dollars; return the amount, in billionths of a dollar."""
         with self._lock, self._changed:
             free_nano = int((self._leased_usd - self.spent_usd - self.reserved_usd) * NANO) - 1  # never more than is free
             taken = max(min(free_nano, most_nano), 0)

@@ -32,10 +32,11 @@ class LoopRound:
         leads: whether this loop was the leader; if not, it only waited.
         leader: name of the leading loop; empty if Redis did not answer.
         version: the version of the orders that this loop installed last; 0 if it never did.
-        rows: number of live invocations in the view.
+        rows: number of live calls in the view.
         processes: number of processes in the view.
-        view_s, policy_s, install_s: seconds that the parts of the round took; 0 for parts that were not reached.
-        problem: one line on what went wrong; empty if nothing.
+        view_s, policy_s, install_s: seconds taken to read the view, run the policy and install its orders; 0 for steps that
+            were not reached.
+        problem: one line on what went wrong; empty if nothing did.
     """
 
     leads: bool
@@ -50,13 +51,13 @@ class LoopRound:
 
 
 class GlobalLoop:
-    """Runs a policy over a fleet while it leads; otherwise it waits for the leader to fail. For one thread.
+    """Runs a policy over a fleet while this loop leads, and otherwise waits for the leader to fail. For one thread.
 
     Args:
         link: the connection to the fleet's Redis; used only by this loop.
-        policy: computes orders from a view. If it fails, hangs or returns invalid orders, :attr:`LoopRound.problem` says so
-            and the last good orders stay. Its code is not sandboxed.
-        period_s: seconds from one round to the next, and the longest that the policy may take.
+        policy: computes orders from a view. If the policy fails, hangs or returns invalid orders, :attr:`LoopRound.problem`
+            says so and the last good orders stay. The policy's code is not sandboxed.
+        period_s: seconds from one round to the next, and the time limit of the policy.
 
     Raises:
         ConfigError: ``period_s`` is out of range.
@@ -107,7 +108,7 @@ class GlobalLoop:
         )
 
     def run(self, tell: Callable[[LoopRound], object]) -> None:
-        """Run rounds until :meth:`stop`, passing each to ``tell``; then resign, so that another loop can lead at once."""
+        """Run rounds until :meth:`stop` and pass each round to ``tell``; then resign, so that another loop can lead at once."""
         while not self._stopped.is_set():
             until = time.monotonic() + self.period_s
             tell(self.round())

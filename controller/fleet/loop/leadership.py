@@ -70,18 +70,18 @@ end
 class Leadership:
     """A loop's claim to lead its fleet. For one thread.
 
-    Each election gets a larger fencing number than all before. Redis accepts orders only with the number of the last
-    election, and compares it in the same atomic step. So a leader that was away for a while (stopped, swapped out, cut off)
-    cannot replace the orders of its successor. If Redis has lost the number, a new epoch begins, without a leader until the
-    next election.
+    Each election gets a larger fencing number than all earlier elections. Redis accepts orders only with the number of the
+    last election, and checks this number in the atomic step that replaces the orders. So a leader that was away for
+    a while (stopped, swapped out, cut off) cannot replace the orders of its successor. If Redis has lost the number, a new
+    epoch begins, without a leader until the next election.
 
     Args:
         name: the loop's name; unique.
 
     Attributes:
-        leader: name of the leading loop when Redis was last asked; empty before.
+        leader: name of the leading loop when Redis was last asked; empty before the first time.
         fence: the largest fencing number seen.
-        version: the version of the orders that this loop installed last; 0 if it never did.
+        version: the version of the orders that this loop installed last; 0 if it has installed none.
     """
 
     def __init__(self, link: RedisLink, name: str) -> None:
@@ -93,11 +93,11 @@ class Leadership:
 
     @property
     def leads(self) -> bool:
-        """True if this loop led when Redis was asked last."""
+        """True if this loop was the leader when Redis was last asked."""
         return self.leader == self.name
 
     def stand(self) -> bool:
-        """Become the leader if there is none, or stay the leader; return whether this loop leads."""
+        """Become the leader if there is none, or remain the leader; return whether this loop leads."""
         lock_ms = int(LEADS_FOR_S * 1000)
         # The largest number that this loop has seen is sent along: a Redis restored from an old file then continues from it,
         # and no number is given out twice.
@@ -111,7 +111,7 @@ class Leadership:
         return self.leads
 
     def install(self, fields: Mapping[str, bytes]) -> bool:
-        """Replace the fleet's orders and increase their version; without fields, prolong the existing orders.
+        """Replace the fleet's orders and increase their version. Without fields, extend the time that the present orders hold.
 
         Returns False, without changing anything, if another loop has become the leader.
 

@@ -1,4 +1,4 @@
-"""Encodes orders as bytes: a common part, and for each process a part whose size does not grow with the fleet."""
+"""Encodes orders as bytes: a common part, and one part per process. A process's part does not grow with the fleet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SESSION, _PRIORITY = np.dtype("<u8"), np.dtype("<f4")
 
 
 def own_field(process: str) -> str:
-    """Return the name of the Redis field that holds a process's part."""
+    """Return the name of the Redis field that holds the part of the orders for one process."""
     return _OWN + process
 
 
@@ -30,7 +30,7 @@ class LocalOrders:
     """The orders that concern one process; see :class:`~vinelm.controller.Orders`.
 
     Attributes:
-        share: the part of common limits that this process may count on, in (0, 1]; None for an equal part.
+        share: the part of the common rate limits that this process can rely on, in (0, 1]; None for an equal part.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -41,12 +41,12 @@ class LocalOrders:
     share: float | None = None
 
     def priority(self, session: int, tenant: str, stage: str) -> float:
-        """Return the priority steps that orders add to the request's own priority."""
+        """Return the priority steps that these orders add to the request's own priority."""
         return self.sessions.get(session, 0.0) + self.tenants.get(tenant, 0.0) + self.stages.get(stage, 0.0)
 
 
 def order_fields(orders: Orders, view: FleetView) -> dict[str, bytes]:
-    """Return the fields to install; the part of each process covers the conversations that it has in flight."""
+    """Return the Redis fields that hold these orders; each process's part covers the conversations it has in flight."""
     names = {"weights": orders.weights, "tenants": orders.tenants, "stages": orders.stages}
     plain = {what: {name: float(value) for name, value in given.items()} for what, given in names.items()}
     fields = {COMMON: json.dumps(plain, separators=(",", ":")).encode()}
@@ -94,14 +94,14 @@ def _numbers(given: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _fractions(shares: Mapping[str, float], processes: tuple[str, ...]) -> dict[str, float]:
-    """Return each process's fraction of the limits; empty without shares or if all are zero."""
+    """Return each process's fraction of the common limits; empty if there are no shares or if all shares are zero."""
     parts = {process: float(shares.get(process, 1.0)) for process in processes}
     total = sum(parts.values())
     return {process: part / total for process, part in parts.items()} if shares and total > 0 else {}
 
 
 def _pins(orders: Orders, view: FleetView) -> dict[int, dict[str, str]]:
-    """Return the engine of each pinned conversation, by index of the process."""
+    """Return the engine of each pinned conversation, by the index of the process that has it in flight."""
     found: dict[int, dict[str, str]] = {}
     if orders.pins:
         rows = np.isin(view.session, np.array(list(orders.pins), np.uint64))

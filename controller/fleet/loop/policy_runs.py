@@ -1,6 +1,6 @@
-"""Runs a policy so that the loop survives if it raises, hangs or returns nonsense.
+"""Runs a policy so that the loop survives if the policy raises, hangs or returns invalid orders.
 
-Also tests a policy on recorded views: its orders, its running time, and which orders would be refused.
+Also tests a policy on recorded views: reports its orders, its running time, and which orders would be refused.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from vinelm.threads import beside
 
 @dataclass(frozen=True, slots=True)
 class PolicyAnswer:
-    """The result of one run.
+    """The result of one run of a policy.
 
     Attributes:
         orders: the orders to install; None if the run failed.
         problem: one line that says why the run failed; empty otherwise.
-        seconds: how long the policy and the check of its orders took; if the policy has not ended, the time waited so far.
+        seconds: the time that the policy and the check of its orders took; if the policy has not ended, the time waited so far.
     """
 
     orders: Orders | None
@@ -53,7 +53,7 @@ class PolicyRunner:
         return self._overrun is not None and not self._overrun.done()
 
     def run(self, view: FleetView) -> PolicyAnswer:
-        """Run the policy on a view. Never raises."""
+        """Run the policy on a view and return its orders, or why there are none. Never raises."""
         # Never two at a time: a hanging policy would otherwise leave one more thread behind in each round.
         if self.is_busy:
             return PolicyAnswer(None, "the policy has not returned yet: the last good orders stay", 0.0)
@@ -88,8 +88,8 @@ class Said:
     """Summary of a policy's orders of one type (such as weights or pins) over all views.
 
     Attributes:
-        most: the largest number of such orders in one view.
-        least, greatest: the range of the values; infinite without values, as for pins.
+        most: the maximum number of such orders in one view.
+        least, greatest: the range of the orders' values; infinite for orders without values, such as pins.
     """
 
     most: int = 0
@@ -97,7 +97,7 @@ class Said:
     greatest: float = -math.inf
 
     def add(self, count: int, values: np.ndarray[Any, Any]) -> None:
-        """Count the orders of one view."""
+        """Include the orders of one view in this summary."""
         self.most = max(self.most, count)
         if values.size:
             self.least, self.greatest = min(self.least, float(values.min())), max(self.greatest, float(values.max()))
@@ -108,12 +108,12 @@ class PolicyCheck:
     """The result of testing a policy on recorded views.
 
     Attributes:
-        period_s: seconds that the policy had for each view.
+        period_s: the time limit of the policy for each view, in seconds.
         views: the number of views.
-        most_rows: live invocations in the largest view.
-        problems: by number of the view, from 1: why its orders would not be installed.
-        seconds: how long the policy took for each view.
-        said: summary of the orders, by kind.
+        most_rows: the number of live calls in the largest view.
+        problems: the reason why orders would not be installed, by the number of their view (from 1).
+        seconds: the seconds that the policy took for each view.
+        said: summary of the orders, by their type, such as ``weights`` or ``pins``.
     """
 
     period_s: float
@@ -124,7 +124,7 @@ class PolicyCheck:
     said: Mapping[str, Said] = field(default_factory=lambda: {kind: Said() for kind in KINDS})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types; seconds as median and worst, NaN without views."""
+        """Return the result as plain JSON types. Running times are given as median and maximum; NaN without views."""
         return {
             "views": self.views,
             "most_rows": self.most_rows,
@@ -141,9 +141,9 @@ class PolicyCheck:
 
 
 def check_policy(policy: FleetPolicy, views: Iterable[FleetView], period_s: float) -> PolicyCheck:
-    """Run a policy twice on each view that has processes, as the loop would, and check that both results are equal.
+    """Run a policy twice on each view that has processes, as the loop would, and check that both runs give equal orders.
 
-    A policy that does not return ends the check.
+    If the policy does not return, the check ends.
     """
     found, runner = PolicyCheck(period_s), PolicyRunner(policy, period_s)
     for number, view in enumerate((view for view in views if view.processes), 1):

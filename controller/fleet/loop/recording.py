@@ -1,4 +1,4 @@
-"""Views of a fleet as lines of JSON, so that a policy can be tried on recorded views."""
+"""Stores views of a fleet as lines of JSON, so that a policy can be tried on recorded views."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ class ViewRecorder:
 
 
 def view_line(view: FleetView) -> str:
-    """Return a view as one line of JSON: its columns and names; NaN as null, seconds and dollars with four digits."""
+    """Return a view as one line of JSON with its columns and names.
+
+    NaN becomes null; seconds and dollars have four digits.
+    """
     found: dict[str, Any] = {}
     for one in fields(view):
         value = getattr(view, one.name)

@@ -1,4 +1,4 @@
-"""The orders in one process: fetched in the background, so that calls read them from memory."""
+"""Keeps the fleet's orders in one process: fetches them in the background, so that calls read them from memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTHING = LocalOrders()
 
 
 class CallStanding:
-    """The current priority of one call by the orders, and the replica that it is pinned to.
+    """The current priority of one call under the fleet's orders, and the replica that its conversation is pinned to.
 
     Args:
         priority: the request's own priority, to which the orders add.
@@ -37,12 +37,12 @@ class CallStanding:
 
     @property
     def engine(self) -> str | None:
-        """The replica that the conversation's calls go to while it has room; None for any replica."""
+        """The replica that gets the conversation's calls while the replica has room; None if any replica may get them."""
         return self._orders.current.pins.get(self._session)
 
 
 class StandingOrders(Chore):
-    """The orders for this process; updated by a chore in the member's thread. Reading them is fast and takes no lock.
+    """The orders for this process, updated by a chore in the member's thread. Reading them is fast and takes no lock.
 
     Orders hold until new orders replace them, Redis has no orders, or Redis has not answered for ``ORDERS_FOR_S`` seconds.
 
@@ -52,7 +52,7 @@ class StandingOrders(Chore):
 
     Attributes:
         current: the orders in force; empty orders if there are none. Calls read it without a lock.
-        version: the version of the orders in force; 0 without any.
+        version: the version of the orders in force; 0 if there are none.
     """
 
     def __init__(self, process: str, on_change: Callable[[], object], now: Callable[[], float] = time.monotonic) -> None:
@@ -89,7 +89,7 @@ class StandingOrders(Chore):
         self._use(orders)
 
     def go_alone(self, link: RedisLink) -> None:
-        """Keep the orders for a while."""
+        """Keep the orders until Redis has not answered for ``ORDERS_FOR_S`` seconds, then drop them."""
         if self._now() - self._heard_s > ORDERS_FOR_S:
             self._forget()
 

@@ -1,4 +1,4 @@
-"""A summary of a fleet at one moment, by engine: what `vinelm fleet top` shows."""
+"""A summary of a fleet at one moment, by engine, as `vinelm fleet top` displays it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class EngineStatus:
     """The status of one engine.
 
     Attributes:
-        engine: the engine's name; the name of a replica group for calls that wait in the group's line.
-        group: its replica group; its own name if it belongs to none.
-        running, queued: live invocations.
-        longest_wait_s: the longest wait of queued invocations; NaN if none is queued.
-        mean_run_s: mean seconds for which running invocations have run; NaN if none is running.
-        late: live invocations that are not expected to meet their deadline.
-        rest_usd: expected remaining dollars of the requests on it; unknown amounts count as 0.
+        engine: the engine's name; for calls that wait in the queue of a replica group, the group's name.
+        group: the engine's replica group; the engine's own name if it belongs to no group.
+        running, queued: the number of live calls that run or wait.
+        longest_wait_s: the longest waiting time of a queued call, in seconds; NaN if none is queued.
+        mean_run_s: the mean time since running calls were sent, in seconds; NaN if none is running.
+        late: the number of live calls whose requests are not expected to meet their deadline.
+        rest_usd: the expected remaining cost of the requests on this engine, in dollars; unknown costs count as 0.
         weight: the engine's weight in the orders; 1 by default.
     """
 
@@ -50,7 +50,7 @@ class FleetStatus:
         leader: name of the loop that leads; empty if none does.
         version: the orders' version; 0 if there are none.
         catalogs: number of different catalogs of the processes; 0 if no process has published its catalog.
-        engines: in alphabetical order, replicas together.
+        engines: the status of each engine, in alphabetical order, with the replicas of a group together.
     """
 
     processes: int
@@ -61,14 +61,14 @@ class FleetStatus:
     engines: tuple[EngineStatus, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
+        """Return the status as plain JSON types."""
         return asdict(self)
 
 
 def fleet_status(link: RedisLink, view: FleetView, catalogs: int = 0) -> FleetStatus:
     """Return a summary of a view and of the leadership.
 
-    ``catalogs`` is the number of different catalogs of its processes; see :meth:`FleetReader.catalogs`.
+    ``catalogs`` is the number of different catalogs among the view's processes; see :meth:`FleetReader.catalogs`.
 
     Raises:
         FleetUnreachable: Redis does not answer.

@@ -1,4 +1,4 @@
-"""``risk="dp"`` on a linear trie: plans with the probability distribution of the remaining time."""
+"""Plans for ``risk="dp"`` on a trie without branches, by the probability distribution of the calls' times."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from vinelm.trie.decision_graph import DecisionGraph, PositionRates
 
 
 def end_in_time(graph: DecisionGraph, view: SubtreeView) -> int:
-    """Return the node at which a request ends if every invocation takes its mean time.
+    """Return the node at which a request ends if every call takes its mean time.
 
     The first step towards this node is the choice to make now. Later steps depend on the time that is left then.
 
     Args:
         graph: The decision graph of the trie.
-        view: The possible ends; some node meets all bounds except the one on latency.
+        view: The nodes at which the request may end; at least one of them meets every bound other than the latency bound.
 
     Raises:
         ConfigError: The subtree has more than ``MOST_IN_TIME`` nodes.
@@ -74,7 +74,10 @@ def _problem(graph: DecisionGraph, view: SubtreeView) -> GridProblem:
 
 
 def _goal(view: SubtreeView) -> PlanGoal:
-    """Return the goal: the minimized quantity relative to the remaining time or the costliest path; a late answer counts 1."""
+    """Return the criterion for plans; a late answer counts 1.
+
+    A minimized latency is divided by the remaining time, a minimized cost by that of the most expensive path.
+    """
     if view.objective.target == "accuracy":
         return PlanGoal("accuracy")
     if view.objective.target == "latency":
@@ -84,7 +87,7 @@ def _goal(view: SubtreeView) -> PlanGoal:
 
 
 def _seconds(view: SubtreeView) -> FloatArray:
-    """Return the mean seconds of each invocation under the present load."""
+    """Return the mean latency of each node's call under the present load, in seconds; shape (n + 1,)."""
     annotated, load_s = view.metrics.annotated, view.request.load_s
     if load_s is None:
         return annotated.latency_s

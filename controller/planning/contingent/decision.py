@@ -1,4 +1,4 @@
-"""The planner's result on a branching trie: the next model and the contingent plan that it begins."""
+"""The planner's result on a branching trie: the next model, and the contingent plan that begins with this model."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _EQUAL = 1e-12
 
 
 class Option(NamedTuple):
-    """The value, from there on, of the best plan that begins with ``model`` (None: ends) if ``stage`` comes next.
+    """The best plan that begins with ``model`` if ``stage`` comes next, and its value from the request's position on.
 
-    ``latency_s``: seconds of the plan's longest history (NaN: unknown). ``lost``: the chance of reaching a point at which
-    no model fits the bounds. ``why``: why the plan was not chosen.
+    If ``model`` is None, the request ends. ``latency_s`` is the time of the plan's longest sequence of calls, in seconds
+    (NaN: unknown). ``lost`` is the probability of reaching a stage for which no model fits the bounds. ``why`` says why the
+    plan was not chosen.
     """
 
     stage: str
@@ -40,7 +41,7 @@ class Option(NamedTuple):
     why: str = ""
 
     def worse_than(self, chosen: Option) -> str:
-        """Return the first quantity in which the chosen option is better than this one."""
+        """Return in words in what the chosen option is better than this option; empty for the chosen option itself."""
         if self.is_chosen:
             return ""
         if self.lost > chosen.lost:
@@ -62,7 +63,7 @@ def explained(options: list[Option]) -> list[Option]:
 
 @dataclass
 class ContingentDecision(Decision):
-    """A plan with a model for each branch. It has no single end, so ``target`` is the request's node.
+    """A plan with a model for each branch. Such a plan has no single end, so ``target`` is the request's own node.
 
     Accuracy, dollars and seconds are means over requests that are at ``node`` and continue on one of the branches; from the
     root, over all requests.
@@ -102,7 +103,7 @@ class ContingentDecision(Decision):
 
     @property
     def next_models(self) -> dict[str, str | None]:
-        """The next model for each stage that may come next; None if the request ends."""
+        """The model to run for each stage that may come next; None for a stage at which the request ends instead."""
         stages = self.metrics.trie.stages
         return {
             stages[self.plan.graph.stage[group]]: self.plan.next_model(self.node, stages[self.plan.graph.stage[group]])
@@ -116,7 +117,10 @@ class ContingentDecision(Decision):
 
     @cached_property
     def errors(self) -> Errors:
-        """The plan's standard errors. If fits give none for its dollars, errors of all ends count as fully correlated."""
+        """The standard errors of the plan's figures.
+
+        If the cost has no standard error from a fit, the errors of all ends count as fully correlated.
+        """
         found, errors = self.plan.errors, self.annotated.cost_se
         alike = None if errors is None else float(sum(errors[node] for node in self.ends))
         return found if found.cost_usd is not None else found._replace(cost_usd=alike)
@@ -143,17 +147,17 @@ class ContingentDecision(Decision):
 
     @property
     def remaining_cost_usd(self) -> float:
-        """Expected dollars of the plan below ``node``."""
+        """The expected cost of the plan's calls below ``node``, in dollars."""
         return self.plan.cost_usd - (float(self.metrics.annotated.cost_usd[0]) if self.node == 0 else 0.0)
 
     @property
     def remaining_latency_s(self) -> float:
-        """Expected seconds of the plan below ``node``, at zero load."""
+        """The expected latency of the plan's calls below ``node`` at zero load, in seconds."""
         return self.plan.expected_latency_s - (float(self.metrics.annotated.latency_s[0]) if self.node == 0 else 0.0)
 
     @property
     def mean_rest_s(self) -> float:
-        """Expected remaining seconds; see :attr:`Decision.mean_rest_s`."""
+        """The expected latency below ``node`` in seconds; see :attr:`Decision.mean_rest_s`."""
         return self.remaining_latency_s
 
     @property
@@ -180,9 +184,9 @@ class ContingentDecision(Decision):
         )
 
     def _best_single_model(self) -> tuple[str, Plan] | None:
-        """Return the most accurate plan on one model that is neither more expensive nor slower.
+        """Return the most accurate plan with a single model that is neither more expensive nor slower than this plan.
 
-        None if there is none, or if it is this plan.
+        None if no such plan exists, or if this plan itself always runs the same model.
         """
         graph, found = self.plan.graph, list[tuple[str, Plan]]()
         for index, name in enumerate(self.metrics.trie.models):
@@ -199,7 +203,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """90 % intervals of ``accuracy`` (see :attr:`promise`) and of ``path_cost_usd``, if errors are known."""
+        """90 % intervals of ``accuracy`` (see :attr:`promise`) and ``path_cost_usd``, as far as their errors are known."""
         found: dict[str, tuple[float, float]] = {}
         if self.promise.interval is not None and np.isfinite(self.promise.half_width):
             found["accuracy"] = self.promise.interval
@@ -210,10 +214,10 @@ class ContingentDecision(Decision):
 
     @cached_property
     def slack(self) -> dict[str, float]:
-        """The unused part of each bound, in seconds, dollars or as a fraction; negative if it is violated.
+        """The unused part of each bound, in seconds, dollars or as a fraction; negative if the bound is violated.
 
-        For per-request bounds, it is what the plan's longest (or most expensive) history leaves. Bounds on averages apply
-        to the plan from the root, and have an item only there.
+        Of a per-request bound, this is the part that the plan's longest (or most expensive) sequence of calls leaves. A
+        bound on an average over requests has an item only for a plan from the root.
         """
         found: dict[str, float] = {}
         objective = self.request.objective
@@ -229,7 +233,7 @@ class ContingentDecision(Decision):
 
     @cached_property
     def binding(self) -> str | None:
-        """The bound that was relaxed first, else the bound with the least relative slack; None without bounds."""
+        """The bound that was relaxed first; if none was, the bound with the least relative slack. None without bounds."""
         if self.relaxed:
             return self.relaxed[0]
         return min(
@@ -257,14 +261,14 @@ class ContingentDecision(Decision):
         return f"{text}; {bounds} the mean of all requests, from their start"
 
     def _means(self) -> list[str]:
-        """Return the objective's bounds on means over requests, which apply to the plan from the root."""
+        """Return the names of the objective's bounds on averages over requests; only plans from the root have to meet these."""
         objective = self.request.objective
         found = [FLOOR] if objective.min_accuracy is not None else []
         is_mean = objective.max_cost_usd is not None and objective.cost_budget == "population"
         return [*found, COST_CAP] if is_mean else found
 
     def explain(self) -> str:
-        """Return text: the plan as an indented tree, and what each other next model would give."""
+        """Return as text the plan as an indented tree, and the value of each other model that could run next."""
         lines = [self.reason, *(f"  {line}" for line in self.plan.lines(limit=40))]
         for option in self.options():
             name = f"{option.stage}: {option.model or '(end here)'}"
@@ -274,7 +278,7 @@ class ContingentDecision(Decision):
         return "\n".join(lines)
 
     def alternatives(self) -> list[Alternative]:
-        """See :meth:`Decision.alternatives`; for each branch, with figures from here on."""
+        """See :meth:`Decision.alternatives`. Lists each branch's alternatives; their figures count from ``node`` on."""
         prefix = self.metrics.trie.prefix(self.node)
         return [
             Alternative(
@@ -296,7 +300,7 @@ class ContingentDecision(Decision):
         return {"candidates": [option._asdict() for option in self.options()]}
 
     def options(self) -> list[Option]:
-        """Return the options on each branch: what may come next, with the best plan for the same goal after it."""
+        """Return each branch's options: every possible next model (or the end), with the best plan that begins so."""
         graph, names, models = self.plan.graph, self.metrics.trie.stages, self.metrics.trie.models
         found: list[Option] = []
         for group in self.problem.groups:
@@ -317,7 +321,7 @@ class ContingentDecision(Decision):
         return found
 
     def _arm(self, group: int) -> Plan:
-        """Return the part of the plan for a request that continues on one branch."""
+        """Return the part of the plan that applies if the request continues on this branch."""
         return Plan(self.plan.graph, self.plan.start, {group: self.plan.first[group]}, self.plan.choice)
 
     @property

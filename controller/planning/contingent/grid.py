@@ -1,12 +1,12 @@
-"""Adds what is left of a request's caps as coordinates to its node.
+"""Plans by a request's remaining time and money as well as by its node.
 
-Requests reach a merged node with different amounts left, and the best choice depends on them. The amounts lie on a grid of
+Requests reach a merged node with different amounts left, and the best choice depends on these amounts. They lie on a grid of
 :data:`BINS` equal parts, and values are interpolated between its points. So plans under caps are approximate here. But the
 least amount that a node needs before an answer is exact, so that no plan exceeds a cap because of the grid's resolution.
 
-With ``risk="dp"`` (not in the VineLM paper), invocations take independent log-normal times with the trie's means and
-variances. Then histories may exceed the time left: the value of an invocation is the mean over the times that it may take,
-and 0 if it ends too late. The normal distribution is computed here without SciPy, which is a third of an installation's
+With ``risk="dp"`` (not in the VineLM paper), calls take independent log-normal times with the trie's means and variances.
+Then a sequence of calls may exceed the remaining time: the value of a call is the mean over the times that it may take, and 0
+if it ends too late. The normal distribution is computed here without SciPy, which is a third of an installation's
 size.
 """
 
@@ -38,7 +38,7 @@ _DENOMINATOR = (
 
 
 def normal_cdf(values: FloatArray) -> FloatArray:
-    """Return P(Z <= value) of a standard normal Z; the shape is that of ``values``, NaN stays NaN.
+    """Return P(Z <= value) for a standard normal Z, in the shape of ``values``; NaN stays NaN.
 
     Uses Hart's rational approximation of exp(z²/2) P(Z <= -z) (Computer Approximations, 1968, no. 5666). The absolute error
     is at most 3e-16, so tails beyond 7 standard deviations, which are below 2e-12, have few correct digits.
@@ -51,7 +51,7 @@ def normal_cdf(values: FloatArray) -> FloatArray:
 
 
 def _polynomial(coefficients: tuple[float, ...], at: FloatArray) -> FloatArray:
-    """Evaluate a polynomial in place by Horner's rule; coefficients begin with the highest power."""
+    """Return the polynomial's values at ``at`` (Horner's rule); the coefficients begin with the highest power."""
     value = np.full_like(at, coefficients[0])
     for coefficient in coefficients[1:]:
         value *= at
@@ -69,16 +69,16 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class GridCap:
-    """A limit on what one request uses.
+    """A limit on one request's seconds or dollars.
 
     Args:
-        whole: What a request may use from its arrival on, in seconds or dollars; the grid runs from 0 to this value.
-        use: The use of each edge, including margins and load.
-        need: The least amount that each position needs until the request certainly has an answer; 0 if it may end there.
-        mean: The mean use of each edge at zero load.
-        z: How many standard deviations ``use`` adds to the mean; None: ``use`` is the upper end.
-        used: The request's use so far.
-        sigma: Standard deviation of the logarithm of each edge's use; None if the use is always ``use``.
+        whole: The seconds or dollars that a request may use from its arrival on; the grid runs from 0 to this value.
+        use: The seconds or dollars of the call on each edge, including margins and load.
+        need: The least amount after which a request at each position certainly has an answer; 0 if it may end there.
+        mean: The mean seconds or dollars of the call on each edge, at zero load.
+        z: The number of standard deviations that ``use`` adds to the mean; None if ``use`` is the maximum.
+        used: The seconds or dollars that the request has used so far.
+        sigma: The standard deviation of the logarithm of each edge's use; None if the use is certain.
     """
 
     whole: float
@@ -91,22 +91,22 @@ class GridCap:
 
     @property
     def limit(self) -> float:
-        """The amount that the request has left."""
+        """The seconds or dollars that the request has left."""
         return self.whole - self.used
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """A key; equal for caps that admit the same histories from the root at zero load."""
+        """A key that is equal for caps which admit the same sequences of calls from the root at zero load."""
         return self.z, self.limit
 
     def with_left(self, left: float) -> Self:
-        """Return this cap for a request that has this amount left."""
+        """Return this cap for a request that has ``left`` seconds or dollars left."""
         return replace(self, used=self.whole - left)
 
     def leaves(self, enough: FloatArray, edges: Integers | slice, target: Integers) -> BoolArray:
-        """Return whether each edge may be taken with this amount left.
+        """Return for each edge whether a request that has ``enough`` left can follow it and still get an answer.
 
-        If times are random: whether the edge may still lead to an answer in time.
+        If times are random, return whether the edge can lead to an answer at all.
         """
         if self.sigma is not None:
             return np.broadcast_to(np.isfinite(self.need[target]), np.broadcast_shapes(np.shape(enough), target.shape))
@@ -115,16 +115,16 @@ class GridCap:
         return np.asarray(enough - self.use[edges] - self.need[target] >= -_ROUNDING * max(self.whole, _TINY))
 
     def holds(self, plan: Plan) -> bool:
-        """Return whether every history of a plan is within the limit."""
+        """Return whether every sequence of calls under the plan stays within the limit."""
         return plan.longest(self.use) <= self.limit
 
     def most_used(self, plan: Plan) -> float:
-        """Return the mean use of a plan's longest (or most expensive) history, at zero load."""
+        """Return the mean seconds (or dollars) of a plan's longest (or most expensive) sequence of calls, at zero load."""
         return plan.longest(self.mean)
 
 
 class LeftGrid:
-    """A grid of what may be left of one or two caps.
+    """A grid of the amounts that a request may have left of one or two caps.
 
     Args:
         caps: The caps, at most two.
@@ -137,7 +137,7 @@ class LeftGrid:
         self.shape = (bins + 1,) * len(self.caps)
 
     def admitted(self, edges: slice) -> BoolArray:
-        """Return whether each edge leaves enough for an answer, by the amounts left before it; shape (*grid, edges)."""
+        """Return whether each edge leads to an answer within the amounts of each grid point; shape (*grid, edges)."""
         found = np.ones((*self.shape, edges.stop - edges.start), np.bool_)
         if self.servable is not None:
             found &= self.servable[edges]
@@ -149,11 +149,11 @@ class LeftGrid:
 
     @cached_property
     def chance_axis(self) -> int | None:
-        """The grid axis whose use is random; None if no use is."""
+        """The grid's axis of time if calls take random times; None if they do not."""
         return next((axis for axis, cap in enumerate(self.caps) if cap.sigma is not None), None)
 
     def in_time(self, edges: Integers | slice) -> FloatArray:
-        """Return P(each edge uses at most this many parts of the grid), shape (edges, parts + 1), if its use is random."""
+        """Return P(each edge's call takes at most k steps of the grid's time axis), shape (edges, steps + 1)."""
         assert self.chance_axis is not None
         cap, bins = self.caps[self.chance_axis], self.shape[self.chance_axis] - 1
         assert cap.sigma is not None
@@ -166,10 +166,12 @@ class LeftGrid:
         return normal_cdf(gap)
 
     def expected(self, values: FloatArray, in_time: FloatArray) -> FloatArray:
-        """Return values averaged over the random use of edges, by the amounts left before them; late ends count 0.
+        """Return values averaged over the random times of the edges' calls, by the amounts left before the call.
+
+        A call that ends too late counts 0.
 
         Args:
-            values: Values by what is left after the edges, shape (*grid, edges).
+            values: Values by the amounts left after the call, shape (*grid, edges).
             in_time: The result of :meth:`in_time` for the edges.
         """
         assert self.chance_axis is not None
@@ -187,13 +189,13 @@ class LeftGrid:
         return np.moveaxis(found, (0, -1), (-1, self.chance_axis))
 
     def late(self, in_time: FloatArray) -> FloatArray:
-        """Return P(each edge's invocation ends too late) by the amounts left before it; broadcasts against (*grid, edges)."""
+        """Return P(each edge's call ends too late) by the amounts left before the call; broadcasts against (*grid, edges)."""
         return 1.0 - in_time.T.reshape(*(size if k == self.chance_axis else 1 for k, size in enumerate(self.shape)), -1)
 
     def shifted(self, values: FloatArray, edges: slice) -> FloatArray:
-        """Interpolate linearly from values by the amount left after each edge to values by the amount left before it.
+        """Convert values by the amount left after each edge into values by the amount left before, by linear interpolation.
 
-        Random use is not included; see :meth:`expected`.
+        Random times are not included; see :meth:`expected`.
         """
         for axis, cap in enumerate(self.caps):
             if axis == self.chance_axis:
@@ -212,7 +214,7 @@ class LeftGrid:
         return values
 
     def at(self, values: FloatArray, left: Sequence[FloatArray]) -> FloatArray:
-        """Interpolate the grid's values at each item's remaining amounts; shape (items,)."""
+        """Return the values interpolated at each item's remaining amounts; shape (items,)."""
         values = np.moveaxis(values, -1, 0)
         for cap, amount in zip(self.caps, left, strict=True):
             bins = values.shape[1] - 1
@@ -225,14 +227,14 @@ class LeftGrid:
 
 
 def _convolved(chance: FloatArray, after: FloatArray) -> FloatArray:
-    """Convolve row by row: the sum over j of chance[j] x after[i - j]. Shifted rows are windows into the zero-padded row."""
+    """Return the convolution of each pair of rows: item i is the sum over j of chance[j] x after[i - j]."""
     padded = np.concatenate((np.zeros_like(after[:, 1:]), after), axis=1)
     windows = np.lib.stride_tricks.sliding_window_view(padded, after.shape[1], axis=1)
     return np.asarray(np.einsum("nij,nj->ni", windows, np.ascontiguousarray(chance[:, ::-1])))
 
 
 def least_need(graph: DecisionGraph, use: FloatArray, servable: BoolArray | None) -> FloatArray:
-    """Return the least use until requests at each position certainly have an answer: best model, worst branch."""
+    """Return the least use after which a request at each position certainly has an answer, whichever branches come."""
     need = np.where(graph.may_end, 0.0, np.inf)
     for nodes in reversed(list(pairwise(graph.levels))):
         low, high = graph.first_group[nodes[0]], graph.first_group[nodes[1]]

@@ -1,6 +1,6 @@
 """Planning problems in which the node alone does not determine a request's remaining money and time.
 
-They arise if histories are merged or times are random.
+They arise if different sequences of calls lead to the same node, or if times are random.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ LATENCY_STEPS = 256
 
 @dataclass(frozen=True)
 class GridProblem(Problem):
-    """A problem with caps on a grid. Approximate under caps (:mod:`.grid`).
+    """A problem whose caps lie on a grid (:mod:`.grid`); plans under caps are approximate.
 
-    If times are random, a solution's accuracy counts answers in time, minus the weight of late answers.
+    If times are random, a solution's accuracy counts only answers in time and subtracts a penalty for late answers.
 
     Args:
-        limits: The caps of each request by name, with what it has used.
-        induced: Returns the induction over the whole graph and the grid, by goal.
-        quick: The time of each invocation, if the goal is the earliest possible answer.
-        late: The weight of a late answer; None if times are not random.
+        limits: The request's caps by name, including the amounts used so far.
+        induced: Returns the grid, and the induction over the whole graph and this grid, for a goal.
+        quick: The time of each call, if the goal is the earliest possible answer.
+        late: The penalty for a late answer; None if times are not random.
     """
 
     limits: Mapping[str, GridCap] = field(default_factory=dict)
@@ -59,11 +59,11 @@ class GridProblem(Problem):
 
     @property
     def caps(self) -> Mapping[str, Any]:
-        """The caps of each request, by name."""
+        """The request's caps by name."""
         return self.limits
 
     def static_plans(self) -> StaticPlans:
-        """Return the fixed plans, and which of them are within the caps from the root on."""
+        """Return the fixed plans, each marked by whether it meets the caps from the root on."""
         if self.late is None and not self.limits:
             return StaticPlans.unbounded(self.graph, self.admission.servable)
         none = None if self.late is None else np.zeros(len(self.graph.nodes), np.bool_)  # their figures know no chances
@@ -71,11 +71,11 @@ class GridProblem(Problem):
         return StaticPlans(self.graph, self.admission.servable, none, limits)
 
     def uncapped(self) -> Problem | None:
-        """Return this problem without caps; None if it has no caps, or times are random."""
+        """Return this problem without caps; None if it has no caps or if times are random."""
         return replace(self, limits={}, induced=None) if self.limits and self.late is None else None
 
     def solved(self, goal: PlanGoal) -> Solution:
-        """Return the best plan by the goal; if time is minimized, the plan that always takes the quickest way to an answer."""
+        """Return the best plan by the goal. If time is minimized, this plan always takes the quickest way to an answer."""
         if self.quick is None:
             return self.best(goal)
         first = {group: END if self.can_end else self._quickest_edge(self.quick, group) for group in self.groups}
@@ -101,7 +101,7 @@ class GridProblem(Problem):
         return found, found.best_of(span, worth, admitted), lambda first: self._followed(first, goal)
 
     def _in_time(self, goal: PlanGoal) -> PlanGoal:
-        """Return the goal with a penalty for late answers; without it, the cheapest plan would never answer in time."""
+        """Return the goal with a penalty for late answers. Without a penalty, the cheapest plan would never answer in time."""
         if goal.target == "cost":
             return goal._replace(late=1.0 if goal.price else 0.0)
         return goal._replace(late=self.late)
@@ -113,19 +113,19 @@ class GridProblem(Problem):
     # -- if no plan meets the caps -------------------------------------------------------------------------------
 
     def answers(self, found: Solution) -> bool:
-        """Return whether every branch has a fitting model or an answer.
+        """Return whether the request has an answer or a model within the caps on every branch.
 
-        Small probabilities of being stuck further down come from the grid's resolution and are ignored: models that fit
-        leave enough for an answer.
+        Small probabilities of lacking such a model further down come from the grid's resolution and are ignored, because
+        a model within the caps leaves enough for an answer.
         """
         return not self.is_stuck(found)
 
     def is_stuck(self, found: Solution) -> bool:
-        """Return whether some branch has neither an answer nor a model that fits."""
+        """Return whether on some branch the request has neither an answer nor a model within the caps."""
         return NOTHING in found.first.values()
 
     def missed(self, goal: PlanGoal) -> tuple[str, ...]:
-        """Return the caps to drop so that every branch has a fitting model: as few as possible, latency before cost."""
+        """Return the fewest caps to drop so that every branch has a model within the other caps; latency before cost."""
         stuck = [group for group, choice in self.solved(goal).first.items() if choice == NOTHING]
         for count in range(1, len(self.limits) + 1):
             for dropped in combinations(self.limits, count):
@@ -134,7 +134,7 @@ class GridProblem(Problem):
         return tuple(self.limits) if stuck else ()
 
     def best_effort(self, missed: Sequence[str], goal: PlanGoal) -> Solution:
-        """Return the plan that, on branches without a fitting model, exceeds the first cap least."""
+        """Return the plan that exceeds the first of these caps least on branches where no model is within all caps."""
         found = self.solved(goal)
         if not missed:
             return found
@@ -146,7 +146,7 @@ class GridProblem(Problem):
         return self._going(first, goal)
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """Return the least use of the first of these caps by any plan, ignoring the others."""
+        """Return the lowest value of the first capped quantity that a plan can reach if these caps are ignored."""
         cap, least = self.limits[missed[0]], []
         for group in self.groups:
             edges = self._allowed(np.array(self.graph.edges_of(group)), missed)
@@ -154,7 +154,10 @@ class GridProblem(Problem):
         return max(least)
 
     def _quickest_edge(self, cap: GridCap, group: int, dropped: Sequence[str] = ()) -> int:
-        """Return the edge that leads to the earliest answer; if time is minimized, ties go to the cheapest."""
+        """Return the edge that leads to an answer with the least use of ``cap``; :data:`NOTHING` if no edge is allowed.
+
+        If time is minimized, ties go to the cheapest edge.
+        """
         edges = self._allowed(np.array(self.graph.edges_of(group)), dropped)
         if not len(edges):
             return NOTHING
@@ -163,7 +166,7 @@ class GridProblem(Problem):
         return int(edges[np.lexsort((dollars, through))[0]])
 
     def _allowed(self, edges: Integers, dropped: Sequence[str] = ()) -> Integers:
-        """Return the edges that may be taken with the amounts left, ignoring some caps."""
+        """Return the edges that the request can follow with its remaining time and money, ignoring the ``dropped`` caps."""
         names, admission = self.graph.annotated.trie.models, self.admission
         allowed = np.array([names[model] not in admission.barred for model in self.graph.model[edges]], np.bool_)
         if admission.servable is not None:
@@ -181,9 +184,10 @@ class GridProblem(Problem):
         return Solution(first, lambda: self._followed(first, goal), float("nan"), float("nan"), lost, goal)
 
     def _followed(self, first: Mapping[int, int], goal: PlanGoal) -> Integers:
-        """Return the choice of each group below for a request with average use.
+        """Return the choice of each group below the start, if every call uses its average time and money.
 
-        Branches that it does not reach end. If it can reach a position with different amounts left, the smallest counts.
+        The request ends on branches that such a request does not reach. If a position can be reached with different
+        amounts left, the smallest amount counts.
         """
         choice = np.full(len(self.graph.source), END, np.int64)
         here = {self.start: [cap.limit for cap in self.limits.values()]}
@@ -214,7 +218,7 @@ class GridProblem(Problem):
 
 
 class GridProblems(Problems):
-    """Makes the problems of a graph with merged histories."""
+    """Makes the planning problems of a graph that merges sequences of calls."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -254,15 +258,18 @@ class GridProblems(Problems):
         )  # fmt: skip
 
     def _paying(self, objective: Objective, limits: Mapping[str, GridCap]) -> DecisionGraph:
-        """Return the graph whose ``cost_usd`` is the cost that the goal counts."""
+        """Return the graph with ``cost_usd`` replaced by the quantity that the goal counts as cost."""
         return self.graph
 
     def _times_of(self, objective: Objective, load_s: FloatArray | None) -> dict[str, Any]:
-        """Return the argument ``quick`` or ``late`` of :class:`GridProblem`, by which it counts seconds."""
+        """Return the argument ``quick`` or ``late`` for :class:`GridProblem`; empty if the objective needs neither."""
         return {"quick": self._seconds(objective, 0.0, load_s, 0.0)} if minimizes_time(objective) else {}
 
     def times(self, objective: Objective) -> FloatArray:
-        """Return the limits on seconds from the root to try for bounds on averages, ascending; the last admits all plans."""
+        """Return the limits to try on a request's time, in seconds, ascending; the last limit admits all plans.
+
+        They are used to minimize latency under bounds on averages over requests.
+        """
         seconds = self._seconds(objective, 0.0, None, 0.0)
         root_s = float(self.metrics.annotated.latency_s[0])
         first = [int(self.graph.first_edge[self.graph.first_group[at]]) for at in self.graph.levels]
@@ -286,7 +293,7 @@ class GridProblems(Problems):
         return found
 
     def _seconds(self, objective: Objective, whole: float, load_s: FloatArray | None, used: float) -> GridCap:
-        """Return the cap on seconds. It adds up the invocations' deviations, which exceeds the deviation of their sum."""
+        """Return the cap on time. It adds up the calls' standard deviations, which exceeds the deviation of their sum."""
         annotated, graph, z = self.metrics.annotated, self.graph, 0.0
         if objective.risk == "mean+sd":
             z = DEFAULT_Z if objective.z is None else objective.z
@@ -322,12 +329,12 @@ class GridProblems(Problems):
 
 
 class ChanceProblems(GridProblems):
-    """Makes the problems of any graph with ``risk="dp"``: seconds are random, and late answers reduce a plan's value."""
+    """Makes the planning problems of any graph for ``risk="dp"``: times are random, and late answers reduce a plan's value."""
 
     def goal(self, objective: Objective) -> PlanGoal | None:
-        """See :meth:`Problems.goal`. The minimized quantity is relative to the deadline or to the most expensive history.
+        """See :meth:`Problems.goal`. A late answer counts 1.
 
-        A late answer counts 1.
+        A minimized latency is divided by the deadline, a minimized cost by that of the most expensive path.
         """
         if objective.target == "accuracy" or objective.min_accuracy is not None:
             return None
@@ -352,7 +359,7 @@ class ChanceProblems(GridProblems):
 
     @cached_property
     def _sigma(self) -> FloatArray:
-        """Return the standard deviation of the logarithm of each edge's seconds. Load scales it with the mean."""
+        """The standard deviation of the logarithm of each edge's time; the same under load, which scales mean and deviation."""
         return log_sigma(self.metrics.annotated)[self.graph.nodes[self.graph.target]]
 
     def _check(self, limits: Mapping[str, GridCap], objective: Objective) -> None:
@@ -361,7 +368,7 @@ class ChanceProblems(GridProblems):
 
 
 def late_weight(objective: Objective) -> float:
-    """Return how many correct answers in time outweigh one more late answer."""
+    """Return the number of additional correct answers in time that outweigh one additional late answer."""
     return LATE_WEIGHT if objective.late_weight is None else objective.late_weight
 
 
@@ -372,14 +379,14 @@ def log_sigma(annotated: AnnotatedTrie) -> FloatArray:
 
 
 def require_small(size: int) -> None:
-    """Raise :class:`ConfigError` if a trie of this size cannot be planned with ``risk="dp"``."""
+    """Raise :class:`ConfigError` if a trie of this size is too large for ``risk="dp"``."""
     why = too_large(size)
     if why is not None:
         raise ConfigError(why, code="dp-too-large")
 
 
 def too_large(size: int) -> str | None:
-    """Return in one line why a trie of this size cannot be planned with ``risk="dp"``; None if it can."""
+    """Return in one line why a trie of this size is too large for ``risk="dp"``; None if it is not."""
     if size <= MOST_IN_TIME:
         return None
     return f'risk="dp" plans over at most {MOST_IN_TIME:,} paths, this trie has {size:,}: use risk="mean+sd"'

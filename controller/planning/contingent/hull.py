@@ -1,7 +1,7 @@
-"""Bounds on averages over all requests: the curve of expected accuracy by dollars, found by varying the price of a dollar.
+"""Bounds on averages over requests: finds the curve of accuracy by cost, by varying the price of a dollar in accuracy.
 
-At each price, one plan maximizes accuracy minus price times dollars. Over all prices, these plans are the corners of the
-upper hull of all contingent plans in the plane of dollars and accuracy. Plans between two corners need not be searched: a
+At each price, one plan maximizes accuracy minus price times cost. Over all prices, these plans are the corners of the
+upper hull of all contingent plans in the plane of cost and accuracy. Plans between two corners need not be searched: a
 traffic split between the two corners is at least as good (:mod:`vinelm.controller.planning.mixture`).
 """
 
@@ -26,7 +26,7 @@ _TOLERANCE = 1e-12
 
 
 class Curve:
-    """The corners found so far of one problem's hull, cheapest first. More corners are found near a bound when needed.
+    """The corners of one problem's hull that have been found so far, cheapest first. Methods find more when needed.
 
     Args:
         problem: The planning problem from the root on.
@@ -50,16 +50,16 @@ class Curve:
 
     @property
     def cheapest(self) -> Solution:
-        """The corner of least cost."""
+        """The corner with the lowest cost."""
         return self.corners[0]
 
     @property
     def most_accurate(self) -> Solution:
-        """The corner of highest accuracy."""
+        """The corner with the highest accuracy."""
         return self.corners[-1]
 
     def within(self, budget_usd: float) -> Solution | None:
-        """Return the most accurate corner that costs at most ``dollars``; None if all cost more."""
+        """Return the most accurate corner that costs at most ``budget_usd``; None if all corners cost more."""
         if self.cheapest.cost_usd > budget_usd:
             return None
         return self._refined(lambda corner: corner.cost_usd > budget_usd)[0]
@@ -73,9 +73,9 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= floor)[1]
 
     def spanning(self, objective: Objective) -> tuple[Solution, Solution]:
-        """Return the two neighbouring corners around the bound, for an objective that splits traffic to meet a mean.
+        """Return the two neighbouring corners between which the objective splits traffic to meet its bound on a mean.
 
-        Returns the last corner twice if the bound lies beyond it.
+        If the bound lies beyond the last corner, return the last corner twice.
         """
         budget, floor = objective.max_cost_usd, objective.min_accuracy
         if objective.target == "accuracy" and budget is not None:
@@ -83,7 +83,7 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= (floor or 0.0))
 
     def price_within(self, budget_usd: float) -> PlanGoal:
-        """Return the goal for histories outside the plan: the price of a dollar if plans may cost this much on average."""
+        """Return the goal for requests that leave the plan, with the price of a dollar at an average cost of ``budget_usd``."""
         if self.cheapest.cost_usd > budget_usd:
             return PlanGoal("cost")
         if self.most_accurate.cost_usd <= budget_usd:
@@ -92,7 +92,7 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.cost_usd > budget_usd)) * (1.0 + _NEAR))
 
     def price_reaching(self, floor: float) -> PlanGoal:
-        """Return the goal for histories outside the plan if plans must reach this accuracy; see :meth:`price_within`."""
+        """Return the goal for requests that leave the plan, with the price of a dollar at an average accuracy of ``floor``."""
         if self.cheapest.accuracy >= floor:
             return PlanGoal("cost")
         if self.most_accurate.accuracy < floor:
@@ -101,7 +101,7 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.accuracy >= floor)) * (1.0 - _NEAR))
 
     def refined(self, most: int = MOST_CORNERS) -> list[Solution]:
-        """Return the hull's corners after filling gaps between known corners, up to a limit on new corners."""
+        """Return the hull's corners, after searching for at most ``most`` new corners between those known so far."""
         waiting = list(pairwise(self.corners))
         while waiting and most > 0:
             low, high = waiting.pop(0)
@@ -112,7 +112,7 @@ class Curve:
         return list(self.corners)
 
     def _refined(self, is_above: Callable[[Solution], bool]) -> tuple[Solution, Solution]:
-        """Return the last corner not above the bound and the first corner above it (the same twice if none is above)."""
+        """Return the last corner not above the bound and the first corner above; the last corner twice if none is above."""
         for _ in range(MOST_STEPS):
             # Each step asks for the corner furthest above the chord that spans the bound. There are finitely many plans, so it
             # ends; the limit on steps only guards against rounding that finds a "new" corner again and again.
@@ -123,7 +123,7 @@ class Curve:
         return low, high
 
     def _insert(self, low: Solution, high: Solution) -> Solution | None:
-        """Find, store and return a corner between two neighbours that lies above their line; None if there is none."""
+        """Find, store and return a corner above the line between two neighbouring corners; None if there is none."""
         rise, run = high.accuracy - low.accuracy, high.cost_usd - low.cost_usd
         if rise <= 0.0 or run <= 0.0 or (id(low), id(high)) in self._closed:
             return None
@@ -146,6 +146,6 @@ class Curve:
 
 
 def _slope(low: Solution, high: Solution) -> float:
-    """Return the accuracy that each further dollar buys between two neighbouring corners."""
+    """Return the gain in accuracy per dollar between two neighbouring corners."""
     run = high.cost_usd - low.cost_usd
     return max(high.accuracy - low.accuracy, 0.0) / run if run > 0.0 else 0.0

@@ -1,4 +1,4 @@
-"""Per-request caps: computes, down a tree, which invocations fit into the remaining time and money."""
+"""Per-request caps: computes which calls below a request's position fit into its remaining time and money."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from vinelm.trie.decision_graph import DecisionGraph, Span
 
 
 class PathTotals:
-    """Seconds and dollars from the root to each position of a tree, by position. Computed on first use."""
+    """The latency and cost of the calls from the root to each position of a tree; computed when first used."""
 
     def __init__(self, graph: DecisionGraph, metrics: PathMetrics) -> None:
         self.graph, self.metrics = graph, metrics
         self._totals: dict[tuple[Metric, bool], FloatArray] = {}
 
     def mean(self, metric: Metric) -> FloatArray:
-        """Return the mean of latency or full cost."""
+        """Return the mean latency or full cost from the root to each position, in seconds or dollars."""
         return self._total(metric, False)
 
     def variance(self, metric: Metric) -> FloatArray:
-        """Return the variance of latency or full cost."""
+        """Return the variance of the latency or full cost from the root to each position."""
         return self._total(metric, True)
 
     def delay_s(self, start: int, load_s: FloatArray) -> FloatArray:
-        """Return the seconds that load adds from ``start`` to a position, by the position's row of :attr:`visits`."""
+        """Return the seconds that load adds between ``start`` and a position; one item per row of the metrics' ``visits``."""
         visits = self.metrics.visits
         return np.asarray((visits - visits[self.visit_group[start]]).dot(load_s))
 
     @cached_property
     def visit_group(self) -> Integers:
-        """The row of the metrics' ``visits`` that belongs to each position."""
+        """The index of each position's row in the metrics' ``visits``."""
         return self.metrics.visit_group[self.graph.nodes].astype(np.intp)
 
     def _total(self, metric: Metric, is_variance: bool) -> FloatArray:
@@ -51,13 +51,13 @@ class PathTotals:
 
 @dataclass(frozen=True)
 class Cap:
-    """A limit on a history's use below the start: seconds under current load, or dollars.
+    """A limit on the seconds (under the current load) or dollars of a request's calls below its position.
 
     Args:
         start: The position that the request is at.
         quantity: The limited quantity.
-        limit: How much of the quantity may be used below the start.
-        load_s: Extra seconds per invocation by engine; None without load.
+        limit: The amount of the quantity that may be used below the start.
+        load_s: Extra seconds per call, by engine; None without load.
     """
 
     totals: PathTotals
@@ -67,7 +67,7 @@ class Cap:
     load_s: FloatArray | None = None
 
     def used(self, low: int, high: int) -> FloatArray:
-        """Return how much the histories from the start to each position of a range use."""
+        """Return the quantity that is used from the start to each position from ``low`` to ``high`` - 1."""
         metric, z, totals, start = self.quantity.metric, self.quantity.z, self.totals, self.start
         mean = totals.mean(metric)
         # The use below the start is a difference of totals from the root: one subtraction instead of a walk per request.
@@ -82,24 +82,24 @@ class Cap:
         return np.asarray(values)
 
     def admits(self, low: int, high: int) -> BoolArray:
-        """Mask of the histories within the limit."""
+        """Return for each position from ``low`` to ``high`` - 1 whether its use is within the limit."""
         return self.used(low, high) <= self.limit
 
     def most_used(self, plan: Plan) -> float:
-        """Return how much a plan's longest (or most expensive) history uses."""
+        """Return the seconds (or dollars) of a plan's longest (or most expensive) sequence of calls."""
         return float(self.used(0, len(self.totals.graph.nodes))[self.totals.graph.position[plan.runs]].max(initial=0.0))
 
     def holds(self, plan: Plan) -> bool:
-        """Return whether every history of a plan is within the limit."""
+        """Return whether every sequence of calls under the plan stays within the limit."""
         return self.most_used(plan) <= self.limit
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """A key; equal for caps that admit the same histories from the root."""
+        """A key that is equal for caps which admit the same sequences of calls from the root."""
         return self.quantity, self.limit
 
     def at(self, limit: float) -> Cap:
-        """Return this cap with another limit."""
+        """Return this cap with ``limit`` as its limit."""
         return replace(self, limit=limit)
 
     @cached_property
@@ -110,7 +110,7 @@ class Cap:
 
 
 def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, Cap]:
-    """Return the per-request caps by their field of the objective, in the order in which they are relaxed."""
+    """Return the request's caps by the name of the objective's field, in the order in which they are relaxed."""
     objective, found = request.objective, {}
     for bound, quantity in bounded_quantities(objective).items():
         if not isinstance(quantity, Remaining):
@@ -121,7 +121,7 @@ def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, C
 
 
 def within_all(caps: Iterable[Cap], size: int) -> BoolArray:
-    """Return a mask of the positions whose histories are within all caps."""
+    """Return for each position whether the calls that lead there stay within all caps."""
     fits = np.ones(size, np.bool_)
     for cap in caps:
         fits &= cap.admits(0, size)
@@ -133,7 +133,7 @@ class Admissible:
     """The edges below a start that may be chosen.
 
     Args:
-        caps: The caps that each history has to meet, by name.
+        caps: The caps that each sequence of calls has to meet, by name.
         servable: Whether each edge's model can be served; None if all can.
         barred: Models that must not run next.
     """
@@ -144,7 +144,7 @@ class Admissible:
     barred: Collection[str] = ()
 
     def admitted(self, spans: Sequence[Span]) -> tuple[list[Span], list[BoolArray | None]]:
-        """Return the spans down to the first without admitted edges, and the admitted edges of each."""
+        """Return the spans down to the first span in which no edge is admitted, with masks of admitted edges (None: all)."""
         kept: list[Span] = []
         masks: list[BoolArray | None] = []
         for span, mask in zip(spans, self._masks(spans), strict=True):
@@ -156,11 +156,11 @@ class Admissible:
         return kept, masks
 
     def without(self, *names: str) -> Admissible:
-        """Return these limits without the caps of the given names."""
+        """Return these limits without the named caps."""
         return replace(self, caps={name: cap for name, cap in self.caps.items() if name not in names})
 
     def and_within(self, name: str, cap: Cap) -> Admissible:
-        """Return these limits with one more cap, replacing a cap of the same name."""
+        """Return these limits with one more cap, which replaces a cap of the same name."""
         return replace(self, caps={**self.caps, name: cap})
 
     def _masks(self, spans: Sequence[Span]) -> Iterator[BoolArray | None]:
@@ -180,9 +180,10 @@ class Admissible:
 
 
 def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission: Admissible, measure: Cap) -> FloatArray:
-    """For each group of the start, the smallest use of a plan's longest history, over plans that answer every request.
+    """Return for each group of the start the lowest worst-case use of ``measure`` by plans that answer every request.
 
-    Infinite if no admitted plan answers on every branch. Ending at the start itself does not count as a plan.
+    The worst case is a plan's longest (or most expensive) sequence of calls. The result is infinite if no admitted plan
+    answers on every branch. Ending at the start itself does not count as a plan.
     """
     spans, masks = admission.admitted(spans)
     below: FloatArray | None = None
@@ -202,7 +203,7 @@ def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission:
 
 
 def _longest_of_nodes(graph: DecisionGraph, span: Span, least: FloatArray, measure: Cap) -> FloatArray:
-    """Return the same use for the nodes of a span, given the use that each of their groups needs."""
+    """Return the lowest worst-case use for the nodes of a span, given that of each of their groups."""
     low, high = span.nodes
     groups = slice(*span.groups)
     longest = np.where(graph.lost[low:high] > 0.0, np.inf, measure.used(low, high))

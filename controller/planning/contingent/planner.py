@@ -1,4 +1,4 @@
-"""Plans over a decision graph: chooses a model for each branch by the time and money left there."""
+"""Plans over a decision graph: chooses a model for each branch by the time and money that a request has left there."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ CURVES = 16
 
 
 class ContingentPlanner:
-    """Plans over one trie that branches or merges histories.
+    """Plans over one trie that branches, or that merges different sequences of calls into one node.
 
-    Over a tree, plans with per-request bounds are exact; if histories are merged, they are approximate (see :mod:`.grid`).
+    Plans with per-request bounds are exact over a tree, and approximate over merged nodes (see :mod:`.grid`).
     For bounds on averages, see :mod:`.hull`.
 
     Args:
@@ -56,7 +56,7 @@ class ContingentPlanner:
 
     @classmethod
     def of(cls, metrics: PathMetrics) -> Self | None:
-        """Return the planner of a graph; None if every plan ends at a single node, which the path index finds faster."""
+        """Return a planner; None if every plan over the trie ends at a single node, which the path index finds faster."""
         return cls(metrics) if metrics.annotated.is_contingent else None
 
     def plan(self, request: PlanRequest, stage: str | Collection[str] | None, without: Collection[str]) -> ContingentDecision:
@@ -69,7 +69,7 @@ class ContingentPlanner:
         return planner._in_time(request, planner._plan(request._replace(objective=by_means), stage, without))
 
     def _ending_at(self, candidates: BoolArray) -> ContingentPlanner:
-        """Return the planner for plans that end at these nodes only, shape (n + 1,)."""
+        """Return the planner for plans that end only at nodes of this mask, shape (n + 1,)."""
         if candidates.shape != (len(self.metrics.trie),):
             raise ConfigError(f"candidates has shape {candidates.shape}: this trie needs ({len(self.metrics.trie)},)")
         for known, planner in self._others:
@@ -113,7 +113,7 @@ class ContingentPlanner:
         return self._decision(request, policy, relaxed, found)
 
     def _in_time(self, request: PlanRequest, found: ContingentDecision) -> ContingentDecision:
-        """Replan by the chances of being late instead of mean times, if time is left and all other bounds are met."""
+        """Replan by the probability of being late instead of mean times, if time is left and all other bounds are met."""
         objective, known = request.objective, found.problem
         assert objective.max_latency_s is not None
         # If another bound had to be given up, or no time is left, chances of being late decide nothing.
@@ -149,7 +149,7 @@ class ContingentPlanner:
             problem.solved(goal)
 
     def policy(self, objective: Objective) -> RootPlan:
-        """Return the plan from the root for this objective; cached."""
+        """Return the plan from the root for this objective. Results are cached."""
         found = self._policies.get(objective)
         if found is None:
             check_plannable(objective, self.metrics)
@@ -160,7 +160,7 @@ class ContingentPlanner:
         return found
 
     def hull(self, objective: Objective) -> Hull:
-        """Return the hull of the plans between which an objective's traffic may be split."""
+        """Return the hull of accuracy by cost of the plans between which the objective's traffic may be split."""
         check_plannable(objective, self.metrics)
         return self._population(objective, self._from_root(objective)).hull()
 
@@ -171,12 +171,12 @@ class ContingentPlanner:
 
     @cached_property
     def problems(self) -> Problems:
-        """Makes the problems of the graph."""
+        """The maker of the graph's planning problems for mean times."""
         return (Problems if self.graph.is_tree else GridProblems)(self.graph, self.metrics)
 
     @cached_property
     def chances(self) -> ChanceProblems:
-        """Makes the problems of the graph with ``risk="dp"``."""
+        """The maker of the graph's planning problems for ``risk="dp"``."""
         return ChanceProblems(self.graph, self.metrics)
 
     def _problems(self, objective: Objective) -> Problems:
@@ -203,7 +203,7 @@ class ContingentPlanner:
         return self._problems(objective).below(root, 0, self.graph.groups_at(0), within_s=within_s)
 
     def _population(self, objective: Objective, problem: Problem) -> Population:
-        """Return the competing plans; objectives that differ only in bounds on averages share them."""
+        """Return the plans to choose from; objectives that differ only in their bounds on averages share these plans."""
         answers_first = objective.on_infeasible == "raise"
         kinds = sorted((name, cap.kind) for name, cap in problem.caps.items())
         key = (answers_first, objective.risk, objective.late_weight, *kinds)
@@ -222,7 +222,7 @@ class ContingentPlanner:
         return Curve(problem, answers_first=answers_first), problem.static_plans(), free, {}
 
     def _fastest_on_average(self, objective: Objective) -> RootPlan:
-        """Return the plan with the smallest worst-case latency that meets the bounds on averages, found by bisection."""
+        """Return the plan of lowest worst-case latency that meets the bounds on averages, found by bisection."""
         times = self.problems.times(objective)
         floor = objective.min_accuracy
         budget = objective.max_cost_usd if objective.cost_budget == "population" else None
@@ -243,9 +243,10 @@ class ContingentPlanner:
     # -- for one request -----------------------------------------------------------------------------------------
 
     def _looked_up(self, problem: Problem, policy: RootPlan) -> Solution | None:
-        """Return the part of the root's plan below the request's position; None if it does not fit there.
+        """Return the part of the root's plan below the request's position; None if this part cannot be followed there.
 
-        Without caps, the root's plan applies at every position. Under caps, only a fixed plan that meets them does.
+        Without caps, the root's plan applies at every position. Under caps, it applies only if it is a fixed plan that
+        meets the caps.
         """
         caps, outcome = [*problem.caps.values()], policy.outcome
         if outcome is None or problem.admission.barred or problem.is_joint or (caps and not policy.is_fixed):
@@ -261,7 +262,7 @@ class ContingentPlanner:
         return replace(outcome, first=first, goal=policy.goal)
 
     def _best(self, problem: Problem, request: PlanRequest, policy: RootPlan) -> tuple[Solution, tuple[str, ...]]:
-        """Return the best plan for the request's remaining time and money under the load, and the caps that it exceeds."""
+        """Return the best plan for the request's remaining time and money under the load, and the names of caps it exceeds."""
         objective, goal = request.objective, policy.goal
         missed = tuple(bound for bound, cap in problem.caps.items() if cap.limit < 0.0 and bound in UNITS)
         outcome = problem.solved(goal)
@@ -279,7 +280,7 @@ class ContingentPlanner:
         return outcome, missed
 
     def _next_model(self, problem: Problem, outcome: Solution) -> str | None:
-        """Return the model of the most probable continuing branch; None if the request ends on every branch."""
+        """Return the model that runs on the most probable branch that continues; None if the request ends on every branch."""
         if len(outcome.first) == 1:
             edge = outcome.first[problem.groups[0]]
         else:

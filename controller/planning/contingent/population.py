@@ -1,4 +1,4 @@
-"""Bounds on averages over all requests: chooses the plan that requests follow (docs/architecture.md#objectives)."""
+"""Bounds on averages over requests: chooses the one plan that all requests follow (docs/architecture.md#objectives)."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from vinelm.trie.arrays import BoolArray, FloatArray, Integers
 
 @dataclass(frozen=True)
 class RootPlan:
-    """The plan from the root for one objective, and its price of a dollar.
+    """The plan from the root for one objective, and the criterion for plans that leave it.
 
     Attributes:
         outcome: The plan from the root on, at zero load; None if plans depend only on each request's time, money and load.
-        goal: The criterion for plans once a request's remaining time and money and the load are known.
-        is_fixed: Whether ``outcome`` does not depend on what a request has left. Requests follow it as long as it fits.
+        goal: The criterion for a request's own plan, once its remaining time and money and the load are known.
+        is_fixed: Whether ``outcome`` ignores a request's remaining time and money. Requests follow such a plan as long as it
+            meets their caps.
         relaxed: Bounds on averages that no plan meets.
-        best: The best value that any plan within the other bounds reaches for the first bound in ``relaxed``.
-        within_s: The limit on histories' seconds from the root, at zero load; None without such a limit.
+        best: The best accuracy (or cost) that a plan within the other bounds reaches, for the first bound in ``relaxed``.
+        within_s: The limit on a request's time from the root at zero load, in seconds; None without such a limit.
     """
 
     outcome: Solution | None
@@ -47,16 +48,16 @@ class RootPlan:
 
 @dataclass(frozen=True)
 class Population:
-    """The plans that compete for bounds on averages: corners of the hull, and fixed plans.
+    """The plans to choose from under bounds on averages over requests: corners of the hull, and fixed plans.
 
-    With ``confidence``, plans are compared by the lower bound of the whole plan's accuracy.
+    With ``confidence``, plans are compared by the lower bound of their accuracy.
 
     Args:
         problem: The planning problem from the root on, at zero load.
-        curve: The problem's hull; shared by objectives that differ in population bounds only.
+        curve: The problem's hull; shared by objectives that differ only in their bounds on averages.
         fixed: The fixed plans of the problem.
-        uncapped: The hull without caps, if histories are merged and caps are given: those of its plans that fit are exact.
-        errors: Cache of standard errors by the identity of their corner or fixed plans, which is stored with them; shared
+        uncapped: The hull without caps, if the problem has caps and merged nodes; its plans that meet the caps are exact.
+        errors: A cache of standard errors by the ``id`` of their corner or fixed plans, which is stored with them; shared
             like the hull.
     """
 
@@ -68,7 +69,7 @@ class Population:
     errors: dict[int, tuple[object, Any]] = field(default_factory=dict, compare=False, repr=False)
 
     def policy(self) -> RootPlan:
-        """Return the best plan within the bounds on averages; if none meets them all, the floor is relaxed first."""
+        """Return the best plan within the bounds on averages. If no plan meets all, the accuracy floor is relaxed first."""
         floor = self.objective.min_accuracy
         budget = self.objective.max_cost_usd if self.objective.cost_budget == "population" else None
         found = self._best(floor, budget)
@@ -87,7 +88,7 @@ class Population:
         return self._relaxed(found, *((COST_CAP,) if floor is None else (COST_CAP, FLOOR)))
 
     def hull(self) -> Hull:
-        """Return the part of the competing plans' hull that is needed to split traffic for the bound on the mean.
+        """Return the part of these plans' hull that is needed to split traffic so that the mean meets its bound.
 
         A plan on it may cost more than the objective's bound, because only part of the traffic follows it.
         """
@@ -108,7 +109,7 @@ class Population:
         )
 
     def reaches(self, floor: float | None, budget: float | None) -> bool:
-        """Return whether some plan meets both bounds and answers every request."""
+        """Return whether some plan meets the accuracy floor and the budget and answers every request."""
         found = self._best(floor, budget)
         return found is not None and found.outcome is not None and self.problem.answers(found.outcome)
 
@@ -118,7 +119,10 @@ class Population:
         return replace(policy, relaxed=bounds, best=best)
 
     def _best(self, floor: float | None, budget: float | None, first: str | None = None) -> RootPlan | None:
-        """Return the best plan that meets both bounds; None if no plan does. Plans are compared by ``first`` first."""
+        """Return the best plan that meets the accuracy floor and the budget; None if no plan does.
+
+        ``first`` is the quantity that is compared first; by default the objective's target.
+        """
         # Corners of the hull answer bounds on averages; a fixed plan below the hull may still be the best single plan within a
         # bound, so both compete.
         capped = self._corners(self.curve, floor, budget)
@@ -139,7 +143,7 @@ class Population:
         return RootPlan(self._followed(winner - len(corners)), goal, is_fixed=True)
 
     def _goal(self, target: str, floor: float | None, budget: float | None) -> PlanGoal:
-        """Return the goal for requests to which the root's plan does not apply: a model failed, or they have caps."""
+        """Return the goal for requests that cannot follow the root's plan, because a model failed or because they have caps."""
         if target == "cost":
             return PlanGoal("cost") if floor is None else self.curve.price_reaching(floor)
         return PlanGoal("accuracy") if budget is None else self.curve.price_within(budget)
@@ -147,7 +151,7 @@ class Population:
     def _order(
         self, first: str, accuracy: FloatArray, cost: FloatArray, meets: BoolArray, corners: list[Solution]
     ) -> Integers | None:
-        """Return the plans that meet the bounds, best first; None if there are none."""
+        """Return the indices of the plans that meet the bounds, best first; None if no plan does."""
         items = np.flatnonzero(meets)
         if not len(items):
             return None
@@ -159,7 +163,7 @@ class Population:
         return items[np.lexsort((items, *(key[items] for key in reversed(keys))))]
 
     def _corners(self, curve: Curve, floor: float | None, budget: float | None) -> list[Solution]:
-        """Return the corners that may be the best within the bounds."""
+        """Return the corners that can be the best plan within the accuracy floor and the budget."""
         if self.objective.confidence is not None:
             return curve.refined()
         found: list[Solution | None] = [curve.cheapest, curve.most_accurate]
@@ -174,7 +178,7 @@ class Population:
 
     @property
     def _has_bounds(self) -> bool:
-        """Whether fixed plans compete: the objective bounds averages, or lower bounds of accuracy are compared."""
+        """Whether fixed plans are considered: the objective bounds averages, or compares lower bounds of accuracy."""
         return bounds_averages(self.objective) or self.objective.confidence is not None
 
     def _fixed(self, name: str) -> FloatArray:
@@ -186,14 +190,17 @@ class Population:
 
     @cached_property
     def _fixed_accuracy(self) -> FloatArray:
-        """The accuracy of each fixed plan; with ``confidence``, its lower bound."""
+        """The accuracy of each fixed plan; with ``confidence``, the lower bound of that accuracy."""
         accuracy = self._fixed("accuracy")
         if self.objective.confidence is None:
             return accuracy
         return np.maximum(np.nan_to_num(accuracy - self._z * self._fixed_errors(), nan=0.0), 0.0)
 
     def _fixed_errors(self) -> FloatArray:
-        """Return standard errors; if histories are merged, only for plans more accurate than all cheaper plans (slow)."""
+        """Return the standard error of each fixed plan's accuracy.
+
+        Over merged nodes, where computing it is slow, it is NaN unless the plan is more accurate than all cheaper plans.
+        """
         if self.problem.graph.is_tree:
             return self.fixed.error
         if id(self.fixed) not in self.errors:
@@ -222,7 +229,7 @@ class Population:
         return NormalDist().inv_cdf(self.objective.confidence or 0.5)
 
     def _lower(self, corner: Solution) -> float:
-        """Return the accuracy of a corner; with ``confidence``, the lower bound of the whole plan's accuracy."""
+        """Return the accuracy of a corner's plan; with ``confidence``, the lower bound of that accuracy."""
         if self.objective.confidence is None:
             return corner.accuracy
         if id(corner) not in self.errors:

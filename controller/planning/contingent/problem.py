@@ -28,11 +28,11 @@ class Solution:
     """A contingent plan from a start, and its value to a request that continues from there.
 
     Args:
-        first: The choice for each branch of the start: an edge, :data:`END` or :data:`NOTHING`, by group.
-        below: Returns the choice of every group below, by group; called when these choices are first needed.
+        first: The choice on each branch of the start, by group: an edge, :data:`END` or :data:`NOTHING`.
+        below: Returns the choice of every group below the start, by group; called when these choices are first needed.
         accuracy: Expected accuracy.
-        cost_usd: Expected dollars from the start on; from the root, including dollars before the first invocation.
-        lost: Chance of reaching a branch without an admitted model (:data:`NOTHING`).
+        cost_usd: Expected cost from the start on, in dollars; at the root, including the cost before the first call.
+        lost: Probability of reaching a branch on which no model is admitted (:data:`NOTHING`).
         goal: The goal by which the plan was chosen; None for a fixed plan.
     """
 
@@ -45,25 +45,25 @@ class Solution:
 
     @cached_property
     def choice(self) -> Integers:
-        """The choice of every group below the start, by group."""
+        """The choice that the plan makes in every group below the start, by group."""
         return self.below()
 
     def plan(self, graph: DecisionGraph, start: int) -> Plan:
-        """Return the plan with its figures."""
+        """Return this solution as a :class:`Plan`, which computes the plan's figures."""
         return Plan(graph, start, self.first, lambda: self.choice)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The choices below a position. In a tree, every history meets per-request caps exactly.
+    """The choices below a request's position in a tree. Every plan meets the per-request caps exactly.
 
     Args:
         start: The position that the request is at.
         groups: The branches that may come next; at least one.
         admission: Which edges may be chosen.
         may_stop: Whether the request may end at the start.
-        is_joint: Whether the request ends on all branches or on none, because the branch becomes known only afterwards.
-        seconds: The times of histories, if the goal is to minimize the longest.
+        is_joint: Whether the request must end on all branches or on none, because it decides before the branch is known.
+        seconds: The time of each sequence of calls, if the goal is to minimize the longest time.
     """
 
     graph: DecisionGraph
@@ -76,7 +76,7 @@ class Problem:
 
     @cached_property
     def spans(self) -> list[Span]:
-        """The levels below the start."""
+        """The levels of the graph below the start."""
         return list(self.graph.spans(self.start, self.groups))
 
     @cached_property
@@ -91,34 +91,34 @@ class Problem:
 
     @property
     def caps(self) -> Mapping[str, Cap]:
-        """The caps of each history, by name."""
+        """The caps that each sequence of calls has to meet, by name."""
         return self.admission.caps
 
     def static_plans(self) -> StaticPlans:
-        """Return the fixed plans, and which of them are within the caps from the root on."""
+        """Return the fixed plans, each marked by whether it meets the caps from the root on."""
         if not self.caps:
             return StaticPlans.unbounded(self.graph, self.admission.servable)
         return StaticPlans(self.graph, self.admission.servable, within_all(self.caps.values(), len(self.graph.nodes)))
 
     def admits(self, plan: Plan) -> bool:
-        """Return whether every history of a plan is within the caps."""
+        """Return whether every sequence of calls under the plan stays within the caps."""
         return all(cap.holds(plan) for cap in self.caps.values())
 
     def uncapped(self) -> Problem | None:
-        """Return this problem without caps, if plans under caps are not exact; else None."""
+        """Return this problem without caps if plans under caps are only approximate; otherwise None."""
         return None
 
     # -- the best plan -------------------------------------------------------------------------------------------
 
     def solved(self, goal: PlanGoal) -> Solution:
-        """Return the best plan by the goal; if time is minimized, the best among the fastest plans."""
+        """Return the best plan by the goal. If time is minimized, only the fastest plans are compared."""
         return self._quickest(goal, self.admission)
 
     def best(self, goal: PlanGoal, admission: Admissible | None = None) -> Solution:
         """Return the best plan by the goal.
 
-        If the trie has rates by difficulty, a plan from the root without caps is evaluated on the requests that it leads to
-        each node.
+        If the trie has rates by difficulty, a plan from the root without caps is evaluated on the requests that reach each
+        node under this plan.
         """
         found = self._by_rates(goal, admission)
         if self.start or self.caps or len(self.graph.mixture) == 1:
@@ -149,16 +149,16 @@ class Problem:
     def _induced(
         self, goal: PlanGoal, admission: Admissible
     ) -> tuple[Induction, Best, Callable[[Mapping[int, int]], Integers]]:
-        """Return the induction, the best edges of the start's groups, and a function from first choices to those below."""
+        """Return the induction, the best edges of the start's groups, and a function that maps first to later choices."""
         spans, masks = admission.admitted(self.spans)
         found = Induction(self.graph, spans, goal, masks)
         return found, found.start, lambda first: found.choice
 
     def _for_own_requests(self, found: Solution, goal: PlanGoal, admission: Admissible | None) -> Solution:
-        """Return the better of this plan and the best plan for the requests that this plan leads to each node.
+        """Return the better of this plan and the best plan for the requests that reach each node under this plan.
 
-        The rates of a merged node depend on the plan that leads there. The first plan is based on the profile's rates; the
-        second on the rates of requests that follow the first. Each plan is evaluated on requests that follow it.
+        The rates of a merged node depend on the plan that leads there. The first plan is based on the profile's rates,
+        the second plan on the rates of requests that follow the first plan. Each is evaluated on requests that follow it.
         """
         plan = found.plan(self.graph, 0)
         again = replace(self, graph=self.graph.for_mass(plan.mass))._by_rates(goal, admission)
@@ -170,7 +170,7 @@ class Problem:
         return max(both, key=lambda each: weight * each.accuracy - price * each.cost_usd)
 
     def _ends(self, found: Induction, nothing: BoolArray, on: Worth) -> BoolArray:
-        """Return which branches end the request now, given the value of continuing."""
+        """Return for each branch whether the request should end now, given the value of continuing."""
         if not self.can_end:
             return np.zeros(len(nothing), np.bool_)
         if not self.is_joint:
@@ -183,7 +183,7 @@ class Problem:
         return np.full(len(nothing), is_better or bool(nothing.all()))
 
     def beginning_with(self, group: int, edge: int, goal: PlanGoal) -> Solution:
-        """Return the best plan by the goal for a request that continues along this edge."""
+        """Return the best plan by the goal among plans that begin with this edge of the group."""
         models = self.graph.annotated.trie.models
         others = {models[self.graph.model[e]] for e in self.graph.edges_of(group) if e != edge}
         admission = replace(self.admission, barred=others | set(self.admission.barred))
@@ -192,15 +192,15 @@ class Problem:
     # -- if no plan meets the caps -------------------------------------------------------------------------------
 
     def answers(self, found: Solution) -> bool:
-        """Return whether every request gets an answer by this plan."""
+        """Return whether every request gets an answer under this plan."""
         return found.lost == 0.0
 
     def is_stuck(self, found: Solution) -> bool:
-        """Return whether the request has no answer and cannot continue by this plan."""
+        """Return whether under this plan the request certainly ends without an answer, because no model is admitted."""
         return found.lost > 1.0 - _ROUNDING
 
     def missed(self, goal: PlanGoal) -> tuple[str, ...]:
-        """Return the caps to drop so that every request is answered: as few as possible, latency before cost."""
+        """Return the fewest caps to drop so that every request gets an answer; latency before cost."""
         names = [name for name in self.caps if name in UNITS]
         for count in range(1, len(names) + 1):
             for dropped in combinations(names, count):
@@ -209,7 +209,7 @@ class Problem:
         return tuple(names)
 
     def best_effort(self, missed: Sequence[str], goal: PlanGoal) -> Solution:
-        """Return the plan whose longest history exceeds the caps least."""
+        """Return the plan that exceeds the ``missed`` caps least in the worst case, earlier caps first."""
         admission = self.admission.without(WITHIN)
         for name in missed:
             cap = self.caps[name].at(np.inf)
@@ -219,7 +219,7 @@ class Problem:
         return self._quickest(goal._replace(answers_first=True), admission)
 
     def _quickest(self, goal: PlanGoal, admission: Admissible) -> Solution:
-        """Return the best plan; if time is minimized, within the least time in which every request can be answered."""
+        """Return the best plan; if time is minimized, the best within the shortest time in which all requests get an answer."""
         if self.seconds is None:
             return self.best(goal, admission)
         least_s = self.least_of_the_longest(self.seconds, admission)
@@ -228,13 +228,13 @@ class Problem:
         return self.best(goal._replace(answers_first=True), admission.and_within(_FASTEST, self.seconds.at(least_s)))
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """Return the least use of the first of these caps by any plan, ignoring the others."""
+        """Return the lowest worst-case use, by any plan, of the first capped quantity if these caps are ignored."""
         return self.least_of_the_longest(self.caps[missed[0]], self.admission.without(*missed))
 
     def least_of_the_longest(self, measure: Cap, admission: Admissible) -> float:
-        """Return the smallest use of a plan's longest history from the start on, over all plans that answer every request.
+        """Return the lowest worst-case use of ``measure`` from the start on, over all plans that answer every request.
 
-        Infinite if there is no such plan; 0 if the request may end now.
+        The result is infinite if no plan answers every request, and 0 if the request may end now.
         """
         if self.can_end:
             return 0.0

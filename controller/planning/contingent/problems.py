@@ -1,4 +1,4 @@
-"""Makes the planning problems of a tree. They admit exactly what a request's bounds allow."""
+"""Makes the planning problems of a tree, in which plans meet a request's bounds exactly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FASTEST = (
 
 
 class Problems:
-    """The problems of a graph that is a tree.
+    """Makes the planning problems of a graph that is a tree.
 
     Args:
         metrics: The trie's path metrics, and the models that cannot be served.
@@ -50,9 +50,9 @@ class Problems:
             request: The planning request.
             start: The request's position.
             groups: The branches that may come next.
-            within_s: The limit on histories' seconds from the root, at zero load; None without such a limit.
+            within_s: The limit on the request's time from the root at zero load, in seconds; None without such a limit.
             without: Models that must not run next.
-            is_joint: Whether the request ends on all branches or on none.
+            is_joint: Whether the request must end on all branches or on none.
         """
         caps = caps_of(self._totals, request, start)
         if within_s is not None:
@@ -64,11 +64,14 @@ class Problems:
         return Problem(self.graph, start, groups, admission, request.may_stop, is_joint, seconds)
 
     def times(self, objective: Objective) -> FloatArray:
-        """Return the limits on seconds from the root to try for bounds on averages, ascending; the last admits all plans."""
+        """Return the limits to try on a request's time, in seconds, ascending; the last limit admits all plans.
+
+        They are used to minimize latency under bounds on averages over requests.
+        """
         return np.unique(Cap(self._totals, 0, Remaining(Metric.LATENCY), np.inf).used(1, len(self.graph.nodes)))
 
     def goal(self, objective: Objective) -> PlanGoal | None:
-        """Return the goal if it is the same for all requests; None if bounds on averages determine it."""
+        """Return the criterion for plans if it is the same for all requests; None if it follows from bounds on averages."""
         return None
 
     @cached_property
@@ -77,7 +80,7 @@ class Problems:
 
 
 def minimizes_time(objective: Objective) -> bool:
-    """Return whether each request minimizes its time separately; with bounds on averages, one plan serves all."""
+    """Return whether each request minimizes its own latency; under bounds on averages, one plan serves all requests."""
     return objective.target == "latency" and not bounds_averages(objective)
 
 

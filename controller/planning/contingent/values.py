@@ -1,4 +1,4 @@
-"""Backward induction over a decision graph: the best contingent plan at a price of dollars, level by level."""
+"""Backward induction over a decision graph: finds the best contingent plan at a price of a dollar, level by level."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _FAR = 1e300
 
 
 class PlanGoal(NamedTuple):
-    """The criterion: ``"accuracy"`` maximizes accuracy minus ``price`` times dollars; ``"cost"`` minimizes dollars.
+    """The criterion for plans: ``"accuracy"`` maximizes accuracy minus ``price`` times cost, ``"cost"`` minimizes cost.
 
-    Ties go to higher accuracy, then lower cost, then the shorter longest history, then ending, then trie order. Histories
-    that reach :data:`NOTHING` have no correct answer and no further cost; ``answers_first`` minimizes their probability
-    first. A price of 0 means ``AnnotatedTrie.least_price``.
+    Ties go to higher accuracy, then lower cost, then lower worst-case latency, then ending, then trie order. A request
+    that reaches :data:`NOTHING` has no correct answer and no further cost; ``answers_first`` minimizes the probability of
+    this first. A price of 0 means ``AnnotatedTrie.least_price``.
 
-    If times are random (:mod:`.grid`), late answers count as :data:`NOTHING`, and ``late`` times their chance is subtracted
-    from the criterion.
+    If times are random (:mod:`.grid`), late answers count as :data:`NOTHING`, and ``late`` times their probability is
+    subtracted from the criterion.
     """
 
     target: Literal["accuracy", "cost"] = "accuracy"
@@ -33,10 +33,11 @@ class PlanGoal(NamedTuple):
 
 
 class Worth(NamedTuple):
-    """The value of plans from nodes, edges or groups on, one item each: accuracy, expected dollars, the probability of
-    running into :data:`NOTHING`, and the longest history's seconds (None while not needed).
+    """The value of plans that begin at nodes, edges or groups; each array has one item per node, edge or group.
 
-    On a grid of what a request has left, arrays have the shape of the grid before that of the items.
+    The arrays are the accuracy, the expected cost in dollars, the probability of reaching :data:`NOTHING` (None if it is 0
+    everywhere), and the worst-case latency in seconds (None while not needed). On a grid of a request's remaining amounts,
+    arrays have the shape (*grid, items).
     """
 
     accuracy: FloatArray
@@ -45,15 +46,15 @@ class Worth(NamedTuple):
     longest_s: FloatArray | None
 
     def take(self, items: Integers | slice) -> Worth:
-        """Return the worth of some of the items."""
+        """Return the values of these items."""
         return self.each(lambda values: values[..., items])
 
     def picked(self, items: Integers) -> Worth:
-        """Return the worth of items by index in the flattened arrays; the shape is that of ``items``."""
+        """Return the values at these indices into the flattened arrays, in the shape of ``items``."""
         return self.each(lambda values: values.take(items))
 
     def each(self, change: Callable[[FloatArray], FloatArray]) -> Worth:
-        """Return the worth after applying ``change`` to each array."""
+        """Return the values after applying ``change`` to each array."""
         accuracy, cost_usd, lost, longest_s = self  # not a loop: a plan comes here twice a level
         return Worth(
             change(accuracy),
@@ -64,10 +65,10 @@ class Worth(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The best edge of each group of a range, and the value of taking it given that the group's stage comes next.
+    """The best edge of each group of a range, and the value of taking this edge given that the group's stage comes next.
 
-    ``edge`` is :data:`NOTHING` if no edge is admitted; then ``worth`` is meaningless. ``has_ties``: whether some edges were
-    equal in every compared quantity.
+    ``edge`` is :data:`NOTHING` if no edge is admitted; then ``worth`` is meaningless. ``has_ties`` is True if some
+    edges were equal in every compared quantity.
     """
 
     edge: Integers
@@ -76,13 +77,14 @@ class Best(NamedTuple):
 
 
 class Induction:
-    """The optimal choices of every group below a start, given the admitted edges.
+    """The optimal choice of every group below a request's position, given the admitted edges.
 
     Args:
         spans: The levels below the start (:meth:`DecisionGraph.spans`), down to the last with an admitted edge.
         goal: The criterion of the plan.
         admitted: Which edges of each span may be chosen; None for all.
-        left: The grid of what a request has left; None if this does not matter, or the node determines it as in a tree.
+        left: The grid of a request's remaining amounts; None if they do not matter or if, as in a tree, the node determines
+            them.
     """
 
     def __init__(
@@ -120,7 +122,7 @@ class Induction:
         return self._best_edges(0, below, with_latency)
 
     def _best_edges(self, depth: int, below: Worth | None, with_latency: bool) -> Best:
-        """Return the best edge of each group of a span; ``below`` is the value of the next span's nodes."""
+        """Return the best edge of each group of the span at ``depth``; ``below`` is the value of the next span's nodes."""
         graph, span = self.graph, self.spans[depth]
         low, high = span.edges
         if low == high or below is None:
@@ -163,7 +165,7 @@ class Induction:
         return Best(np.where(items < 0, NOTHING, edges), worth.picked(np.maximum(items, 0)), found.ties_remain)
 
     def _keys(self, worth: Worth) -> list[Callable[[], FloatArray]]:
-        """Return the keys by which edges are compared in turn; larger is better."""
+        """Return the quantities by which edges are compared in turn, as functions; larger values are better."""
         goal, lost, longest_s = self.goal, worth.lost, worth.longest_s
         keys: list[Callable[[], FloatArray]] = []
         if goal.late is not None:
@@ -181,7 +183,7 @@ class Induction:
         return keys if worth.accuracy.ndim == 1 else [lambda key=key: key().reshape(-1) for key in keys]  # type: ignore[misc]
 
     def _of_nodes(self, span: Span, best: Best, with_latency: bool) -> Worth:
-        """Return the value of a span's nodes, if each group continues with its best edge or ends."""
+        """Return the value of a span's nodes if each group takes its best edge, or ends where that is better."""
         graph, groups = self.graph, slice(*span.groups)
         right = self._on_grid(graph.ended_right[slice(*span.nodes)])
         if span.groups[0] == span.groups[1]:
@@ -212,7 +214,10 @@ class Induction:
         )
 
     def prefers_to_end(self, right: FloatArray, on: Worth) -> BoolArray:
-        """Return whether ending (``right``: chance of a correct answer) is at least as good as continuing (value ``on``)."""
+        """Return whether ending is at least as good as continuing.
+
+        ``right`` is the probability that the answer at the end is correct, ``on`` the value of continuing.
+        """
         goal = self.goal
         if goal.late is not None:
             return np.asarray(self._value(Worth(right, np.zeros(right.shape), None, None)) >= self._value(on))
@@ -229,7 +234,7 @@ class Induction:
         return better
 
     def _value(self, worth: Worth) -> FloatArray:
-        """Return the first key of a comparison if times are random."""
+        """Return the quantity by which plans are compared first if times are random."""
         accuracy = 0.0 if self.goal.target == "cost" else worth.accuracy
         late = 0.0 if worth.lost is None else (self.goal.late or 0.0) * worth.lost
         return np.asarray(accuracy - self._price * worth.cost_usd - late)
@@ -237,7 +242,7 @@ class Induction:
     def _lost(
         self, span: Span, below: FloatArray | None, arm: FloatArray, ends: BoolArray, nothing: BoolArray
     ) -> FloatArray | None:
-        """Return the probability of reaching :data:`NOTHING`; None if it is 0 at every node."""
+        """Return each node's probability of reaching :data:`NOTHING`; None if it is 0 at every node."""
         own = self.graph.lost[slice(*span.nodes)]
         if below is None and not nothing.any():
             return self._on_grid(own) if self.graph.loses and own.any() else None
@@ -248,7 +253,7 @@ class Induction:
         return np.broadcast_to(of_nodes, (*self._grid, len(of_nodes))) if self._grid else of_nodes
 
     def _sums(self, span: Span, of_groups: FloatArray) -> FloatArray:
-        """Return the sum over each node's groups."""
+        """Return for each node of the span the sum over its groups."""
         return self._per_node(span, of_groups, np.add)
 
     def _per_node(self, span: Span, of_groups: FloatArray, combine: np.ufunc) -> FloatArray:
@@ -268,7 +273,7 @@ class Induction:
 
 
 def over_times(after: Worth, left: LeftGrid, edges: Integers | slice) -> Worth:
-    """Average the value of what follows over the edges' random times; unchanged if times are not random."""
+    """Return the value after each edge, averaged over the random time of the edge's call; unchanged if times are certain."""
     if left.chance_axis is None:
         return after
     in_time = left.in_time(edges)
@@ -282,7 +287,7 @@ def _nothing(shape: tuple[int, ...], with_latency: bool) -> Best:
 
 
 class _Found(NamedTuple):
-    """The best item of each group (-1 without admitted items; see ``has_empty``), and whether ties remained."""
+    """The best item of each group (-1 if the group has no admitted items), and whether groups were empty or ties remained."""
 
     items: Integers
     has_empty: bool
@@ -290,7 +295,7 @@ class _Found(NamedTuple):
 
 
 class _Search:
-    """Finds the best item of each group of neighbouring items.
+    """Finds the best item of each group, where a group is a range of neighbouring items.
 
     Args:
         starts: Each group's first item.
@@ -302,7 +307,7 @@ class _Search:
         self._starts, self._size, self._width = starts, size, width
 
     def best(self, keys: Sequence[Callable[[], FloatArray]], admitted: BoolArray | None) -> _Found:
-        """Return for each group the admitted item that is best by the keys in order; ties go to the first item."""
+        """Return each group's best admitted item, comparing by the first key, then the next; ties go to the first item."""
         left = admitted
         alive = count = len(self._starts)
         items: Integers = np.empty(0, np.intp)
@@ -340,7 +345,7 @@ class _Search:
 
 
 def _by_columns(values: FloatArray, width: int, combine: np.ufunc) -> FloatArray:
-    """Combine ``width`` neighbours at a time; much faster than ``reduceat`` for small groups."""
+    """Return ``combine`` over each run of ``width`` neighbours; much faster than ``reduceat`` for small groups."""
     rows = values.reshape(-1, width)
     found = rows[:, 0].copy()
     for column in range(1, width):
