@@ -51,17 +51,17 @@ class RateEstimator(ABC):
     def fit(
         self, observations: Iterable[Observation], template: Template, catalog: Catalog, *, trie: Trie | None = None
     ) -> Self:
-        """Estimate from observations, one row per executed call.
+        """Estimate from observations, one result per executed call.
 
         Args:
-            observations: the rows, in any order.
+            observations: the results, in any order.
             template: the workflow's template; bound to the catalog's models here.
             catalog: models with engines and prompt caches.
             trie: restricts the template's prefixes; by default all of them.
 
         Raises:
-            InputError: rows do not fit the template (see :meth:`ObservationTable.from_observations`).
-            EvidenceError: there are no rows.
+            InputError: results do not fit the template (see :meth:`ObservationTable.from_observations`).
+            EvidenceError: there are no results.
         """
         template = template.bind(tuple(catalog))
         cells = ObservationTable.from_observations(observations, template, trie or Trie.from_template(template))

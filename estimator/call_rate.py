@@ -29,18 +29,18 @@ MOST_SCALE = 3.0
 
 @dataclass(frozen=True, eq=False)
 class CallRate:
-    """Converts the dollars of a profile's rows to a service with fewer requests per hour. Pure.
+    """Converts the dollars of a profile's results to a service with fewer requests per hour. Pure.
 
     Cache hits on tokens that the same request sent before stay as charged. The part of a prompt that is the same for all
     requests is in the cache (warm) with P = 1 - exp(-rate * TTL). Here the rate counts the requests that reach the
     invocation if all requests follow its path, so the dollars of a path hold for a plan that takes it, without iteration.
 
     Args:
-        observations: The rows as they were charged, in the order of their execution.
+        observations: The results as they were charged, in the order of their execution.
         catalog: Their models, with prices and cache lifetimes.
         per_hour: The service's requests per hour, >= 0; at 0, each request finds cold caches.
-        prompts: The shapes of the rows' prompts. They show which part of a hit the request's earlier calls had sent, and
-            which part all requests send. For rows without shapes, this is inferred from what ran before.
+        prompts: The shapes of the results' prompts. They show which part of a hit the request's earlier calls had sent, and
+            which part all requests send. For results without shapes, this is inferred from what ran before.
 
     Raises:
         ConfigError: The rate is negative or not finite.
@@ -61,7 +61,7 @@ class CallRate:
     @property
     def facts(self) -> dict[str, Any]:
         """The ``prompt_cache`` part of the trie's ``meta``: the rate, and the tokens common to all requests by stage and
-        model. Empty if no row has such tokens; then the dollars hold at any rate.
+        model. Empty if no result has such tokens; then the dollars hold at any rate.
         """
         if not self._shared:
             return {}
@@ -73,10 +73,10 @@ class CallRate:
         return {"prompt_cache": {"calls_per_hour": self.per_hour, "shared_tokens": dict(tokens)}}
 
     def rows(self, annotated: AnnotatedTrie | None = None) -> list[Observation]:
-        """Return the rows in their order, with the dollars at the service's rate.
+        """Return the results in their order, with the dollars at the service's rate.
 
         Args:
-            annotated: The trie of these rows, which gives the share of requests that reach an invocation. All requests, if
+            annotated: The trie of these results, which gives the share of requests that reach an invocation. All requests, if
                 None or if histories are merged.
         """
         if not (self._shared and self.per_hour and annotated is not None):
@@ -85,14 +85,14 @@ class CallRate:
         return self._priced([self.per_hour * float(annotated.reading.reach[node]) for _, node in nodes])
 
     def warm_rows(self) -> list[Observation]:
-        """Return the rows with the dollars of a service whose caches are always warm, for :meth:`applied`."""
+        """Return the results with the dollars of a service whose caches are always warm, for :meth:`applied`."""
         return self._priced([math.inf] * len(self.observations))
 
     def applied(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
         """Return the trie, which was estimated from :meth:`warm_rows`, with the dollars at the service's rate.
 
-        Rates are computed by path, so the dollars of a path without rows are as accurate as those of other paths. Merged
-        histories do not show what ran before on the same cache, so each stage and model gets the mean of its rows.
+        Rates are computed by path, so the dollars of a path without results are as accurate as those of other paths. Merged
+        histories do not show what ran before on the same cache, so each stage and model gets the mean of its results.
         """
         if not self._shared:
             return annotated
@@ -119,7 +119,7 @@ class CallRate:
         return np.where(is_first, cold * entry.price.cache_saves_usd(common.tokens_in, common.tokens), 0.0)
 
     def _cold_rows(self, trie: Trie) -> FloatArray:
-        """Return the cost of cache misses at each node, averaged over the rows of its stage and model, shape (n + 1,)."""
+        """Return the cost of cache misses at each node, averaged over the results of its stage and model, shape (n + 1,)."""
         added: dict[tuple[str, str], list[float]] = defaultdict(list)
         for cold, warm in zip(self.rows(), self.warm_rows(), strict=True):
             added[warm.stage, warm.model].append(cold.cost_usd - warm.cost_usd)
@@ -130,7 +130,7 @@ class CallRate:
         return extra
 
     def _priced(self, rates: Sequence[float]) -> list[Observation]:
-        """Return each row with its dollars at its rate of requests per hour."""
+        """Return each result with its dollars at its rate of requests per hour."""
         if not self._shared:
             return list(self.observations)
         return [
@@ -140,14 +140,14 @@ class CallRate:
 
     @cached_property
     def _prompts(self) -> list[_Prompt | None]:
-        """The prompt of each row; None if unknown."""
+        """The prompt of each result; None if unknown."""
         rows = {(row.request_id, row.prefix): row for row in self.observations}
         seen: set[tuple[str, _Key]] = set()
         found = [_Prompt.of(row, rows, self.catalog, seen) for row in self.observations]
         return found if not self.prompts else [self._sharper(*pair) for pair in zip(self.observations, found, strict=True)]
 
     def _sharper(self, row: Observation, prompt: _Prompt | None) -> _Prompt | None:
-        """Return the prompt refined by shapes; unchanged if some row of its request on the same cache has no shape."""
+        """Return the prompt refined by shapes; unchanged if some result of its request on the same cache has no shape."""
         cells = [(row.request_id, row.prefix[:k]) for k in range(1, row.depth + 1)]
         if prompt is None or cells[-1] not in self._static:
             return prompt
@@ -163,7 +163,7 @@ class CallRate:
 
     @cached_property
     def _static(self) -> dict[Cell, float]:
-        """The approximate static tokens of the first call of each row that has shapes."""
+        """The approximate static tokens of the first call of each result that has shapes."""
         tree, at = PromptTree(), dict[Cell, int]()
         for row in self.observations:
             cell = (row.request_id, row.prefix)
@@ -203,7 +203,7 @@ class _Common:
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """The prompt of one call of a row, averaged over its calls.
+    """The prompt of one call of a result, averaged over its calls.
 
     ``is_alone``: whether no other branch of the request ran this stage on this cache before. Another branch would have left
     the request's text in the cache, where a service never finds it.
@@ -227,7 +227,7 @@ class _Prompt:
     def of(
         cls, row: Observation, rows: Mapping[Cell, Observation], catalog: Catalog, seen: set[tuple[str, _Key]]
     ) -> _Prompt | None:
-        """Return the prompt of a row; None if unknown. ``seen`` collects the requests and keys of earlier rows."""
+        """Return the prompt of a result; None if unknown. ``seen`` collects the requests and keys of earlier results."""
         if row.tokens_cached is None or not row.tokens_in or not row.calls or not set(row.prefix) <= set(catalog):
             return None
         model = catalog[row.model]
@@ -249,7 +249,7 @@ class _Prompt:
         )
 
     def usd(self, charged_usd: float, shared: Mapping[_Key, _Common], requests_per_hour: float) -> float:
-        """Return the row's dollars with the cache state that this rate of requests implies."""
+        """Return the result's dollars with the cache state that this rate of requests implies."""
         price, common = self.model.price, shared.get(self.key)
         if self.static is not None:
             others = int(max(self.hit - self.held, 0))
@@ -274,7 +274,7 @@ def _sent(row: Observation | None) -> float:
 
 
 def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
-    """Return the common part of the prompts of each stage and cache; omits parts on which no row has a hit."""
+    """Return the common part of the prompts of each stage and cache; omits parts on which no result has a hit."""
     alone: dict[_Key, list[_Prompt]] = defaultdict(list)
     unknown = {prompt.key for prompt in prompts if prompt.static is None}
     by_shape: dict[_Key, list[_Prompt]] = defaultdict(list)
@@ -298,7 +298,7 @@ def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
 
 
 def _common(here: Sequence[_Prompt]) -> _Common | None:
-    """Return the common part of prompts with known shapes; None if no row hit tokens of it that another request sent."""
+    """Return the common part of prompts with known shapes; None if no result hit tokens of it that another request sent."""
     hits = [min(float(prompt.hit), prompt.static or 0.0) for prompt in here]
     foreign = [hit for hit, prompt in zip(hits, here, strict=True) if hit > prompt.held]
     if not foreign:

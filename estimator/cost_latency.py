@@ -72,14 +72,14 @@ class RequestSizes:
 
     @property
     def is_known(self) -> bool:
-        """Whether some request has several rows, from which its size can be estimated."""
+        """Whether some request has several results, from which its size can be estimated."""
         return self.noise < 1.0 or self.spread > 0.0
 
 
 def improved_slope(sizes: RequestSizes, expected: FloatArray, change: FloatArray, slope: float) -> tuple[float, float]:
     """Return the slope after one Gauss-Newton step, and its standard error.
 
-    The mean ratios are regressed on the expected sizes. So the error of a size estimated from few rows is in the dependent
+    The mean ratios are regressed on the expected sizes. So the error of a size estimated from few results is in the dependent
     variable, not in the predictor, and does not attenuate the slope. Errors are assumed proportional to the size.
 
     Args:
@@ -132,7 +132,7 @@ def zero_load_s(cells: ObservationTable, engine: npt.NDArray[np.int16]) -> Float
         engine: index of each node's engine, shape (n + 1,).
 
     Returns:
-        Seconds of each cell at zero load, shape (cells,).
+        Seconds of each result at zero load, shape (results,).
     """
     latency_s = cells.latency_s.copy()
     if not cells.in_flight.any():
@@ -164,7 +164,7 @@ def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints,
 
     Args:
         cells: the observations.
-        values: the amount of each cell, shape (cells,).
+        values: the amount of each result, shape (results,).
         edges: edge type of each node, shape (n + 1,) (:func:`~vinelm.estimator.prompt_cache.edge_types`).
         by_outcome: how the size of a request follows from its outcomes. If it gives the number of unobserved requests that
             reach each node, observed values are used as they are, and values are predicted only for unobserved requests.

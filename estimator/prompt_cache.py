@@ -48,7 +48,7 @@ def index_per_node(trie: Trie, of_model: Sequence[Hashable]) -> npt.NDArray[np.i
 def cached_shares(observations: Iterable[Observation], catalog: Catalog) -> dict[str, dict[str, float]]:
     """Return the share of prompt tokens served from a cache, in [0, 1], by model and edge type.
 
-    Uses only rows whose provider reported both counts; omits models and edge types without such rows.
+    Uses only results whose provider reported both counts; omits models and edge types without such results.
     """
     total: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for row in observations:
@@ -68,7 +68,7 @@ def follow_ups(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
     """Return per model the estimated dollars and seconds of a later invocation, with and without a switch before it.
 
     They are means within a depth, averaged over the depths that have both edge types; models without such a depth are
-    omitted. Each row has the keys ``model`` and :data:`FIGURES`.
+    omitted. Each result has the keys ``model`` and :data:`FIGURES`.
     """
     trie, rows = annotated.trie, []
     edges = edge_types(trie, index_per_node(trie, [annotated.catalog[name].prompt_cache for name in trie.models]))

@@ -75,7 +75,7 @@ class StageKinds(OneKind):
     def prior(self, trie: Trie, amounts: Amounts, overall: FloatArray, weight: float) -> tuple[FloatArray, float]:
         """Return the mean of each node's model at its stage over all types, times the factor of the node's type.
 
-        It weighs as much as :data:`KIND_ROWS` rows.
+        It weighs as much as :data:`KIND_ROWS` results.
         """
         total, count = amounts
         at = np.maximum(trie.stage, 0)

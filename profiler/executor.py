@@ -34,12 +34,12 @@ def make_worker(
     fingerprint: Mapping[str, str],
     equal: EqualCalls | None = None,
 ) -> Worker:
-    """Return the worker that runs the units.
+    """Return the worker that runs the jobs.
 
     Args:
-        settings: where the units run. ``on_note`` is called with one line when a cluster node is lost, and with :data:`NO_FORK`
+        settings: where the jobs run. ``on_note`` is called with one line when a cluster node is lost, and with :data:`NO_FORK`
             if this system cannot fork the requested processes (without ``on_note``, a warning).
-        units: the unit runner of this process.
+        units: the job runner of this process.
         fingerprint: digests of the workflow's parts; a fresh process that builds a different workflow causes an error.
         equal: the cache for equal calls; None: every call is made. Cluster nodes do not use the cache.
     """
@@ -88,7 +88,7 @@ def _rate_limiters(units: Units) -> dict[str, RateLimiter]:
 
 
 class KeepingWorker:
-    """A worker that stores a unit's checkpoint as soon as the unit ends, on the unit's thread.
+    """A worker that stores a job's checkpoint as soon as the job ends, on the job's thread.
 
     Otherwise the run would write checkpoints one after another inside its transactions, which block other writers.
 
@@ -100,7 +100,7 @@ class KeepingWorker:
         self._worker, self._place = worker, place
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
-        """Run as :meth:`Worker.run`. If the checkpoint cannot be written, the error is raised later, with the row."""
+        """Run as :meth:`Worker.run`. If the checkpoint cannot be written, the error is raised later, with the result."""
         outcome = self._worker.run(job, top_up)
         if outcome.checkpoint is not None:
             with suppress(StoreError):

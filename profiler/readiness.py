@@ -405,12 +405,12 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
 
 
 def _following(template: Template, rows: Sequence[Observation]) -> Stage | None:
-    """Return the stage to which the last row continues."""
+    """Return the stage to which the last result continues."""
     return template.following(len(rows), rows[-1].arm) if rows else template.first_stages[0]
 
 
 def _stages(template: Template, rows: Sequence[Observation], stage: Stage) -> tuple[str, ...]:
-    """Return the stages of the unit's job; see :class:`~vinelm.profiler.execution.job.Job`."""
+    """Return the stages of the job's job; see :class:`~vinelm.profiler.execution.job.Job`."""
     if not rows and len(template.first_stages) > 1:
         return ()
     return (*(row.stage for row in rows), stage.name)

@@ -1,4 +1,4 @@
-"""Turns a node's annotations into hypotheses about served rows, which e-processes test."""
+"""Turns a node's annotations into hypotheses about served results, which e-processes test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Hypothesis:
 
     Attributes:
         quantity, direction, annotated: see :class:`~vinelm.estimator.Moved`.
-        value: returns the quantity of a row; None if the row has none.
+        value: returns the quantity of a result; None if the result has none.
         process: the bets against the hypothesis.
     """
 
@@ -110,7 +110,7 @@ def stop_of(row: Observation) -> float | None:
 
 
 def shows(label: str, row: Observation) -> float | None:
-    """Return 1 if the row has this signal, 0 if it has another; None if it has no signal."""
+    """Return 1 if the result has this signal, 0 if it has another; None if it has no signal."""
     return None if row.signal is None else float(row.signal == label)
 
 

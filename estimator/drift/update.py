@@ -1,4 +1,4 @@
-"""Updates a trie's stops, dollars and seconds from served rows. Accuracies follow the stops, as answers have no score."""
+"""Updates a trie's stops, dollars and seconds from served results. Accuracies follow the stops, as answers have no score."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ Ints = npt.NDArray[np.int64]
 
 
 def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_life: float = 1000.0) -> AnnotatedTrie:
-    """Return the trie updated with the served rows. Pure.
+    """Return the trie updated with the served results. Pure.
 
-    A row that was followed by k later requests weighs 2^(-k / half_life), and the trie's old estimates are discounted in
-    the same way. Seconds of all nodes of an engine, and dollars of all nodes of a model, are first updated from all rows of
-    the engine or model, and then each node from its rows. Seconds of rows that began under load are ignored. If a stop rate
-    changes, the chances of a right answer given that the request stops, and given that it continues, stay the same. In a
-    trie of signals, which select the requests that reach a node, only seconds by engine and dollars by model change.
-    Request types get their shares among the served requests.
+    A result that was followed by k later requests weighs 2^(-k / half_life), and the trie's old estimates are discounted in the
+    same way. Seconds of all nodes of an engine, and dollars of all nodes of a model, are first updated from all results of the
+    engine or model, and then each node from its results. Seconds of results that began under load are ignored. If a stop rate
+    changes, the chances of a right answer given that the request stops, and given that it continues, stay the same. In a trie
+    of signals, which select the requests that reach a node, only seconds by engine and dollars by model change. Request types
+    get their shares among the served requests.
 
     Args:
         annotated: The trie.
-        rows: The served rows, in the order in which they were served.
-        half_life: The number of requests after which a row counts half, > 0.
+        rows: The served results, in the order in which they were served.
+        half_life: The number of requests after which a result counts half, > 0.
 
     Raises:
         ConfigError: The half-life is not positive.
-        EvidenceError: No row belongs to a path of the trie.
+        EvidenceError: No result belongs to a path of the trie.
     """
     if not half_life > 0.0:
         raise ConfigError(f"half_life is {half_life}: give a number of requests > 0", code="half-life")
@@ -65,7 +65,7 @@ def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_
 
 
 class _Seen:
-    """The rows that belong to the trie, with their nodes and weights."""
+    """The results that belong to the trie, with their nodes and weights."""
 
     def __init__(self, annotated: AnnotatedTrie, rows: Sequence[Observation], half_life: float) -> None:
         order = {name: k for k, name in enumerate(dict.fromkeys(row.request_id for row in rows))}
@@ -83,7 +83,7 @@ class _Seen:
         self.is_plain = annotated.signals is None
 
     def kinds(self) -> dict[str, float]:
-        """Return the weight of each request type, from the first row of each request."""
+        """Return the weight of each request type, from the first result of each request."""
         trie = self.annotated.trie
         counts: dict[str, float] = defaultdict(float)
         of_stage, meta = self.annotated.stage_kinds, self.annotated.meta
@@ -117,7 +117,7 @@ class _Seen:
         return np.asarray((self.known * common + own) / (self.known + np.bincount(node, weight, self.size)))
 
     def stops(self, known: FloatArray) -> FloatArray:
-        """Return the stop rates of the nodes that are not leaves, from the rows whose stop is known."""
+        """Return the stop rates of the nodes that are not leaves, from the results whose stop is known."""
         told = [(node, weight, stop) for row, node, weight in zip(self.rows, self.node, self.weight, strict=True)
                 if (stop := stop_of(row)) is not None]  # fmt: skip
         if not told or not self.is_plain:

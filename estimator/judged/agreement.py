@@ -38,7 +38,7 @@ class Rate:
     def variance(self) -> float:
         """The variance of the share, by the Beta distribution that these requests and Jeffreys' prior give.
 
-        Rows of one request are not independent, so each request counts once. If the rows of a request differ, its share
+        Results of one request are not independent, so each request counts once. If the results of a request differ, its share
         varies less than assumed, so the variance is too large rather than too small.
         """
         mean = (self.share * self.requests + 0.5) / (self.requests + 1.0)
@@ -63,8 +63,8 @@ class JudgeAgreement:
 
     Attributes:
         requests: Labelled requests.
-        rows: Labelled rows with a verdict.
-        agreed: Share of the rows whose verdict agrees with the label; each request counts once.
+        rows: Labelled results with a verdict.
+        agreed: Share of the results whose verdict agrees with the label; each request counts once.
         sensitivity: P(verdict correct | the answer is right).
         specificity: P(verdict wrong | the answer is wrong).
     """
@@ -77,7 +77,7 @@ class JudgeAgreement:
 
     @classmethod
     def of(cls, found: Iterable[tuple[str, bool, bool]]) -> Self:
-        """Compute the agreement from (request id, verdict, truth) of each labelled row."""
+        """Compute the agreement from (request id, verdict, truth) of each labelled result."""
         right: dict[str, list[bool]] = {}
         wrong: dict[str, list[bool]] = {}
         every: dict[str, list[bool]] = {}

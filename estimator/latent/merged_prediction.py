@@ -57,7 +57,7 @@ def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) ->
 
     A node represents many histories, of which few were observed. So observations do not replace predictions here, but shift
     the node's probabilities by an effect of the node, shrunk according to the spread of these effects over all nodes.
-    Deeper in a loop than any row of the stage, no answer counts as right, because no data show that further turns still
+    Deeper in a loop than any result of the stage, no answer counts as right, because no data show that further turns still
     help.
     """
     probabilities = _with_node_effects(cells, fit)
@@ -84,7 +84,7 @@ def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) ->
 
 
 def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
-    """Return a mask of the nodes that are deeper than all rows of their stage, shape (n + 1,)."""
+    """Return a mask of the nodes that are deeper than all results of their stage, shape (n + 1,)."""
     deepest = np.zeros(len(trie.stages), np.int64)
     np.maximum.at(deepest, trie.stage[cells.node], trie.depth[cells.node])
     beyond: BoolArray = trie.depth > deepest[trie.stage]
@@ -104,7 +104,7 @@ def _arms(fit: LatentFit, arms: Arms, probabilities: OutcomeProbabilities) -> tu
 def _choice_shares(cells: ObservationTable, trie: MergedTrie) -> FloatArray:
     """Return for each edge how often the profile chose its model at its stage, as a share; shape (edges,).
 
-    Shares are counted over the stage's rows and shrunk towards a uniform choice; shares of edges with the same source and
+    Shares are counted over the stage's results and shrunk towards a uniform choice; shares of edges with the same source and
     stage sum to 1.
     """
     n_models = len(trie.models)

@@ -158,7 +158,7 @@ class AnswerFit:
         verdict_effects: Effects of judges' verdicts; see :class:`~vinelm.estimator.signals.verdicts.Verdicts`.
         growth: Relative increase of an invocation's dollars per earlier invocation, because prompts grow with their
             history.
-        turn: Mean number of earlier invocations over the rows behind ``cost_usd``, by context.
+        turn: Mean number of earlier invocations over the results behind ``cost_usd``, by context.
     """
 
     contexts: tuple[Context, ...]
@@ -216,7 +216,7 @@ class Labelings:
     A class with answers of several models cannot be OWN; a class with answers of one model may be a single answer that the
     model repeats. At most one class is the USUAL mistake, and at most one the SECOND.
 
-    Many requests have equal rows except for dollars: the same models, agreement of answers and scores. They form a pattern,
+    Many requests have equal results except for dollars: the same models, agreement of answers and scores. They form a pattern,
     whose labelings are stored once.
 
     Args:
@@ -321,7 +321,7 @@ def fit_answers(
         labelings: The table's labelings, if several fits share them; None to enumerate them here.
         weights: How often each request counts (for the bootstrap), shape (requests,); None: once.
         centre: Means of the effects' priors in standard deviations, shape (2, effects): for being right or alike, and for
-            making the usual mistake; None for 0. With random means, fits differ for models with few rows.
+            making the usual mistake; None for 0. With random means, fits differ for models with few results.
         iterations: EM iterations, with one Newton step of the effects in each.
     """
     weights = np.ones(len(table.requests)) if weights is None else weights
@@ -414,7 +414,7 @@ class _Fit:
 def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit: _Fit) -> AnswerFit:
     """Return the model with dollars by context, and sizes of requests by latent pair (harder requests are often larger).
 
-    A row's size is its dollars divided by the mean of its context. The mean of a context with few rows is shrunk towards
+    A result's size is its dollars divided by the mean of its context. The mean of a context with few results is shrunk towards
     its model's mean.
     """
     weight = table.weight * weights[table.request]
@@ -442,7 +442,7 @@ def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -
     """Return prior dollars for contexts with few rows: their model's dollars times their position's extra cost.
 
     A later answer has a longer prompt. The model's dollars, which are mostly those of first answers, would underestimate
-    the cost of plans that continue. No later position counts as cheaper. ``paid`` and ``expected`` are dollars and rows (of
+    the cost of plans that continue. No later position counts as cheaper. ``paid`` and ``expected`` are dollars and results (of
     mean size) by context.
     """
     same, later = _same_model(table.contexts), np.array([c.is_later for c in table.contexts])
@@ -461,7 +461,7 @@ def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -
 def _growth(table: AnswerTable, weight: FloatArray, expected_usd: FloatArray) -> tuple[FloatArray, float]:
     """Return the mean number of earlier invocations by context, and the growth of dollars per earlier invocation.
 
-    Most rows are of early invocations, and a loop's later invocations share their context. Without the growth, the cost of
+    Most results are of early invocations, and a loop's later invocations share their context. Without the growth, the cost of
     deeper plans would be underestimated. It is estimated by least squares within contexts, shrunk towards 0, and never
     negative.
     """

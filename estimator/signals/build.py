@@ -1,4 +1,4 @@
-"""Builds the trie of signals, whose branches are outcomes, from rows."""
+"""Builds the trie of signals, whose branches are outcomes, from results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_HISTORIES = 300_000
 
 
 def why_without_signals(rows: Sequence[Observation], template: Template) -> str | None:
-    """Return in one line why plans over these rows cannot use signals; None if they can."""
+    """Return in one line why plans over these results cannot use signals; None if they can."""
     if not any(row.signal is not None or row.answer_class is not None for row in rows):
         return "the rows hold no signal and no answer: declare signal, agree or answer, and profile again (rows are kept)"
     if not any(row.answer_class is not None for row in rows):
@@ -43,15 +43,15 @@ def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, f
     """Estimate the trie of signals.
 
     Args:
-        annotated: The path trie of the same rows; its seconds, template and catalog are used.
-        rows: All rows, including those after a passed check.
+        annotated: The path trie of the same results; its seconds, template and catalog are used.
+        rows: All results, including those after a passed check.
         fits: The number of fits to resampled requests that are combined; see :class:`Predictive`.
 
     Returns:
         The trie; None if :func:`why_without_signals` returns a reason.
 
     Raises:
-        EvidenceError: No row is scored, or more than 8 signals occur.
+        EvidenceError: No result is scored, or more than 8 signals occur.
     """
     rows = list(rows)
     template = annotated.template

@@ -1,6 +1,6 @@
 """Combines fits to resampled requests into probabilities of outcomes that include the uncertainty of the estimate.
 
-A single fit to few rows is overconfident: an answer that it considers right with probability .98 is right less often. The
+A single fit to few results is overconfident: an answer that it considers right with probability .98 is right less often. The
 Bayesian bootstrap (Rubin 1981) weights the requests at random. The mean over the fits of P(history, and class j is right)
 is the predictive probability by which plans are chosen; the spread over the fits gives the standard error of a whole plan.
 """
@@ -77,7 +77,7 @@ class Predictive:
 
     @classmethod
     def of(cls, table: AnswerTable, *, fits: int = FITS, seed: int = 0) -> Predictive:
-        """Fit to the rows and to resampled requests.
+        """Fit to the results and to resampled requests.
 
         Args:
             table: The answers.
@@ -118,7 +118,7 @@ def resampled(requests: int, fits: int, seed: int) -> FloatArray:
     """Return random weights of the requests for each fit, shape (fits, requests).
 
     Summed over all fits, each request has the same weight, so that even the mean of few fits is close to the fit to the
-    original rows.
+    original results.
     """
     weights = np.random.default_rng(seed).dirichlet(np.ones(requests), fits)
     return np.asarray(weights / weights.mean(axis=0))
@@ -127,7 +127,7 @@ def resampled(requests: int, fits: int, seed: int) -> FloatArray:
 def prior_means(effects: int, fits: int, seed: int) -> FloatArray:
     """Return random means of the effects' priors for each fit, in standard deviations; shape (fits, 2, effects).
 
-    Resampling alone underestimates the uncertainty of a model with few rows: if it was right in all three rows, it is right
+    Resampling alone underestimates the uncertainty of a model with few rows: if it was right in all three results, it is right
     in every resample. With random prior means, the fits differ wherever the prior dominates. The means add up to 0 over the
     fits.
     """

@@ -145,7 +145,7 @@ WARNING_Z = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class DepthCheck:
-    """The predicted and observed share of right answers among the held-out rows of one depth.
+    """The predicted and observed share of right answers among the held-out results of one depth.
 
     ``standard_error`` is the standard error of the difference, clustered by request. Shares are fractions.
     """
@@ -175,13 +175,13 @@ class ValidationReport:
         best_accuracy: accuracy of the most accurate path, by the latent model.
         best_promised: the same after correction for selection (:class:`vinelm.plans.promise.Promise`).
         best_half_width: half width of the 90 % interval of ``best_promised``, including the uncertainty of the correction.
-        held_out_error: root mean square error of P(right | reached) at nodes with at least two held-out rows, corrected for
+        held_out_error: root mean square error of P(right | reached) at nodes with at least two held-out results, corrected for
             sampling noise; None if there is no such node.
         held_out_nodes: number of these nodes, over both halves.
         depths: predicted and observed outcomes per depth.
         optimism: accuracy that one half's fit predicts for its best path under a cost cap, minus the other half's
-            prediction for the same path; mean over caps, splits and both directions. None if a half has no rows.
-        selection: the optimism as a function of a plan's cost; None if a half has no rows.
+            prediction for the same path; mean over caps, splits and both directions. None if a half has no results.
+        selection: the optimism as a function of a plan's cost; None if a half has no results.
         warnings: one sentence each.
     """
 
@@ -306,7 +306,7 @@ def validate_estimate(
 
 @dataclass(frozen=True, eq=False)
 class _Split:
-    """The rows of two halves of the requests, split by a hash of their ids, and the fit to each half."""
+    """The results of two halves of the requests, split by a hash of their ids, and the fit to each half."""
 
     halves: tuple[ObservationTable, ObservationTable]
     fits: tuple[AnnotatedTrie, AnnotatedTrie]

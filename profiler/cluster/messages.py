@@ -73,7 +73,7 @@ class RequestJob:
 
     @property
     def cell(self) -> Cell:
-        """The name of the job's cell (request and models). It contains no models, since the plan chooses them."""
+        """The name of the job's call (request and models). It contains no models, since the plan chooses them."""
         return self.request_id, ()
 
 

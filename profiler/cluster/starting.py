@@ -30,7 +30,7 @@ def cluster_worker(
     verb: str,
     unit: str = "unit",
 ) -> ClusterWorker:
-    """Return the worker that executes units, or serves requests, on a cluster's nodes; ``close()`` ends the hosts there.
+    """Return the worker that executes jobs, or serves requests, on a cluster's nodes; ``close()`` ends the hosts there.
 
     Args:
         cluster: the cluster.

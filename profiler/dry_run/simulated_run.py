@@ -56,7 +56,7 @@ class SimulatedRun:
     Args:
         model: draws the outcomes.
         committed_usd: dollars booked in the store's ledger.
-        longest: the number of new cells after which the run is extrapolated.
+        longest: the number of new calls after which the run is extrapolated.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class SimulatedRun:
         self.coverage = self._coverage.fraction
 
     def _paths(self, proposals: Proposals, round_: int) -> Iterator[RequestPath]:
-        """Yield the round's paths, until none leads to a new cell."""
+        """Yield the round's paths, until none leads to a new call."""
         idle = 0
         for path in proposals.propose(round_, tuple(self._seen.values())):
             before = self.new_cells
@@ -137,7 +137,7 @@ class SimulatedRun:
             is_continued = is_continued or row.ended(self._rule)
 
     def _draw(self, cell: Cell, stages: Sequence[str], *, is_continued: bool) -> Observation | None:
-        """Return a drawn outcome of the cell; None if a budget does not allow it."""
+        """Return a drawn outcome of the call; None if a budget does not allow it."""
         unit = self.model.unit(cell, stages)
         limits = self._limits
         is_too_expensive = limits.budget_usd is not None and self._committed_usd + unit.cost_usd > limits.budget_usd
@@ -162,7 +162,7 @@ class SimulatedRun:
         self.load.add(model, requests=unit.requests, tokens=unit.tokens, call_s=unit.call_s, tool_s=unit.tool_s)
 
     def _check(self) -> None:
-        """Check the coverage after every 1 % more cells, since a check takes longer than simulating a cell."""
+        """Check the coverage after every 1 % more calls, since a check takes longer than simulating a call."""
         self._check_at = self.new_cells + max(self.new_cells // 100, 1)
         if self._coverage.is_complete:
             self.stopped_by = "complete"

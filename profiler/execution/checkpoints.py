@@ -124,7 +124,7 @@ class UnitSaver(BaseCheckpointSaver[int]):
         return {"configurable": place}
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
-        """Store the answers given to a node that waits for a further answer; ignore other writes, because a failed unit runs
+        """Store the answers given to a node that waits for a further answer; ignore other writes, because a failed job runs
         again from its parent.
         """
         thread_id, _ = _place(config)

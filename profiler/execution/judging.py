@@ -191,7 +191,7 @@ def make_judging(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Ba
 
 
 class JudgedUnit:
-    """Judges the answer of one unit.
+    """Judges the answer of one job.
 
     Attributes:
         judgement: the result; None before the judge has been called.

@@ -23,7 +23,7 @@ class EqualCallsProxy(ChildRequests):
 
     Args:
         equal: the stored answers and the calls in flight.
-        waiting: returns, for a unit's number, a context manager that is entered while one of its calls waits for an equal call.
+        waiting: returns, for a job's number, a context manager that is entered while one of its calls waits for an equal call.
     """
 
     def __init__(self, equal: EqualCalls, waiting: Callable[[int], AbstractContextManager[None]]) -> None:
@@ -51,11 +51,11 @@ class EqualCallsProxy(ChildRequests):
 
 
 class ProxiedEqualCalls(EqualCalls):
-    """The child's side, for one unit.
+    """The child's side, for one job.
 
     Args:
         theirs: the parent's socket for requests.
-        unit: the unit's number.
+        unit: the job's number.
         deterministic: see :class:`EqualCalls`.
         has_recorded: see :class:`EqualCalls`.
     """

@@ -1,6 +1,6 @@
 """Shares rate limits between child processes: a call in a child waits for the parent's rate limiter.
 
-Each attempt is a request to the parent (:mod:`vinelm.profiler.isolation.child_requests`) with unit, model and tokens. When the
+Each attempt is a request to the parent (:mod:`vinelm.profiler.isolation.child_requests`) with job, model and tokens. When the
 attempt is admitted, the parent answers with one byte: the number of the replica that serves it (0 without replicas). At its
 end, the child sends the tokens used. If a child dies, the kernel closes the child's socket, which frees its slot.
 
@@ -40,7 +40,7 @@ class RateLimitProxy(ChildRequests):
 
     Args:
         rate_limiters: the rate limits by model.
-        waiting: returns, for a unit's number, a context manager that is entered while one of its attempts waits.
+        waiting: returns, for a job's number, a context manager that is entered while one of its attempts waits.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ SWAPPED_SHARE = 0.5
 
 
 class DecidingSampler:
-    """Buys the rows that are most useful for choosing a plan (:class:`~vinelm.requests.protocols.Sampler`).
+    """Buys the results that are most useful for choosing a plan (:class:`~vinelm.requests.protocols.Sampler`).
 
     It begins with a race (:class:`~vinelm.profiler.sampling.race.ModelRace`): all single models and the current setup answer
     the same first requests. After the race, the dollars depend on the workflow:
@@ -53,7 +53,7 @@ class DecidingSampler:
       requests, one plan after the other. Some of the other paths differ from the current setup in one place.
 
     A round after the race spends a fifth of the dollars spent before it. At the end, priced paths continue until every reached
-    cell has a row.
+    call has a result.
 
     Args:
         template: A template bound to the catalog's models.
@@ -108,7 +108,7 @@ class DecidingSampler:
             yield from self._deciding(round_, observations)
 
     def is_racing(self, round_: int, observations: Sequence[Observation]) -> bool:
-        """Return whether a round belongs to the race, given all rows of earlier rounds."""
+        """Return whether a round belongs to the race, given all results of earlier rounds."""
         return bool(self._racing(round_, observations))
 
     def _racing(self, round_: int, observations: Sequence[Observation]) -> list[RequestPath]:
@@ -193,9 +193,9 @@ class DecidingSampler:
         return isinstance(first, tuple) and SKIP not in first
 
     def _ended_by_first(self, observations: Sequence[Observation]) -> float:
-        """Return the share of first answers, by the rows, that pass the workflow's check and so end every plan.
+        """Return the share of first answers, by the results, that pass the workflow's check and so end every plan.
 
-        The share is 0 if the rows have signals or agreement of answers, since plans may then continue after a passed answer.
+        The share is 0 if the results have signals or agreement of answers, since plans may then continue after a passed answer.
         """
         if self.template.stop != "workflow" or not self._begins_alike:
             return 0.0

@@ -20,7 +20,7 @@ class ProfileLimits:
     """Where a profile stops: at the limit that is reached first. None means no such limit.
 
     Attributes:
-        coverage: the fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
+        coverage: the fraction, in (0, 1], of the estimated dollars of executing every reached call once.
         budget_usd: dollars booked and reserved in the store, including earlier runs.
         budget_calls: model calls recorded in the store, including earlier runs.
 
@@ -47,9 +47,9 @@ class ProfileLimits:
         """Return the total dollars that a profile may spend, in the units of ``prices``.
 
         Args:
-            prices: The prices estimated from these rows.
-            everything: The dollars of executing every reached cell once.
-            rows: The rows so far.
+            prices: The prices estimated from these results.
+            everything: The dollars of executing every reached call once.
+            rows: The results so far.
         """
         found = [everything if self.coverage is None else self.coverage * everything]
         if self.budget_usd is not None and not prices.is_free:

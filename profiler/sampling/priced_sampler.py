@@ -50,15 +50,15 @@ class PricedSampler:
     continue. After the first answer, the model of each invocation is drawn at random.
 
     A draw considers the models that were drawn less often than their weights require, in proportion to each deficit, so that
-    frequencies are always close to the weights. Each path has at least one cell without a row.
+    frequencies are always close to the weights. Each path has at least one call without a result.
 
-    Prices are mean dollars of the rows of earlier rounds, tools included; a model without rows has its list price, scaled as in
-    the rows of other models. Round 0 has two paths per model, each later round as many paths as there are rows, so that a run
-    may end at any budget.
+    Prices are mean dollars of the results of earlier rounds, tools included; a model without results has its list price, scaled
+    as in the results of other models. Round 0 has two paths per model, each later round as many paths as there are results, so
+    that a run may end at any budget.
 
     The ``probability`` of a path is the product of the probabilities of its draws, given all earlier draws, from the first
-    invocation without a row on. The request is determined by the order. The probability is None if stages with different models
-    are possible.
+    invocation without a result on. The request is determined by the order. The probability is None if stages with different
+    models are possible.
 
     Args:
         template: A template bound to the catalog's models.
@@ -175,14 +175,14 @@ def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
 
 
 class OpenCells:
-    """Tracks open cells: cells without a row that their request is known to reach, and that are not claimed.
+    """Tracks open cells: calls without a result that their request is known to reach, and that are not claimed.
 
     Args:
-        rows: The rows so far. Rows after a passed check (``is_continued``) are treated separately.
+        rows: The results so far. Results after a passed check (``is_continued``) are treated separately.
 
     Attributes:
-        n_going_on: For each model, the number of requests with its first answer and an open cell after that answer.
-        continuable: The cells of rows that can continue although the workflow's own check passed that answer or an earlier
+        n_going_on: For each model, the number of requests with its first answer and an open call after that answer.
+        continuable: The calls of results that can continue although the workflow's own check passed that answer or an earlier
             answer.
     """
 
@@ -200,20 +200,20 @@ class OpenCells:
         self.continuable = [cell for cell, row in self._every.items() if self._is_continuable(row)]
 
     def is_new(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a reached cell has no row and is not claimed."""
+        """Return whether a reached call has no result and is not claimed."""
         return (request, prefix) not in self._rows and (request, prefix) not in self._claimed
 
     def is_open(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a reached cell is new, or can lead to a new cell."""
+        """Return whether a reached call is new, or can lead to a new call."""
         cell = (request, prefix)
         return bool(self._below[cell]) if cell in self._rows else cell not in self._claimed
 
     def open_below(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models by which a row's request can continue to an open cell."""
+        """Return the models by which a result's request can continue to an open call."""
         return self._below[request, prefix]
 
     def claim(self, request: str, prefix: Prefix) -> None:
-        """Count a new cell as executed. The cells after it are unknown until the next round."""
+        """Count a new call as executed. The calls after it are unknown until the next round."""
         self._claimed.add((request, prefix))
         while len(prefix) > 1:
             prefix, model = prefix[:-1], prefix[-1]
@@ -225,13 +225,13 @@ class OpenCells:
             self.n_going_on[prefix[0]] -= 1
 
     def not_continued(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models that have no row after a continuable cell."""
+        """Return the models that have no result after a continuable call."""
         stage = self._template.stage_after(len(prefix))
         models = () if stage is None else stage.models or ()
         return [name for name in models if (request, (*prefix, name)) not in self._every]
 
     def of_today(self, request: str) -> Iterator[Cell]:
-        """Yield the cells, reached with the current setup's models, from which other models can continue."""
+        """Yield the calls, reached with the current setup's models, from which other models can continue."""
         today = self._template.today or {}
         prefix: Prefix = ()
         models = dict.fromkeys(today.values())
@@ -249,7 +249,7 @@ class OpenCells:
         return passed and row.failure is None and row.depth < self._template.depth
 
     def _allowed(self, cell: Cell) -> tuple[str, ...]:
-        """Return the models with which a row's request may continue."""
+        """Return the models with which a result's request may continue."""
         row, template = self._rows[cell], self._template
         if row.ended(template.stop):
             return ()
@@ -304,7 +304,7 @@ class RoundPaths:
         rng.shuffle(self._to_continue)
 
     def next(self) -> RequestPath | None:
-        """Return the next path; None if all reached cells are executed or proposed."""
+        """Return the next path; None if all reached calls are executed or proposed."""
         weights = {}
         for name in self._first:
             share = 1.0 if self._unanswered(name) is not None else self._cells.n_going_on[name] / len(self._order)
@@ -334,13 +334,13 @@ class RoundPaths:
         return sum(self._cells.is_new(request, (model,)) for request in self._order)
 
     def claim_first(self, path: RequestPath) -> None:
-        """Count the first cell of a path as executed, if it is certain."""
+        """Count the first call of a path as executed, if it is certain."""
         first = path.path[0]
         if isinstance(first, str) and self._cells.is_new(path.request_id, (first,)):
             self._cells.claim(path.request_id, (first,))
 
     def continued(self) -> RequestPath | None:
-        """Return a path that continues a row by an invocation after a passed check; None if none is left."""
+        """Return a path that continues a result by an invocation after a passed check; None if none is left."""
         while self._to_continue:
             request, prefix = self._to_continue.pop()
             models = self._cells.not_continued(request, prefix)
@@ -352,7 +352,7 @@ class RoundPaths:
     def swapped(self) -> RequestPath | None:
         """Return a path that differs from the current setup in its first model or in later models; None if none is left.
 
-        Most paths continue a cell that the current models have reached, since only the continuation costs money.
+        Most paths continue a call that the current models have reached, since only the continuation costs money.
         """
         self._n_swapped += 1
         found = self._other_first() if self._n_swapped % FIRST_SWAPPED == 0 else None
@@ -390,7 +390,7 @@ class RoundPaths:
         return None
 
     def _going_on(self, model: str) -> str:
-        """Return the next request, in turn, with an open cell after the model's first answer; such a request must exist."""
+        """Return the next request, in turn, with an open call after the model's first answer; such a request must exist."""
         at = self._at[model]
         while True:
             request = self._order[at.turn % len(self._order)]

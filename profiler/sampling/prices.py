@@ -1,4 +1,4 @@
-"""Estimates from the rows so far what invocations cost and how often requests continue."""
+"""Estimates from the results so far what invocations cost and how often requests continue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RATE_PRIOR = 4.0
 
 @dataclass(frozen=True)
 class Prices:
-    """Expected dollars of invocations and runs, estimated from some rows.
+    """Expected dollars of invocations and runs, estimated from some results.
 
     Attributes:
         usd: The dollars of an invocation on each model, >= 0; all 1 if every model is free, so that invocations are counted
@@ -33,7 +33,9 @@ class Prices:
 
     @classmethod
     def of(cls, template: Template, catalog: Catalog | None, rows: Sequence[Observation]) -> Prices:
-        """Estimate the prices from rows; a model without rows has its list price, scaled as in the rows of other models."""
+        """Estimate the prices from results; a model without results has its list price, scaled as in the results of other
+        models.
+        """
         usd = prices_usd(template, catalog, rows)
         is_free = not any(price > 0.0 for price in usd.values())
         counts = {name: [0, 0] for name in usd}
@@ -52,7 +54,7 @@ class Prices:
 
         Args:
             path: The models of the whole path; if several may run an invocation, their mean counts.
-            n_paid: How many of its invocations have rows.
+            n_paid: How many of its invocations have results.
             goes_on: Whether the path continues after a passed check.
         """
         total, chance = 0.0, 1.0
@@ -63,7 +65,7 @@ class Prices:
         return total
 
     def everything(self, choices: Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]], n_requests: int) -> float:
-        """Return the approximate dollars to execute every reached cell once; ``choices`` are the models of each invocation."""
+        """Return the approximate dollars to execute every reached call once; ``choices`` are the models of each invocation."""
         below = 0.0
         for models in reversed(choices):
             stages = (models,) if isinstance(models, tuple) else tuple(models.values())
@@ -71,7 +73,7 @@ class Prices:
         return n_requests * below
 
     def spent(self, rows: Sequence[Observation], catalog: Catalog | None) -> float:
-        """Return the total dollars of rows, in the units of :attr:`usd`."""
+        """Return the total dollars of results, in the units of :attr:`usd`."""
         return float(len(rows)) if self.is_free else sum(fresh_usd(row, catalog) for row in rows)
 
 
@@ -81,10 +83,11 @@ def listed_usd(catalog: Catalog | None, model: str) -> float:
 
 
 def prices_usd(template: Template, catalog: Catalog | None, observations: Iterable[Observation]) -> dict[str, float]:
-    """Return the dollars of a call to each model: the mean of its rows, or without rows its list price times a common scale.
+    """Return the dollars of a call to each model: the mean of its results, or without results its list price times a common
+    scale.
 
-    The scale is the ratio of the dollars of all rows to the list prices of their models. If no model has rows, the prices are
-    list prices. Savings by prompt caching are ignored, so that a profile buys the same rows whatever prompts are cached.
+    The scale is the ratio of the dollars of all results to the list prices of their models. If no model has results, the prices
+    are list prices. Savings by prompt caching are ignored, so that a profile buys the same results whatever prompts are cached.
     """
     paid: dict[str, list[float]] = {name: [] for name in template.models}
     for row in observations:
@@ -97,7 +100,7 @@ def prices_usd(template: Template, catalog: Catalog | None, observations: Iterab
 
 
 def fresh_usd(row: Observation, catalog: Catalog | None) -> float:
-    """Return a row's dollars, including tools, as if no prompt were cached."""
+    """Return a result's dollars, including tools, as if no prompt were cached."""
     if catalog is None or row.model not in catalog or not (row.calls and row.tokens_in) or row.tokens_out is None:
         return row.served_usd
     model, calls = catalog[row.model], row.calls
@@ -107,5 +110,5 @@ def fresh_usd(row: Observation, catalog: Catalog | None) -> float:
 
 
 def rows_by_cell(rows: Iterable[Observation]) -> dict[Cell, Observation]:
-    """Return rows by request and prefix."""
+    """Return results by request and prefix."""
     return {(row.request_id, row.prefix): row for row in rows}

@@ -49,7 +49,7 @@ class Racer(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelRace:
-    """Plans the race. Every method is a pure function of the rows, so that a resumed run makes the same plan.
+    """Plans the race. Every method is a pure function of the results, so that a resumed run makes the same plan.
 
     Args:
         template: A template bound to the catalog's models.
@@ -95,11 +95,12 @@ class ModelRace:
     def paths(self, round_: int, observations: Sequence[Observation]) -> list[RequestPath]:
         """Return the paths of a race round; empty once it is over.
 
-        Plans the earlier rounds again, each from the rows known then, so that rows bought after the race do not change it.
+        Plans the earlier rounds again, each from the results known then, so that results bought after the race do not change
+        it.
 
         Args:
             round_: The number of the round, from 0.
-            observations: The rows of all earlier rounds.
+            observations: The results of all earlier rounds.
         """
         every, known = rows_by_cell(observations), dict[Cell, Observation]()
         for earlier in range(round_):
@@ -118,7 +119,7 @@ class ModelRace:
         return f"{name} {self.order.index(request_id) + 1} of {min(asked, len(self.order))}"
 
     def table(self, observations: Sequence[Observation]) -> SingleModels:
-        """Return the results of the single models in all rows."""
+        """Return the results of the single models in all results."""
         # Sums in one fixed order, whatever the order in which the rows were written.
         rows = sorted(observations, key=lambda row: (row.request_id, row.prefix))
         prices = Prices.of(self.template, self.catalog, rows)

@@ -1,4 +1,4 @@
-"""Functions on whole runs (the models of every invocation of a request) and their rows."""
+"""Functions on whole runs (the models of every invocation of a request) and their results."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _choice(stages: Iterable[str], models: Mapping[str, str]) -> Choice:
 def run_of(
     rows: Mapping[Cell, Observation], template: Template, request: str, path: Sequence[Choice]
 ) -> tuple[list[Observation], bool]:
-    """Return a request's rows along a path, and whether they form a complete run."""
+    """Return a request's results along a path, and whether they form a complete run."""
     found: list[Observation] = []
     stage = template.first_stages[0].name if len(template.first_stages) == 1 else None
     for choice in path:

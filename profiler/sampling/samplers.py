@@ -1,4 +1,4 @@
-"""Samplers choose the requests and paths to run. They are pure functions of their settings, seed and the rows so far."""
+"""Samplers choose the requests and paths to run. They are pure functions of their settings, seed and the results so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chooses the units that may start now: units that a sequential run would execute as well, whatever earlier units return."""
+"""Chooses the jobs that may start now: jobs that a sequential run would execute as well, whatever earlier jobs return."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MARGIN = 8.0
 
 
 class Admission:
-    """Reserves money for units to start, and answers the requests of running units for a higher reservation.
+    """Reserves money for jobs to start, and answers the requests of running jobs for a higher reservation.
 
-    There are never more running units than workers. A unit that waits for an answer keeps its worker. The first unit in order
+    There are never more running jobs than workers. A job that waits for an answer keeps its worker. The first job in order
     is always running and always gets an answer, so no deadlock occurs.
 
     Args:
-        workers: the largest number of units that run at a time.
+        workers: the largest number of jobs that run at a time.
 
     Attributes:
         waiting: the top-up requests that are not decided.
@@ -37,7 +37,7 @@ class Admission:
         self._state, self._paths, self._workers = state, paths, workers
 
     def jobs(self) -> list[Job]:
-        """Reserve money for the units to start, and return them; empty once the run has stopped."""
+        """Reserve money for the jobs to start, and return them; empty once the run has stopped."""
         if self._state.stopped_by is None:
             free = self._workers - len(self._state.running)
             return _Scan(self._state, self._paths, self, free).jobs()
@@ -78,7 +78,7 @@ class _Scan:
         self._possibly_broken = PossiblyBroken(state.cells.first_rows, state.cells.first_answers)
 
     def jobs(self) -> list[Job]:
-        """Reserve and return the units to start. Decides top-up requests whose answer is certain."""
+        """Reserve and return the jobs to start. Decides top-up requests whose answer is certain."""
         jobs: list[Job] = []
         index = 0
         # Top-up requests are considered even if no worker is free: the units that wait for an answer hold the workers.
@@ -133,7 +133,7 @@ class _Scan:
         return self._state.start(cell, upper_usd, upper_calls, Purchase(path.round, path.probability, is_timed))
 
     def _may_stop_before(self) -> bool:
-        """Return whether earlier cells may stop the run, by reaching its coverage or by showing a broken stage."""
+        """Return whether earlier calls may stop the run, by reaching its coverage or by showing a broken stage."""
         if self._possibly_broken.may_stop:
             return True
         if self._coverage_bound is not None and self._target is not None and not self._may_reach_target:
@@ -141,7 +141,7 @@ class _Scan:
         return self._may_reach_target
 
     def _answer(self, cell: Cell) -> None:
-        """Decide a top-up request if the answer is certain; otherwise leave it until earlier units are booked."""
+        """Decide a top-up request if the answer is certain; otherwise leave it until earlier jobs are booked."""
         request = self._waiting.pop(cell)
         extra_usd = max(request.upper_usd - self._state.running[cell].upper_usd, 0.0)
         # Neither granted nor refused yet: once earlier units settle below their bounds there may be room.
@@ -151,7 +151,7 @@ class _Scan:
         self._requests.decided.append((request, self._state.top_up(cell, request.upper_usd)))
 
     def _upper(self, path: ActivePath, length: int) -> tuple[float, int]:
-        """Return the most that the unit may cost, over all possible stages."""
+        """Return the most that the job may cost, over all possible stages."""
         bound, usd, calls = self._cells.price_bounds.of(path.number), 0.0, 0
         for k in range(length, 0, -1):
             if k < length and (k > len(path.models) or path.cell(k) not in self._cells.without_state):
@@ -164,7 +164,7 @@ class _Scan:
     # -- cells that may come before the next path --------------------------------------------------------------
 
     def _pass_executed(self, path: ActivePath) -> None:
-        """Add the path's uncommitted rows, whose outcome and price are known."""
+        """Add the path's uncommitted results, whose outcome and price are known."""
         for length in range(path.committed + 1, path.resolve(self._cells.rows, self._rule) + 1):
             cell = path.cell(length)
             row = self._cells.rows.get(cell)
@@ -185,7 +185,7 @@ class _Scan:
                 return
 
     def _pass_remaining(self, path: ActivePath, first: int) -> None:
-        """Add the rest of the path, from its first cell without a row, at the maximum cost."""
+        """Add the rest of the path, from its first call without a result, at the maximum cost."""
         is_continued = path.goes_on and self._cells.is_continued(path.cell(first))
         if self._coverage_bound is not None:
             self._coverage_bound.may_go_on |= path.goes_on
@@ -219,8 +219,8 @@ class _Scan:
 
 
 class PossiblyBroken:
-    """True if pending earlier cells may show that a stage is broken or that no answer is right, so that a sequential run might
-    stop before this cell.
+    """True if pending earlier calls may show that a stage is broken or that no answer is right, so that a sequential run might
+    stop before this call.
     """
 
     def __init__(self, first_rows: FirstRows, answers: AnswersOfToday) -> None:
@@ -230,7 +230,7 @@ class PossiblyBroken:
         self.may_stop = False
 
     def pass_cell(self, stage: str, row: Observation | None, request_id: str) -> None:
-        """Add the next cell in order; ``row`` is its row, if it is executed."""
+        """Add the next call in order; ``row`` is its result, if it is executed."""
         self._is_read = self._is_read or (row is not None and bool(row.success))
         if not self._is_read and request_id not in self._answers.wrong:
             self._asked.add(request_id)
@@ -246,17 +246,17 @@ class PossiblyBroken:
 
 
 class CoverageUpperBound:
-    """An upper bound on the coverage, for all possible outcomes of cells that are running or may be executed earlier.
+    """An upper bound on the coverage, for all possible outcomes of calls that are running or may be executed earlier.
 
-    The bound holds whichever of these cells are executed. It combines an upper bound of the dollars paid with a lower bound of
-    the dollars remaining, which assumes that each such cell is free and ends its request. A cell of unknown stage counts for
+    The bound holds whichever of these calls are executed. It combines an upper bound of the dollars paid with a lower bound of
+    the dollars remaining, which assumes that each such call is free and ends its request. A call of unknown stage counts for
     every stage that it may have.
 
     Args:
-        coverage: the coverage of the executed cells.
+        coverage: the coverage of the executed calls.
 
     Attributes:
-        may_go_on: whether some of these cells may follow an answer that the workflow's own check passes. Then these cells are
+        may_go_on: whether some of these calls may follow an answer that the workflow's own check passes. Then these calls are
             left out of the denominator, where they may not belong.
     """
 
@@ -279,15 +279,15 @@ class CoverageUpperBound:
         is_open: bool,
         is_continued: bool = False,
     ) -> None:
-        """Add a cell that may be executed, at a cost of at most ``upper_usd``.
+        """Add a call that may be executed, at a cost of at most ``upper_usd``.
 
         Args:
-            request_id: the cell's request.
+            request_id: the call's request.
             length: the number of its invocations.
             visits: the stages and models that its last invocation may have.
             upper_usd: upper bound on its dollars.
-            is_open: whether the executed cells show that the request reaches the cell.
-            is_continued: whether the executed cells show that the request does not reach the cell.
+            is_open: whether the executed calls show that the request reaches the call.
+            is_continued: whether the executed calls show that the request does not reach the call.
         """
         if is_continued:
             self._continued_usd += upper_usd

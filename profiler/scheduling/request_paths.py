@@ -1,8 +1,8 @@
 """The sampler's request paths in canonical order, and the price bounds that apply to each (docs/architecture.md#invariants).
 
-Units run in parallel and finish in any order. Nevertheless a parallel run *admits* the same cells as a sequential run: cells
-are committed in the order of the paths, limits are checked at each commit, and a later cell starts early only if no outcome of
-earlier cells could exclude it.
+Jobs run in parallel and finish in any order. Nevertheless a parallel run *admits* the same calls as a sequential run: calls
+are committed in the order of the paths, limits are checked at each commit, and a later call starts early only if no outcome of
+earlier calls could exclude it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Visit = tuple[str, str]
 
 
 class ActivePath:
-    """A request path in progress. Each cell's row determines the next stage, and so the next model.
+    """A request path in progress. Each call's result determines the next stage, and so the next model.
 
-    The resolved path depends only on the rows of its cells, not on timing. If the template does not branch, the whole path is
-    known from the beginning. If the first stage is unknown before it runs, all possible first stages have the same model.
+    The resolved path depends only on the results of its calls, not on timing. If the template does not branch, the whole path
+    is known from the beginning. If the first stage is unknown before it runs, all possible first stages have the same model.
 
     Args:
         request_path: what the sampler proposed.
@@ -45,7 +45,7 @@ class ActivePath:
         models: the models of its invocations, as far as they are known.
         probability: see :class:`~vinelm.requests.protocols.RequestPath`.
         goes_on: whether the path is executed to its end even if an earlier answer passes the workflow's own check.
-        committed: the number of committed cells.
+        committed: the number of committed calls.
         is_timed: see :class:`TimedPaths`.
     """
 
@@ -81,7 +81,7 @@ class ActivePath:
         return len(self._stages) + len(self._foreseen())
 
     def cell(self, length: int) -> Cell:
-        """Return the cell after this number of invocations, at most the length of :attr:`models`."""
+        """Return the call after this number of invocations, at most the length of :attr:`models`."""
         return self.request_id, self.models[:length]
 
     def possible(self, length: int) -> Sequence[Visit]:
@@ -92,7 +92,7 @@ class ActivePath:
         return self._foreseen(length - done)[length - done - 1]
 
     def resolve(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int:
-        """Continue the path as far as the rows allow; return the number of known cells."""
+        """Continue the path as far as the results allow; return the number of known calls."""
         while not self._is_over:
             self._extend()
             length = len(self._stages) + 1
@@ -106,11 +106,11 @@ class ActivePath:
         return len(self.models)
 
     def ends_at(self, row: Observation, rule: StopRule) -> bool:
-        """Return whether the path ends at a given row."""
+        """Return whether the path ends at a given result."""
         return row.ended(rule) and (row.failure is not None or not self.goes_on)
 
     def next_length(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int | None:
-        """Return the length of the shortest prefix without a row; None if the path ends earlier."""
+        """Return the length of the shortest prefix without a result; None if the path ends earlier."""
         known = self.resolve(rows, rule)
         while self._executed < known:
             row = rows.get(self.cell(self._executed + 1))
@@ -132,7 +132,7 @@ class ActivePath:
             self.models += (visits[0][1],)
 
     def _follow(self, row: Observation) -> bool:
-        """Continue to the stage after the row; return False if that stage is unknown or the template ends."""
+        """Continue to the stage after the result; return False if that stage is unknown or the template ends."""
         positions = self._template.flow.positions
         after = positions[self._position].arms.get(row.stage)
         if after is None:
@@ -145,7 +145,8 @@ class ActivePath:
         return True
 
     def _foreseen(self, least: int | None = None) -> list[tuple[Visit, ...]]:
-        """Return the possible models of at least ``least`` invocations (None: all), from the first invocation without a row."""
+        """Return the possible models of at least ``least`` invocations (None: all), from the first invocation without a result.
+        """
         if self._ahead is None:
             self._ahead, self._certain, self._beyond = [], 0, self._visits()
         while (least is None or len(self._ahead) < least) and (visits := next(self._beyond, None)) is not None:
@@ -153,7 +154,7 @@ class ActivePath:
         return self._ahead
 
     def _visits(self) -> Iterator[tuple[Visit, ...]]:
-        """Yield the possible models of each invocation, from the first invocation without a row."""
+        """Yield the possible models of each invocation, from the first invocation without a result."""
         positions, flow, coming = {self._position}, self._template.flow.positions, self._coming
         first = len(self._stages)
         for k in range(first, len(self.choices)):
@@ -178,7 +179,7 @@ class ActivePath:
 class TimedPaths:
     """Chooses the paths whose calls are made directly instead of in batches, so that each stage and model has latencies.
 
-    These are the first paths in canonical order, regardless of their rows, so that a resumed run chooses the same paths.
+    These are the first paths in canonical order, regardless of their results, so that a resumed run chooses the same paths.
 
     Args:
         most: the number of timed paths for each stage and model; 0: none.
@@ -266,7 +267,7 @@ class PriceBounds:
         self._of_block: dict[int, PriceBound] = {0: bound.copy(), 1: bound.copy()}
 
     def learn(self, observation: Observation) -> None:
-        """Update the bounds with a committed cell."""
+        """Update the bounds with a committed call."""
         self._bound.add(observation)
 
     def reached(self, number: int) -> None:
@@ -279,7 +280,7 @@ class PriceBounds:
             self._of_block.setdefault(block, self._of_block[block + 1])
 
     def of(self, number: int) -> PriceBound:
-        """Return the bound for the units of a path."""
+        """Return the bound for the jobs of a path."""
         return self._of_block[block_of(number, self._doublings)]
 
 

@@ -1,4 +1,4 @@
-"""Runs an application from its start until a replayed unit ends."""
+"""Runs an application from its start until a replayed job ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LONGEST_WAIT_S = 1.0  # for a thread that may itself wait for the event loop
 
 
 class Application:
-    """A graph, entrypoint or function that can be run for many units. Threads may share it.
+    """A graph, entrypoint or function that can be run for many jobs. Threads may share it.
 
     Args:
         app: what :func:`vinelm.adapters.langgraph.build_graph` returned.
@@ -47,7 +47,7 @@ class Application:
         self._threads = count()
 
     def run(self, request: Request, run: RunContext, policy: ReplayPolicy, callbacks: list[Any]) -> dict[str, Any] | None:
-        """Run the application on a request, with the settings of ``run``, until it returns or the unit ends.
+        """Run the application on a request, with the settings of ``run``, until it returns or the job ends.
 
         Returns:
             The state after the last superstep; for a function or an entrypoint its return value, or None if it did not return.
@@ -120,7 +120,7 @@ class Application:
 
 
 class _State:
-    """The state of a graph when the unit ended."""
+    """The state of a graph when the job ended."""
 
     def __init__(self, policy: ReplayPolicy, workflow: Workflow) -> None:
         self._policy, self._workflow = policy, workflow
@@ -142,7 +142,7 @@ class _State:
 
 
 async def _calls_end(policy: ReplayPolicy) -> None:
-    """Wait until the unit's calls in other coroutines have ended, since they cost money."""
+    """Wait until the job's calls in other coroutines have ended, since they cost money."""
     await asyncio.sleep(0)
     while policy.is_buying:
         await asyncio.sleep(_POLL_S)

@@ -26,7 +26,7 @@ from vinelm.requests.protocols import CallContext
 
 
 class UnitCalls:
-    """Makes the chat models of a replayed unit; implements :class:`~vinelm.profiler.execution.unit_adapter.ReplayedCalls`."""
+    """Makes the chat models of a replayed job; implements :class:`~vinelm.profiler.execution.unit_adapter.ReplayedCalls`."""
 
     def __init__(self, policy: ReplayPolicy) -> None:
         self._policy = policy

@@ -1,4 +1,4 @@
-"""Runs units by replay: from the request's start, with recorded answers, up to the new invocation."""
+"""Runs jobs by replay: from the request's start, with recorded answers, up to the new invocation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from vinelm.requests.workflow import Request, Workflow
 
 
 class ReplayRunner:
-    """Runs units of a workflow that cannot resume from checkpoints, with the interface of
+    """Runs jobs of a workflow that cannot resume from checkpoints, with the interface of
     :class:`~vinelm.profiler.execution.unit.UnitRunner`.
 
     The record of the answers so far replaces the checkpoint. A request continues after an answer that the workflow's own check
@@ -86,11 +86,11 @@ class ReplayRunner:
             passed: see :class:`~vinelm.profiler.execution.job.Job`.
 
         Returns:
-            The row and the record. A run that deviates from its record gives a row with the failure ``state``, whose text names
-            the place.
+            The result and the record. A run that deviates from its record gives a result with the failure ``state``, whose text
+            names the place.
 
         Raises:
-            InputError: an error that every further unit would raise as well.
+            InputError: an error that every further job would raise as well.
         """
         before = Record() if parent is None else Record.from_bytes(parent)
         policy = ReplayPolicy(self.template, prefix, self.control.models.new_clock(), request, before, passed=passed)
@@ -119,7 +119,7 @@ class ReplayRunner:
         """Score the state after ``prefix`` again, by replaying the record without a call.
 
         Returns:
-            A row with the success (or with a failure and its text), and the signal and answer of the state (except
+            A result with the success (or with a failure and its text), and the signal and answer of the state (except
             ``"status"``).
         """
         before = Record.from_bytes(state)
@@ -207,7 +207,7 @@ Units: TypeAlias = UnitRunner | ReplayRunner
 
 
 def make_units(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> Units:
-    """Return the runner of a workflow's units. Builds the graph without running it.
+    """Return the runner of a workflow's jobs. Builds the graph without running it.
 
     Raises:
         WorkflowError: the workflow cannot be profiled as it stands.
