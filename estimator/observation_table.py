@@ -1,4 +1,4 @@
-"""Observations as arrays, one entry per executed result, that is, per (request, node), validated against the template."""
+"""Observations as arrays with an entry for each executed (request, node), validated against the template."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _PER_CELL = ("node", "stop", "right", "labelled", "failed", "cost_usd", "latency
 
 @dataclass(frozen=True, eq=False)
 class ObservationTable:
-    """Observed results as arrays of shape (results,), sorted by node, then request id; independent of the order of the results.
+    """The results as arrays of shape (results,), sorted by node, then request id. The order of the observations has no effect.
 
-    Only results that their request *reaches* are kept, because results after the request's stop carry no information about
-    conditional rates.
+    Only results at nodes that the request *reaches* are kept, because results after the request's stop carry no information
+    about conditional rates.
 
     Args:
         trie: the trie of the template's prefixes.
@@ -79,7 +79,7 @@ class ObservationTable:
 
     @cached_property
     def first_stage(self) -> Ints:
-        """The stage that ran first in each request, an index into ``trie.stages``, -1 if unknown; shape (requests,)."""
+        """The stage that ran first in each request, as an index into ``trie.stages``; -1 if unknown; shape (requests,)."""
         only = arms_of(self.trie).only_stage[0]
         first = np.full(self.n_requests, only, np.int64)
         cells = np.flatnonzero(self.trie.depth[self.node] == 1)
@@ -93,18 +93,18 @@ class ObservationTable:
         return [int(n) for n in per_depth[1:]]
 
     def of_requests(self, keep: BoolArray) -> ObservationTable:
-        """Return only the results of the requests in ``keep``, shape (requests,)."""
+        """Return a table with only the requests selected by the mask ``keep``, shape (requests,)."""
         cells, place = self.of_cells(keep[self.request]), np.cumsum(keep) - 1
         names = tuple(name for name, is_kept in zip(self.request_ids, keep, strict=True) if is_kept)
         return replace(cells, request_ids=names, request=place[cells.request], n_beyond_stop=0)
 
     def of_cells(self, keep: BoolArray) -> ObservationTable:
-        """Return only these results, shape (results,), of the same requests."""
+        """Return a table with only the results selected by the mask, shape (results,), and with the same requests."""
         return replace(self, request=self.request[keep], **{name: getattr(self, name)[keep] for name in _PER_CELL})
 
     @classmethod
     def from_observations(cls, observations: Iterable[Observation], template: Template, trie: Trie) -> ObservationTable:
-        """Validate and encode observations. Equal results of one call count once.
+        """Validate and encode observations. Identical observations of a call count once.
 
         Raises:
             InputError: a prefix or stage is not in the template, a call has two different results, or a result lacks the
@@ -163,7 +163,8 @@ class ObservationTable:
         arm: Ints | None = None,
         kinds: OneKind = ONE_KIND,
     ) -> ObservationTable:
-        """Build the table from validated arrays sorted by (node, request); drops results that are not reached.
+        """Build the table from validated arrays sorted by (node, request); drops results at nodes that the request does not
+        reach.
 
         ``above`` gives the index of the previous result on the request's path; -1 if there is none. Without ``in_flight``,
         the engines count as idle. ``arm`` may be -1 if a later result or the template determines the branch.

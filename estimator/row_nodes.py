@@ -45,7 +45,7 @@ def where_of(row: Observation) -> str:
 
 
 class _Walker:
-    """Walks down a trie along the stages named by one request's results."""
+    """Finds the nodes of one request's results by following their stages down the trie."""
 
     def __init__(self, rows: Sequence[Observation], trie: Trie) -> None:
         self._trie = trie
@@ -73,7 +73,7 @@ class _Walker:
         return node
 
     def _known_above(self, row: Observation) -> tuple[int, int]:
-        """Return length and node of the longest prefix of the result for which an earlier result exists."""
+        """Return the length and node of the longest prefix of the result's path that has a result."""
         for length in range(len(row.prefix) - 1, 0, -1):
             node = self._nodes.get((row.request_id, row.prefix[:length]))
             if node is not None:
@@ -114,7 +114,7 @@ class _Walker:
 
 
 def cells_above(cells: Sequence[Cell]) -> Ints:
-    """Return for each result the index of its request's longest observed prefix above it; -1 if there is none."""
+    """Return for each result the index of its request's nearest earlier result on the same path; -1 if there is none."""
     index = {cell: i for i, cell in enumerate(cells)}
     found = np.full(len(cells), -1, np.int64)
     for i, (request, prefix) in enumerate(cells):
@@ -127,7 +127,7 @@ def cells_above(cells: Sequence[Cell]) -> Ints:
 
 
 def below_a_stop(trie: Trie, node: Ints, stop: BoolArray, above: Ints) -> BoolArray:
-    """Return for each result whether an observed result above it already stopped its request."""
+    """Return for each result whether the request had already stopped at an earlier result on the same path."""
     beyond = np.zeros(len(node), np.bool_)
     depth = trie.depth[node]
     for level in range(2, trie.max_depth + 1):
@@ -137,8 +137,7 @@ def below_a_stop(trie: Trie, node: Ints, stop: BoolArray, above: Ints) -> BoolAr
 
 
 def told_arms(trie: Trie, node: Ints, stop: BoolArray, arm: Ints, above: Ints) -> Ints:
-    """Return the branches that are known from the next result or because the node has only one branch; -1 if a request ended.
-    """
+    """Return each result's next stage if a later result or the template determines it; otherwise, or after a stop, -1."""
     found = arm.copy()
     below = np.flatnonzero(above >= 0)
     below = below[trie.depth[node[below]] == trie.depth[node[above[below]]] + 1]

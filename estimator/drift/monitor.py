@@ -1,4 +1,4 @@
-"""Tests result by result whether served requests still match a trie (VineLM paper §4.5)."""
+"""Tests, with each new result, whether served requests still match a trie (VineLM paper §4.5)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ANNOTATION_SHARE = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class DriftConfig:
-    """Settings: when an annotation counts as moved.
+    """The settings that define when an annotation has moved.
 
     Args:
         alpha: the chance, in (0, 1), of any false alarm over all nodes and results.
         points: a share (stops, labels) has moved if it differs by more than this, in [0, 1).
-        relative: mean dollars and seconds have moved if they differ by more than this fraction, in [0, 1).
+        relative: mean cost and mean latency have moved if they differ by more than this fraction, in [0, 1).
         loaded_seconds: also test the seconds of calls that began while other calls were in flight on their engine. Load
             makes them longer than the annotation, which is at zero load.
 
@@ -54,7 +54,7 @@ class DriftConfig:
 
 @dataclass
 class _Test:
-    """A hypothesis about a quantity of a node, with the latest values: (result of the node, request, value)."""
+    """A hypothesis about a node's quantity, with the latest values as (number of the node's result, request, value)."""
 
     hypothesis: Hypothesis
     threshold: float  # the threshold of the log wealth
@@ -122,7 +122,7 @@ class DriftMonitor:
         )  # fmt: skip
 
     def _enter(self, node: int) -> _Node:
-        """Begin the tests of a node; the k-th node that is reached gets the share 1/(k(k+1)) of alpha."""
+        """Begin the tests of a node. The k-th node to be reached gets 1/(k(k+1)) of the false-alarm probability alpha."""
         k = len(self._nodes) + 1
         # The sum of 1/(k(k+1)) over all k is 1, so the shares of any number of nodes add up to at most alpha (union bound).
         alpha = self.config.alpha / (k * (k + 1))

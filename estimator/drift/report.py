@@ -13,15 +13,16 @@ class Moved:
     """Drift of one annotated quantity of one node.
 
     Attributes:
-        node, path, stage: the node, the models of its path, and the stage of its last invocation.
+        node, path, stage: the node, the models of its path, and the stage of its last call.
         quantity: ``"stop"``, ``"dollars"``, ``"seconds"``, or ``"signal LABEL"`` for the share of a label.
         direction: whether it rose or fell.
         annotated: the trie's value, conditional on the request reaching the node.
-        seen: the mean since the change.
-        count: the number of results of the node over which ``seen`` is the mean.
-        since: the result of the node, from 1, at which the change most probably happened; an estimate without an interval.
+        seen: the quantity's mean over the results since the change.
+        count: the number of results that ``seen`` averages.
+        since: the number, from 1, of the node's result at which the change most probably happened; an estimate without an
+            interval.
         since_request: the request of that result.
-        noticed: the result of the node, from 1, at which the change was noticed.
+        noticed: the number, from 1, of the node's result at which the change was noticed.
     """
 
     node: int
@@ -38,7 +39,7 @@ class Moved:
 
     @property
     def model(self) -> str:
-        """The model of the node's invocation."""
+        """The model of the node's call."""
         return self.path[-1]
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,7 +56,7 @@ class DriftReport:
         rows, nodes: the numbers of results and nodes that were compared.
         moved: what has moved, in the order in which it was noticed.
         unplaced: results of paths that the trie lacks, or after a passed check; not compared.
-        left_out: results of later invocations, not compared because plans over signals select the requests that get there.
+        left_out: results of later calls, not compared because plans over signals select the requests that get there.
         under_load: results whose seconds were not compared, because other calls were in flight on the engine when they began.
     """
 

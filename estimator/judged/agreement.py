@@ -30,7 +30,7 @@ class Rate:
 
     @classmethod
     def of(cls, shares: Iterable[float]) -> Self:
-        """Return the rate for requests with these shares; 1/2 without requests."""
+        """Return the mean of these shares, one for each request, as a rate; 1/2 without requests."""
         found = list(shares)
         return cls(math.fsum(found) / len(found) if found else 0.5, len(found))
 
@@ -55,7 +55,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class JudgeAgreement:
-    """How often a judge agrees with labels: the shares of right and of wrong answers that it classifies correctly.
+    """The shares of right answers and of wrong answers that a judge classifies correctly, measured on labels.
 
     With sensitivity v and specificity w, if a share p of answers is right, the judge calls a share q = v p + (1 - w) (1 -
     p) correct; so p = (q + w - 1) / (v + w - 1) (Rogan and Gladen, 1978). The judge's errors are assumed not to depend on
@@ -116,20 +116,20 @@ class JudgeAgreement:
 
         Args:
             verdicts: Shares of answers that the judge calls correct, of any shape.
-            judged: Shares of requests that were judged; the other requests are known to be wrong.
+            judged: Shares of requests with an answer for the judge; other requests are known to be wrong.
         """
         share = (np.asarray(verdicts, np.float64) - self.false_share * np.asarray(judged)) / self.informedness
         return np.clip(share, 0.0, 1.0)
 
     def variance_at(self, accuracy: Any, judged: Any = 1.0) -> FloatArray:
-        """Return the part of :meth:`corrected`'s variance that comes from the judge's own rates, by the delta method."""
+        """Return the part of a corrected share's variance due to errors of the judge's rates (delta method)."""
         accuracy = np.asarray(accuracy, np.float64)
         by_sensitivity = accuracy**2 * self.sensitivity.variance
         by_specificity = (np.asarray(judged) - accuracy) ** 2 * self.specificity.variance
         return np.asarray((by_sensitivity + by_specificity) / self.informedness**2)
 
     def half_width(self, accuracy: float, half_width: float) -> float:
-        """Return the half width of a corrected accuracy's 90 % interval, given the half width for the share of verdicts."""
+        """Return the half width of a corrected accuracy's 90 % interval, given that of the share of "correct" verdicts."""
         own = Z90**2 * float(self.variance_at(accuracy))
         return math.sqrt((half_width / self.informedness) ** 2 + own)
 

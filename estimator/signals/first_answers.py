@@ -1,4 +1,4 @@
-"""Simulates the models' first answers to requests by the latent model: the input of a vote or a cascade."""
+"""Simulates the models' first answers to requests by the latent model. A vote or a cascade takes these answers as input."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DrawnAnswers:
         right: Whether the answer is right.
         answer_class: Answers of one request with equal numbers agree; -1 without an answer.
         label: The answer's label, an index into ``labels``.
-        cost_usd: Dollars of the call; infinite for a model without a result.
+        cost_usd: Cost of the call in dollars; infinite for a model without a result.
     """
 
     labels: tuple[Label, ...]
@@ -92,7 +92,7 @@ class FirstAnswers:
 
     @cached_property
     def cost_usd(self) -> FloatArray:
-        """Expected dollars of a call of each model, shape (models,); infinite if the model has no result."""
+        """Expected cost of a call of each model, in dollars, shape (models,); infinite if the model has no result."""
         return np.where(self._contexts >= 0, self.predictive.cost_usd[self._contexts], np.inf)
 
     def draw(self, requests: int, seed: int) -> DrawnAnswers:
@@ -118,7 +118,7 @@ class FirstAnswers:
 
 
 def _stratified(weights: FloatArray, n: int) -> npt.NDArray[np.intp]:
-    """Return ``n`` indices in proportion to their weights, as evenly as possible."""
+    """Draw ``n`` indices with frequencies as close as possible to their weights (stratified sampling)."""
     cumulative = np.cumsum(weights)
     at = np.searchsorted(cumulative, (np.arange(n) + 0.5) / n * cumulative[-1])
     return np.asarray(np.minimum(at, len(weights) - 1))

@@ -40,7 +40,7 @@ class Predictive:
         label_rates: P(label | context, right / none / wrong), shape (contexts, 3, labels).
         same_again: P(the model repeats its earlier answer), shape (contexts,); NaN if a context is not a repetition.
         label_follows_class: Whether all answers of a class have the same label.
-        cost_usd: Dollars for a request of mean size, shape (contexts,).
+        cost_usd: Cost of a call in dollars for a request of mean size, shape (contexts,).
         cost_by_fit: The same by fit, shape (contexts, fits).
         verdicts: The judges, and the stages that may be skipped.
         log_verdicts: Log P(signal | judge, right / missing / wrong, point), shape (judges, 3, signals, points).
@@ -66,7 +66,7 @@ class Predictive:
     turn: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def rise(self, earlier: int) -> FloatArray:
-        """Return the dollars after this many earlier invocations, relative to ``cost_usd``, shape (contexts,)."""
+        """Return the cost of a call after the given number of earlier calls, relative to ``cost_usd``; shape (contexts,)."""
         return np.broadcast_to(np.maximum(1.0 + self.growth * (earlier - self.turn), LEAST_RISE), len(self.contexts))
 
     @property
@@ -77,7 +77,7 @@ class Predictive:
 
     @classmethod
     def of(cls, table: AnswerTable, *, fits: int = FITS, seed: int = 0) -> Predictive:
-        """Fit to the results and to resampled requests.
+        """Fit the latent model to all requests and to resampled requests, and combine the fits.
 
         Args:
             table: The answers.

@@ -36,7 +36,7 @@ NEVER = -40.0
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """The invocations in a table of answers that leave the answer unchanged. A *judge* is one of their contexts.
+    """The calls in a table of answers that leave the current answer unchanged. A *judge* is a context of such calls.
 
     Args:
         contexts: the table's contexts; see ``Context.keeps``.
@@ -95,8 +95,7 @@ class Verdicts:
         return np.where(self.judge >= 0, code, -1)
 
     def counts_of(self, column: int, right: float) -> list[tuple[int, float]]:
-        """Return the flat indices into an array of :attr:`shape` at which a result with score ``right`` counts, with weights.
-        """
+        """Return the flat indices into an array of :attr:`shape` at which a result counts, with the weights there."""
         rest, signal = divmod(column, len(self.signals))
         judge, is_missing = divmod(rest, 2)
         parts = [(1, 1.0)] if is_missing else [(0, right), (2, 1.0 - right)]
@@ -133,7 +132,7 @@ class Verdicts:
 
     @cached_property
     def follows(self) -> FloatArray:
-        """P(label | its signal, the label before), by judge; the last index of the label before means none.
+        """P(label | its signal, the previous label), by judge; the last index of the previous label means none.
 
         Shape (judges, labels + 1, labels); 0 for labels whose branch is impossible after the judge.
         """

@@ -19,7 +19,7 @@ class BatchApiForecast:
     Attributes:
         cost_usd: median dollars of all calls, in batches or direct.
         ordinary_usd: median dollars without batches.
-        waves: the least number of batches in sequence: the most invocations of a path.
+        waves: the least number of batches in sequence: the most calls of a path.
         wait_s: the longest time that a run waits for a batch, in seconds.
         timed_cells: the approximate number of results whose calls are made directly, so that they have latencies.
     """

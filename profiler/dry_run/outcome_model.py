@@ -77,7 +77,7 @@ class OutcomeModel:
         self._weights: dict[Kind, Mapping[str, float]] = {}
 
     def stage(self, cell: Cell, possible: Sequence[str]) -> str:
-        """Return the stage of a call's last invocation, out of the possible stages; a request's first stage is drawn once."""
+        """Return the stage of a call's last call, out of the possible stages; a request's first stage is drawn once."""
         if len(possible) == 1:
             return possible[0]
         request_id = cell[0]

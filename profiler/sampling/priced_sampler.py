@@ -47,7 +47,7 @@ class PricedSampler:
     The requests have one random order, in which every model answers them: a request that an expensive model answered was
     answered by the cheaper models too, which shows whether they agree. Once a model has answered every request, its paths
     continue after first answers that did not end the request, and its weight is multiplied by the share of requests that
-    continue. After the first answer, the model of each invocation is drawn at random.
+    continue. After the first answer, the model of each call is drawn at random.
 
     A draw considers the models that were drawn less often than their weights require, in proportion to each deficit, so that
     frequencies are always close to the weights. Each path has at least one call without a result.
@@ -57,7 +57,7 @@ class PricedSampler:
     that a run may end at any budget.
 
     The ``probability`` of a path is the product of the probabilities of its draws, given all earlier draws, from the first
-    invocation without a result on. The request is determined by the order. The probability is None if stages with different
+    call without a result on. The request is determined by the order. The probability is None if stages with different
     models are possible.
 
     Args:
@@ -66,7 +66,7 @@ class PricedSampler:
         request_ids: The requests to sample from.
         seed: Seed of the random choices.
         alpha: Exponent of the price, >= 0; with 0, all models are called equally often.
-        continued_share: Share of the paths, in [0, 1), that continue by one invocation after an answer that the workflow's own
+        continued_share: Share of the paths, in [0, 1), that continue by one call after an answer that the workflow's own
             check passed. Has no effect under the oracle stop rule, or if the template branches.
         kinds: The type of each request. The order then begins with some requests of each type that is frequent enough for an
             estimate; None: types are not distinguished.
@@ -154,7 +154,7 @@ def price_weights(prices: Mapping[str, float], alpha: float) -> dict[str, float]
 
 
 def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
-    """Return the possible models of each invocation; by stage, if stages with different models are possible there.
+    """Return the possible models of each call; by stage, if stages with different models are possible there.
 
     Raises:
         ConfigError: several first stages with different models are possible, and the actual stage is known only when it runs.
@@ -340,7 +340,7 @@ class RoundPaths:
             self._cells.claim(path.request_id, (first,))
 
     def continued(self) -> RequestPath | None:
-        """Return a path that continues a result by an invocation after a passed check; None if none is left."""
+        """Return a path that continues a result by a call after a passed check; None if none is left."""
         while self._to_continue:
             request, prefix = self._to_continue.pop()
             models = self._cells.not_continued(request, prefix)
@@ -399,7 +399,7 @@ class RoundPaths:
                 return request
 
     def _completed(self, request: str, prefix: tuple[str, ...], chance: float | None) -> RequestPath:
-        """Return a path that begins with the prefix, with a model for each possible later invocation."""
+        """Return a path that begins with the prefix, with a model for each possible later call."""
         path: list[Choice] = [*prefix]
         probability: float | None = chance
         for depth, models in enumerate(self._choices[len(prefix) :], len(prefix)):
@@ -425,7 +425,7 @@ class RoundPaths:
 
 
 class _FirstAnswer:
-    """A model's position in the order of requests, for first answers and for later invocations."""
+    """A model's position in the order of requests, for first answers and for later calls."""
 
     def __init__(self, turn: int) -> None:
         self.next = 0

@@ -1,4 +1,4 @@
-"""Estimates from the results so far what invocations cost and how often requests continue."""
+"""Estimates from the results so far what calls cost and how often requests continue."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _RATE_PRIOR = 4.0
 
 @dataclass(frozen=True)
 class Prices:
-    """Expected dollars of invocations and runs, estimated from some results.
+    """Expected dollars of calls and runs, estimated from some results.
 
     Attributes:
-        usd: The dollars of an invocation on each model, >= 0; all 1 if every model is free, so that invocations are counted
+        usd: The dollars of a call on each model, >= 0; all 1 if every model is free, so that calls are counted
             instead.
-        goes_on: The probability that a request continues after an invocation on the model, in (0, 1).
+        goes_on: The probability that a request continues after a call on the model, in (0, 1).
         is_free: Whether every model is free.
     """
 
@@ -50,11 +50,11 @@ class Prices:
         return cls(dict.fromkeys(usd, 1.0) if is_free else usd, rates, is_free)
 
     def of_run(self, path: Sequence[Choice], n_paid: int = 0, *, goes_on: bool = False) -> float:
-        """Return the expected dollars of a path after its first ``n_paid`` invocations, if the request continues after them.
+        """Return the expected dollars of a path after its first ``n_paid`` calls, if the request continues after them.
 
         Args:
-            path: The models of the whole path; if several may run an invocation, their mean counts.
-            n_paid: How many of its invocations have results.
+            path: The models of the whole path; if several may run a call, their mean counts.
+            n_paid: How many of its calls have results.
             goes_on: Whether the path continues after a passed check.
         """
         total, chance = 0.0, 1.0
@@ -65,7 +65,7 @@ class Prices:
         return total
 
     def everything(self, choices: Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]], n_requests: int) -> float:
-        """Return the approximate dollars to execute every reached call once; ``choices`` are the models of each invocation."""
+        """Return the approximate dollars to execute every reached call once; ``choices`` are the models of each call."""
         below = 0.0
         for models in reversed(choices):
             stages = (models,) if isinstance(models, tuple) else tuple(models.values())

@@ -55,7 +55,7 @@ class ModelRace:
         template: A template bound to the catalog's models.
         catalog: The models with list prices; None if unknown.
         order: The requests, in the order in which they are run.
-        choices: The models of each invocation.
+        choices: The models of each call.
         limits: The profile's limits.
         requests: The number of requests that the remaining models have answered after each round, increasing.
     """

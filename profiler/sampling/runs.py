@@ -1,4 +1,4 @@
-"""Functions on whole runs (the models of every invocation of a request) and their results."""
+"""Functions on whole runs (the models of every call of a request) and their results."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def distinct(paths: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def whole_path(template: Template, models: Mapping[str, str]) -> Run:
-    """Return the path in which each stage uses its model, up to the template's last invocation."""
+    """Return the path in which each stage uses its model, up to the template's last call."""
     return tuple(_choice(stages, models) for stages in template.flow.stages_at)
 
 
 def as_run(reached: FloatArray, trie: Trie, template: Template) -> Run:
-    """Return the models of a whole run that follows a plan: at each stage of each invocation, the most frequent model.
+    """Return the models of a whole run that follows a plan: at each stage of each call, the most frequent model.
 
     Args:
         reached: For each node, the probability that a request under the plan executes it; shape (n + 1,). The path ends where

@@ -283,8 +283,8 @@ class CoverageUpperBound:
 
         Args:
             request_id: the call's request.
-            length: the number of its invocations.
-            visits: the stages and models that its last invocation may have.
+            length: the number of its calls.
+            visits: the stages and models that its last call may have.
             upper_usd: upper bound on its dollars.
             is_open: whether the executed calls show that the request reaches the call.
             is_continued: whether the executed calls show that the request does not reach the call.

@@ -61,8 +61,7 @@ class KeptRows:
         return Job(self.requests[request_id], prefix, state, 0.0, is_scoring=True, passed=passed, judged=judged)
 
     def evaluated(self, job: Job, top_up: TopUp = lambda _upper_usd: False) -> UnitOutcome:
-        """Return the result of evaluating a state. By default, model calls are not allowed, since no result would record them.
-        """
+        """Evaluate a state and return the outcome. By default, model calls are refused, since no result would record them."""
         finished = run_job(self.worker, job, top_up)
         if finished.problem is not None:
             raise finished.problem

@@ -115,7 +115,7 @@ class ObservedCells:
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:
-        """Return for each earlier invocation whether the stop rule ended the request there; empty if it never did.
+        """Return for each earlier call whether the stop rule ended the request there; empty if it never did.
 
         Failures are ignored, since no call follows a failure.
         """

@@ -41,8 +41,8 @@ class ActivePath:
             should continue is treated as an ordinary path.
 
     Attributes:
-        choices: the sampler's proposal, which determines the model of each invocation.
-        models: the models of its invocations, as far as they are known.
+        choices: the sampler's proposal, which determines the model of each call.
+        models: the models of its calls, as far as they are known.
         probability: see :class:`~vinelm.requests.protocols.RequestPath`.
         goes_on: whether the path is executed to its end even if an earlier answer passes the workflow's own check.
         committed: the number of committed calls.
@@ -77,15 +77,15 @@ class ActivePath:
 
     @property
     def longest(self) -> int:
-        """The most invocations of the path."""
+        """The most calls of the path."""
         return len(self._stages) + len(self._foreseen())
 
     def cell(self, length: int) -> Cell:
-        """Return the call after this number of invocations, at most the length of :attr:`models`."""
+        """Return the call after this number of calls, at most the length of :attr:`models`."""
         return self.request_id, self.models[:length]
 
     def possible(self, length: int) -> Sequence[Visit]:
-        """Return the possible (stage, model) pairs of the invocation with this number, at most :attr:`longest`."""
+        """Return the possible (stage, model) pairs of the call with this number, at most :attr:`longest`."""
         done = len(self._stages)
         if length <= done:
             return ((self._stages[length - 1], self.models[length - 1]),)
@@ -122,7 +122,7 @@ class ActivePath:
         return None
 
     def _extend(self) -> None:
-        """Add the models that are certain: of the next invocation, and of later invocations whose stage is certain."""
+        """Add the models that are certain: of the next call, and of later calls whose stage is certain."""
         ahead = self._foreseen(1)
         while self._certain == len(ahead) and (more := next(self._beyond, None)) is not None:
             ahead.append(more)
@@ -145,8 +145,7 @@ class ActivePath:
         return True
 
     def _foreseen(self, least: int | None = None) -> list[tuple[Visit, ...]]:
-        """Return the possible models of at least ``least`` invocations (None: all), from the first invocation without a result.
-        """
+        """Return the possible models of ``least`` or more calls, from the first without a result; None means all calls."""
         if self._ahead is None:
             self._ahead, self._certain, self._beyond = [], 0, self._visits()
         while (least is None or len(self._ahead) < least) and (visits := next(self._beyond, None)) is not None:
@@ -154,7 +153,7 @@ class ActivePath:
         return self._ahead
 
     def _visits(self) -> Iterator[tuple[Visit, ...]]:
-        """Yield the possible models of each invocation, from the first invocation without a result."""
+        """Yield the possible models of each call, from the first call without a result."""
         positions, flow, coming = {self._position}, self._template.flow.positions, self._coming
         first = len(self._stages)
         for k in range(first, len(self.choices)):
@@ -170,7 +169,7 @@ class ActivePath:
             positions = {after for stage, after in arms if models[stage] is not None}
 
     def _model(self, k: int, stage: str) -> str | None:
-        """Return the path's model for a stage as invocation ``k``, if the stage allows it."""
+        """Return the path's model for a stage as call ``k``, if the stage allows it."""
         choice = self.choices[k]
         model = choice if isinstance(choice, str) else choice.get(stage)
         return model if model in (self._template.stage(stage).models or ()) else None

@@ -141,7 +141,7 @@ class RunState:
     def start(self, cell: Cell, upper_usd: float, upper_calls: int, purchase: Purchase | None = None) -> Job:
         """Reserve the job's money, and return its job with the checkpoint from which it resumes.
 
-        If the state before the job is not stored (as for imported results), the job executes the earlier invocations again.
+        If the state before the job is not stored (as for imported results), the job executes the earlier calls again.
 
         Raises:
             BudgetExhausted: a budget would be exceeded.
@@ -181,7 +181,7 @@ class RunState:
         return None if self._verdicts is None else dict(self._verdicts.get(request_id, {}))
 
     def _stages(self, cell: Cell) -> tuple[str, ...]:
-        """Return the stages of the call's invocations, as far as known."""
+        """Return the stages of the call's calls, as far as known."""
         request_id, prefix = cell
         rows = [self.cells.rows[request_id, prefix[:length]] for length in range(1, len(prefix))]
         stages = [row.stage for row in rows]
