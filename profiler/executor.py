@@ -38,10 +38,10 @@ def make_worker(
 
     Args:
         settings: where the jobs run. ``on_note`` is called with one line when a cluster node is lost, and with :data:`NO_FORK`
-            if this system cannot fork the requested processes (without ``on_note``, a warning).
-        units: the job runner of this process.
+            if this system cannot fork the requested processes. Without ``on_note``, the latter is a warning.
+        units: the runner of jobs in this process.
         fingerprint: digests of the workflow's parts; a fresh process that builds a different workflow causes an error.
-        equal: the cache for equal calls; None: every call is made. Cluster nodes do not use the cache.
+        equal: the cache for equal calls; None calls the model every time. Cluster nodes do not use the cache.
     """
     execution = settings.execution
     if equal is not None:
@@ -93,7 +93,7 @@ class KeepingWorker:
     Otherwise the run would write checkpoints one after another inside its transactions, which block other writers.
 
     Args:
-        place: stores the contents of checkpoints.
+        place: the store of the checkpoints' contents.
     """
 
     def __init__(self, worker: Worker, place: CheckpointPlace) -> None:

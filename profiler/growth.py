@@ -1,7 +1,7 @@
 """Brings a store up to date with a changed workflow, dataset or catalog before a run, and reports the effects.
 
-A change of ``signal``, ``answer`` or ``agree`` invalidates no row: signals, answers and answer classes are recomputed from the
-stored states, without a call. See docs/profiling.md#growing-a-store.
+A change of ``signal``, ``answer`` or ``agree`` invalidates no result: signals, answers and answer classes are recomputed from
+the stored states, without a call. See docs/profiling.md#growing-a-store.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def request_digests(workflow: Workflow, requests: Iterable[Request] = ()) -> dic
 
 
 def scoring_part(workflow: Workflow, request: Request) -> Request:
-    """Return the part of a request that decides its results. It excludes labels if a judge scores the results."""
+    """Return the part of a request on which its results depend. If a judge scores the results, labels are excluded."""
     judge = workflow.score
     if not isinstance(judge, LLMJudge):
         return request
@@ -87,8 +87,8 @@ def bring_up_to_date(
     Args:
         rows: the store's results.
         identity: the run's identity.
-        wanted: the digests of all requests.
-        kinds: the kinds of all requests; empty if none is declared.
+        wanted: the digests of all requests, by id.
+        kinds: the types of all requests; empty if none are declared.
 
     Raises:
         StoreError: no result of the store would remain valid.
@@ -128,7 +128,7 @@ def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDig
 
 
 def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> Rescored:
-    """Return the success of a result, or why it cannot be decided. Makes no paid model call."""
+    """Return the success of a result, or the reason why it cannot be scored. Makes no paid model call."""
     job = rows.job((row.request_id, row.prefix), row.state, stopped if row.is_continued else None)
     found = rows.evaluated(job).observation
     if found is None:
@@ -264,7 +264,7 @@ class _Renewal:
         return Shown(label, found.answer, found.answer_digest)
 
     def _kept(self, row: Observation) -> Shown:
-        """Return what remains valid without the state: signal or answer, if its declaration is unchanged."""
+        """Return the parts that remain valid without the state: the signal or the answer, if its declaration is unchanged."""
         before, now = self._before, self._now
         label, has_answer = None if callable(self._signals.signal) else self._verdict(row), True
         if before is None or (before.signal, before.edges) == (now.signal, now.edges):

@@ -49,12 +49,12 @@ def profile(
     store: ObservationStore,
     settings: ProfileSettings | None = None,
 ) -> ProfileResult:
-    """Execute calls (request, sequence of models) and store a result for each, until a limit is reached or all reached calls
-    are done.
+    """Execute calls, each given by a request and a sequence of models, and store their results, until a limit is reached or no
+    call is left.
 
     Calls the models, which spends money, and writes to ``store``. Every result is durable before the next stage of its request
-    starts, so the same call continues a run that was interrupted or killed. With deterministic models the results do not depend
-    on ``settings.execution``. Ctrl-C ends the run once the jobs in flight are written; a second Ctrl-C ends it at once.
+    starts, so calling this again continues a run that was interrupted or killed. With deterministic models the results do not
+    depend on ``settings.execution``. Ctrl-C ends the run once the jobs in flight are written; a second Ctrl-C ends it at once.
 
     Args:
         workflow: the workflow; its template need not be bound to the models.
@@ -124,7 +124,7 @@ def _equal_calls(store: ObservationStore, units: Units, settings: ProfileSetting
 
 
 def _beside_label(rows: KeptRows, wrong: Iterable[Cell]) -> str:
-    """Return a line with a wrong answer and its label, by scoring a stored state again; empty without a state."""
+    """Return a line with a wrong answer and its label, found by scoring a stored state again; empty without a stored state."""
     states = ((cell, rows.store.checkpoint(*cell)) for cell in wrong)
     cell, state = next(((cell, state) for cell, state in states if state is not None), (None, None))
     if cell is None:
@@ -153,7 +153,7 @@ def _sampler_of(
 
 
 def continued_share(workflow: Workflow) -> float:
-    """Return the share of the default sampler's paths that continue after a passed check; useful only for signals."""
+    """Return the share of the default sampler's paths that continue after a passed check; 0 unless signals need such paths."""
     return CONTINUED_SHARE if workflow.signals else 0.0
 
 

@@ -291,8 +291,7 @@ class Labelings:
 
 
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
-    """Return the possible assignments of types to classes of wrong answers; ``shared``: whether several models gave the answer.
-    """
+    """Return the possible types of all classes of wrong answers; ``shared``: whether several models gave it."""
     found = []
     allowed = (OWN, USUAL, SECOND, ALIKE) if may_be_alike else (OWN, USUAL, SECOND)
     # Four classes are distinguished and the others are OWN, since the assignments multiply with every further class.
@@ -439,7 +438,7 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
 
 
 def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -> FloatArray:
-    """Return prior dollars for contexts with few rows: their model's dollars times their position's extra cost.
+    """Return the prior costs for contexts with few results: their model's cost times the relative cost of their position.
 
     A later answer has a longer prompt. The model's mean cost, mostly of first answers, would underestimate the cost of plans
     that continue. No later position counts as cheaper. ``paid`` and ``expected`` are the dollars and the number of results (of

@@ -38,8 +38,8 @@ class Unit(NamedTuple):
 
 
 class OutcomeModel:
-    """Rates at which a request ends or continues to each stage; also dollars, calls, tokens and seconds, by (depth, stage,
-    model).
+    """The rates at which a request ends or continues to each stage, and the cost, calls, tokens and seconds of a call, by
+    (depth, stage, model).
 
     Whole requests are resampled, because the calls of one request are correlated. Without results, one continuation rate is
     drawn, and each possible next stage is equally likely.
@@ -77,7 +77,7 @@ class OutcomeModel:
         self._weights: dict[Kind, Mapping[str, float]] = {}
 
     def stage(self, cell: Cell, possible: Sequence[str]) -> str:
-        """Return the stage of a call's last call, out of the possible stages; a request's first stage is drawn once."""
+        """Return the stage of a call, out of the possible stages; a request's first stage is drawn once."""
         if len(possible) == 1:
             return possible[0]
         request_id = cell[0]
@@ -122,7 +122,7 @@ class OutcomeModel:
         )
 
     def _guessed(self, stage: str, model: str, arm: str | None) -> Unit:
-        """Return a job of a model that has no result yet."""
+        """Return a simulated job on a model without results, with cost and time from the catalog's limits."""
         share = self._guess_usd[model]
         tokens_out = share * self._max_tokens[model]
         cost = self._bound.usd(stage, model) * share

@@ -30,11 +30,11 @@ class Proposals:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds that were not empty."""
+        """The number of proposed rounds that have paths."""
         return sum(bool(paths) for paths, _ in self._kept)
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """Return the round's paths. Rounds must be requested in order."""
+        """Return the paths of a round. Rounds must be requested in order."""
         if round_ == len(self._kept):
             self._kept.append(([], iter(self._sampler.propose(round_, observations))))
         paths, more = self._kept[round_]
@@ -172,7 +172,7 @@ class SimulatedRun:
             self._extrapolate(self._coverage.fraction)
 
     def _extrapolate(self, fraction: float) -> None:
-        """Estimate how many times longer the whole run is."""
+        """Estimate the length of the whole run as a multiple of the simulated part."""
         limits, totals = self._limits, self._coverage.measure()
         spent = float(totals.paid.sum()) + self._coverage.continued
         new = float(self.new_cells) if self._coverage.is_free else self.cost_usd

@@ -35,7 +35,7 @@ def rates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[EngineR
 
 @dataclass
 class Workload:
-    """The work of a run: the seconds of all jobs; and for each model the requests (including retries), tokens and seconds."""
+    """The work of a run: the seconds of all jobs, and each model's requests (including retries), tokens and seconds."""
 
     seconds: float = 0.0
     requests: Counter[str] = field(default_factory=Counter)
@@ -43,7 +43,7 @@ class Workload:
     busy_s: dict[str, float] = field(default_factory=dict)
 
     def add(self, model: str, *, requests: float, tokens: float, call_s: float, tool_s: float) -> None:
-        """Add a job, or several equal jobs."""
+        """Add the work of a job, or of several equal jobs."""
         self.seconds += call_s + tool_s
         self.requests[model] += requests  # type: ignore[assignment]
         self.tokens[model] += tokens  # type: ignore[assignment]

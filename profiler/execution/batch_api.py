@@ -33,8 +33,8 @@ class BatchPrices:
 
     Attributes:
         times: the waiting times for batches.
-        timed_paths: on how many paths each stage and model is called directly, at the ordinary price. Only these results have
-            latencies; with 0, neither results nor estimates have any.
+        timed_paths: the number of paths on which each stage and model is called directly, at the ordinary price. Only the
+            results of these calls have latencies; with 0, neither results nor estimates have latencies.
 
     Raises:
         ConfigError: a value is out of range.
@@ -55,7 +55,7 @@ def batched_models(workflow: Workflow, catalog: Catalog, backends: Mapping[str, 
 
     Raises:
         ConfigError: there is no such model, a model runs on a self-hosted engine, the workflow has a judge, or the graph limits
-            the time of a node, which would expire while its calls wait.
+            the time of a node, which would expire while its calls wait for a batch.
     """
     workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
     template = workflow.template.bind(tuple(catalog))
@@ -130,7 +130,8 @@ class BatchApiWorker:
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
         """See :meth:`Worker.run`.
 
-        Calls that an earlier process bought for the call, and that the job did not repeat, are booked at their maximum.
+        Model calls that an earlier process bought for the same job, and that the job did not repeat, are booked at their
+        maximum cost.
 
         Raises:
             VineLMError: the run has stopped waiting for its batches.

@@ -1,4 +1,4 @@
-"""The input of a job (its job, its budget, how another process builds the workflow), and its result."""
+"""The input of a job (the call, its budget, how another process builds the workflow), and its outcome."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TopUp = Callable[[float], bool]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job: execute the last invocation of ``prefix`` for one request.
+    """The input of a job: execute the last invocation of ``prefix`` for one request.
 
     Attributes:
         prefix: the models of the invocations up to and including this one.
         parent: the checkpoint after ``prefix[:-1]``; None for the first invocation.
-        upper_usd: the dollars reserved for the job.
+        upper_usd: the maximum cost reserved for the job, in dollars.
         n_again: the number of preceding invocations whose state is not stored. They are executed again first, from ``parent``,
             which is the checkpoint before them.
         stages: the stages of the invocations of ``prefix``, as far as known: the stage of a first invocation may be unknown.
@@ -35,11 +35,11 @@ class Job:
         is_scoring: whether to only score ``parent``, which is the state after ``prefix``, without executing anything.
         passed: for each earlier invocation, whether its answer passed the workflow's own check, if the request continued after
             a passed answer. Otherwise empty.
-        judged: the judge's verdicts on this request's answers so far, by the digest of the question. None: the judge is not
-            called, so that answers that need a judge have no score.
+        judged: the judge's verdicts on this request's answers so far, by the digest of the question. If None, the judge is not
+            called, and answers that need a judge get no score.
         is_batched: whether its calls go through batch APIs, which all of its models must support.
         digest: the request's digest, with which another machine verifies the request that it reads; None on this machine.
-        prompt_key: the key for hashing the job's prompts; empty: prompts are not hashed.
+        prompt_key: the key for hashing the job's prompts; if empty, prompts are not hashed.
     """
 
     request: Request
@@ -57,7 +57,7 @@ class Job:
 
     @property
     def cell(self) -> Cell:
-        """The call that the job executes."""
+        """The job's request and models."""
         return self.request.id, self.prefix
 
     def stage(self, template: Template) -> str:
@@ -70,10 +70,10 @@ class UnitBudget(SpendGuard):
 
     Args:
         upper_usd: dollars that are already reserved for the job.
-        top_up: called before a call that needs more; returns whether it may be spent. If not, the call is not made, and
-            :attr:`was_refused` is true even if the application catches the exception.
-        on_settled: called with the dollars of each call that has ended.
-        on_reserved: called with the maximum dollars of calls in flight, at each change.
+        top_up: called before a call that needs more than is reserved; returns whether that may be spent. If not, the call is
+            not made, and :attr:`was_refused` is true even if the application catches the exception.
+        on_settled: called with the cost of each call that has ended, in dollars.
+        on_reserved: called with the maximum cost of the calls in flight, in dollars, at each change.
         before: called before each call; if it raises, the call is not made.
     """
 
@@ -123,11 +123,11 @@ class UnitBudget(SpendGuard):
 
 @dataclass(frozen=True, slots=True)
 class UnitOutcome:
-    """The result of a job.
+    """The outcome of a job.
 
     Attributes:
         observation: the result; None if the job was not finished because the budget did not allow a call.
-        checkpoint: the state from which the next invocation resumes; None after a failure and the last invocation.
+        checkpoint: the state from which the next invocation resumes; None after a failure or after the last invocation.
         paid_usd: dollars to book if they differ from the result's: for an unfinished job, for a worker that died during a call
             that may have been billed, and for a judged job (including the judge's cost).
         judgement: the judge's verdict on the answer; None without a judge.
@@ -144,7 +144,7 @@ class UnitOutcome:
 
     @property
     def settled_usd(self) -> float:
-        """The dollars to book in the ledger."""
+        """The cost to book in the ledger, in dollars."""
         if self.paid_usd is not None or self.observation is None:
             return self.paid_usd or 0.0
         return self.observation.cost_usd + self.observation.tool_cost_usd
@@ -152,7 +152,7 @@ class UnitOutcome:
 
 @dataclass(frozen=True, slots=True)
 class UnitFinished:
-    """The message that a job has ended. ``problem`` is the worker's exception if there is no outcome."""
+    """Reports that a job has ended. ``problem`` is the worker's exception if there is no outcome."""
 
     job: Job
     outcome: UnitOutcome | None
@@ -205,7 +205,8 @@ class LoadedWorkflow(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkflowSource:
-    """A function that builds the workflow in any process, since code, graphs and clients are never sent between processes.
+    """Names a function that builds the workflow in any process, since code, graphs and clients are never sent between
+    processes.
 
     Attributes:
         function: ``module:name``.

@@ -28,12 +28,12 @@ _PROMPT_MARGIN = 1.5
 
 
 class PriceBound:
-    """An upper bound on the dollars of a job, learned from executed calls of the same stage and model.
+    """The maximum cost expected of a job, in dollars, learned from earlier results of the same stage and model.
 
-    The completion is bounded by the model's ``max_tokens``. The prompt is not known before the stage writes it, so the bound
-    assumes the longest prompt observed at that stage times a margin (2,048 tokens before the first), the most calls that the
-    stage has made in one invocation, and is at least the price of the model's most expensive invocation. If the backend can
-    price a call from its real prompt, the reservation is raised before the call
+    The completion has at most the model's ``max_tokens``. The prompt is not known before the stage writes it, so the bound
+    assumes the longest prompt observed at that stage times a margin (2,048 tokens before the first), and the maximum number of
+    model calls observed in one invocation of the stage. The bound is at least the cost of the model's most expensive
+    invocation. If the backend can price a call from its real prompt, the reservation is raised before the call
     (:class:`~vinelm.profiler.execution.job.UnitBudget`); otherwise an unusually long prompt can exceed the bound, and that call
     is still booked at its real price. The same sequence of calls gives the same bounds.
     """
@@ -46,14 +46,14 @@ class PriceBound:
         self._highest_usd: dict[str, float] = {}
 
     def copy(self) -> PriceBound:
-        """Return an independent copy."""
+        """Return an independent copy of the bound."""
         twin = copy.copy(self)
         for name in ("_prompt", "_calls", "_tools_usd", "_highest_usd"):
             setattr(twin, name, dict(getattr(self, name)))
         return twin
 
     def add(self, observation: Observation) -> None:
-        """Update the bound with one executed call."""
+        """Update the bound with one result."""
         stage, calls = observation.stage, max(observation.calls, 1)
         if observation.tokens_in is not None:  # the sum over calls, which bounds each call's prompt
             self._prompt[stage] = max(self._prompt.get(stage, 0), observation.tokens_in)
@@ -62,7 +62,7 @@ class PriceBound:
         self._tools_usd[stage] = max(self._tools_usd.get(stage, 0.0), observation.tool_cost_usd)
 
     def usd(self, stage: str, model: str) -> float:
-        """Return the maximum dollars expected for one invocation of ``stage`` on ``model``, including tools."""
+        """Return the maximum cost expected of one invocation of ``stage`` on ``model``, including tools, in dollars."""
         entry = self._catalog[model]
         longest = self._prompt.get(stage)
         prompt = FIRST_PROMPT_TOKENS if longest is None else math.ceil(longest * _PROMPT_MARGIN)
@@ -77,7 +77,7 @@ class PriceBound:
 
 @dataclass(slots=True)
 class Reservation:
-    """A job's reservation: the ledger entry, the dollars and the model calls."""
+    """A job's reservation: the ledger entry, and the reserved dollars and model calls."""
 
     entry: int
     upper_usd: float
@@ -87,7 +87,8 @@ class Reservation:
 class Ledger:
     """Reserves and books money within the budgets, which apply to the whole store, including earlier runs.
 
-    Thread-safe: check and reservation are atomic. Opening a ledger books jobs that a killed run left open at their maximum.
+    Thread-safe: check and reservation are atomic. Opening a ledger books, at their maximum cost, the jobs that a killed run
+    left open.
 
     Args:
         store: the ledger's store; the caller must have locked it.
@@ -117,7 +118,7 @@ class Ledger:
         """Model calls of all rows, retired ones included, and the bounds of those of units in flight."""
 
     def refusal(self, extra_usd: float, extra_calls: int = 0) -> str | None:
-        """Return in one line why this amount cannot be reserved; None if it can."""
+        """Return one line with the reason why this amount cannot be reserved; None if it can be."""
         budget_usd, budget_calls = self.limits.budget_usd, self.limits.budget_calls
         if budget_usd is not None and round(self.committed_usd + extra_usd - budget_usd, 9) > 0:  # ignore rounding errors
             left = budget_usd - self.committed_usd
@@ -141,7 +142,7 @@ class Ledger:
         Args:
             request_id: the job's request.
             prefix: the job's prefix.
-            upper_usd: its maximum dollars.
+            upper_usd: its maximum cost in dollars.
             upper_calls: its maximum number of model calls.
             is_batched: whether all its calls go through batch APIs. A reservation that an interrupted run left for the job is
                 replaced by one at least as large.
@@ -223,7 +224,7 @@ class Ledger:
             self._close(reservation, paid, observation.calls)
 
     def settle_without_row(self, reservation: Reservation, paid_usd: float, calls: int = 0) -> None:
-        """Book the cost of a job without a row: a call was refused, or its call already has a result."""
+        """Book the cost of a job that adds no result: a model call was refused, or the result already exists."""
         with self.settling(reservation, paid_usd, calls):
             pass
 

@@ -1,4 +1,4 @@
-"""Computes the contents of a job's row: failure and its source line, score, signal, and next stage."""
+"""Computes the contents of a job's result: failure and its source line, score, signal, and next stage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def with_place(detail: str, error: BaseException) -> str:
 
 
 def checked_score(verdict: object, rule: WorkflowStop) -> tuple[bool | float, str | None]:
-    """Return a result's success (a bool or a number in [0, 1]), and what is wrong with the verdict, if anything.
+    """Return a result's success (a bool or a number in [0, 1]), and a description of what is wrong with the verdict, or None.
 
     Args:
         verdict: what ``score(request, state)`` returned.
@@ -82,7 +82,7 @@ class Scored(NamedTuple):
 
 
 def scored(workflow: Workflow, request: Request, values: dict[str, Any] | None, stage: Stage) -> Scored:
-    """Return the score of the answer in a state."""
+    """Score the answer in a state."""
     if not stage.answerable:
         return Scored(False)
     if values is None:
@@ -167,7 +167,7 @@ def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str])
 
     Returns:
         (next stage, None); the stage is None if the template allows only one. (None, None) if the graph or the template ends;
-        (None, problem) if they disagree.
+        (None, problem) if graph and template disagree.
     """
     names = list(dict.fromkeys(reached))
     try:
@@ -191,7 +191,7 @@ def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str])
 
 
 def cut_off(template: Template, stages: Sequence[str], reached: Iterable[str]) -> str | None:
-    """Return a line if the graph continues beyond the template's end; otherwise None.
+    """Return a line that reports that the graph continues beyond the template's end; otherwise None.
 
     Args:
         template: the workflow's template.

@@ -127,7 +127,7 @@ class UnitRunner:
             request: the request.
             prefix: the models of the invocations up to and including this one.
             parent: the checkpoint after ``prefix[:-1]``; None for the first invocation.
-            budget: authorizes each model call; None to allow every call.
+            budget: authorizes each model call; None allows every call.
             stages: see :class:`~vinelm.profiler.execution.job.Job`.
             passed: ignored, because a checkpoint records where the workflow stopped.
 
@@ -213,14 +213,14 @@ class UnitRunner:
             )
 
     def _kept_ending(self, policy: UnitPolicy) -> tuple[str, ...]:
-        """Return the node after the loop. The state before it is stored too, so that a request can continue there."""
+        """Return the node after the loop. The state before that node is stored too, so that a request can continue there."""
         if not self.can_go_on or not self.signals:
             return ()
         ending = self._endings[policy.stage]
         return () if ending is None or self.template.stage_after(len(policy.prefix)) is None else (ending,)
 
     def _refuse_oracle(self) -> None:
-        """Raise if the run must continue past the graph's end and the next stage is unknown."""
+        """Raise if the run must continue past the graph's end but the next stage is unknown, under the oracle stop rule."""
         if not self.template.knows_past_ends:
             self.template.rule.require_served(
                 WorkflowError(
@@ -316,7 +316,7 @@ class UnitRunner:
         return UnitOutcome(row, shown=beside_label(self.workflow, request, values or {}))
 
     def _ended(self, chat: UnitChat, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
-        """Return the final state if the loop ended here, by running the later nodes on a copy; and the error, if any."""
+        """Run the nodes after the loop on a copy; return the final state as if the loop ended here, and the error, if any."""
         # On a copy, because the unit's own checkpoint has to stay where the run waits for the next stage.
         fork = f"{thread_id}-ended"
         self.saver.load(fork, self.saver.dump(thread_id))
@@ -337,7 +337,7 @@ class UnitRunner:
 def _first_boundaries(template: Template, opening: Collection[str], boundaries: Sequence[str]) -> list[str]:
     """Return the stages before which a first invocation pauses.
 
-    Leaves out the first stage if nothing precedes it and it is not visited again; this saves a third of the overhead.
+    Leaves out the first stage if nothing precedes it and it is not visited again, which saves a third of the overhead.
 
     Args:
         template: the workflow's template.
@@ -352,7 +352,7 @@ def _first_boundaries(template: Template, opening: Collection[str], boundaries: 
 
 
 def _only_ending(ends: Collection[str], holders: Collection[str]) -> str | None:
-    """Return the node after a loop whose routes lead to ``ends``; None if there is no such node or more than one."""
+    """Return the only node in ``ends``, to which the routes of a loop lead; None if there is none or more than one."""
     (end, *others) = ends or {END}
     return None if others or end == END or end in holders else end
 
@@ -393,7 +393,7 @@ class RunsUnits(Protocol):
 
 
 def run_unit(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
-    """Run a job: execute the job after re-executing any invocations whose state is lost, or score a state.
+    """Run a job: execute its invocation, after repeating any earlier invocations with lost states, or score a state.
 
     Invocations that are executed again cost money and write no result. If the workflow's own check decides otherwise than in
     the recorded results, the execution is repeated, up to :data:`_ATTEMPTS` times.

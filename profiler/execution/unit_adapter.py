@@ -98,7 +98,7 @@ class UnitAdapter(VineInterface):
         return frozenset(self.adapter.ends)
 
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        """See :class:`VineInterface`. A route with ``again`` loops as often as the template allows."""
+        """See :meth:`VineInterface.route`. A route with ``again`` loops as often as the template allows."""
         if settings.get("to") is None:
             settings.pop("times", None)
         return super().route(fn, **settings)

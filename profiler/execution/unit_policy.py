@@ -95,7 +95,7 @@ def answered(workflow: Workflow, policy: UnitPolicy, interrupts: Sequence[Interr
     """Return the value that resumes the interrupted graph, and count the answer.
 
     Raises:
-        WorkflowError: no answer is defined, or several nodes ask at once.
+        WorkflowError: no answer is defined, or several nodes ask at the same time.
         VineLMError: the job has asked too often.
     """
     where = f"workflow {workflow.name!r} waits for a person (interrupt) in request {policy.request_id!r}"
@@ -127,7 +127,7 @@ class UnitChat:
         problem: what is wrong with the graph, even if the application caught the exception.
 
     Args:
-        wrapped: the nodes of wrapped stages; there a refused call is harmless even if the application catches the exception.
+        wrapped: the nodes of wrapped stages. There a refused call is harmless even if the application catches the exception.
     """
 
     def __init__(self, policy: UnitPolicy, wrapped: frozenset[str]) -> None:

@@ -29,9 +29,9 @@ class Child:
     timeout.
 
     Attributes:
-        cost_usd: dollars of the calls that the process has reported.
+        cost_usd: cost of the calls that the process has reported, in dollars.
         calls: the number of calls reported.
-        under_way_usd: maximum dollars of the calls in flight; None until the job reports a call.
+        under_way_usd: maximum cost of the calls in flight, in dollars; None until the job reports a call.
         upper_usd: dollars reserved for the job.
         code: the process's exit code; negative for a signal; None while it runs.
     """
@@ -73,7 +73,7 @@ class Child:
             return (self._waits_since if self._waits else time.monotonic()) - self._started - self._waited_s
 
     def exited(self, code: int) -> None:
-        """Record the exit and wake the reader, even if a grandchild process keeps the channel open."""
+        """Record the exit and wake the reading thread, even if a grandchild process keeps the channel open."""
         self.code = code
         self.has_exited.set()
         with suppress(OSError):

@@ -19,7 +19,7 @@ from vinelm.threads import started
 
 
 class EqualCallsProxy(ChildRequests):
-    """The parent's side.
+    """The parent's side of the shared cache of equal calls.
 
     Args:
         equal: the stored answers and the calls in flight.
@@ -51,7 +51,7 @@ class EqualCallsProxy(ChildRequests):
 
 
 class ProxiedEqualCalls(EqualCalls):
-    """The child's side, for one job.
+    """The child's side of the shared cache of equal calls, for one job.
 
     Args:
         theirs: the parent's socket for requests.
@@ -66,13 +66,13 @@ class ProxiedEqualCalls(EqualCalls):
         self._led: dict[str, socket.socket] = {}
 
     def is_recorded(self, digest: str) -> bool:
-        """See :class:`EqualCalls`."""
+        """See :meth:`EqualCalls.is_recorded`."""
         with requested(self._theirs, {"digest": digest}) as channel:
             answer = receive(channel)
         return answer is not None and bool(answer[0]["is_recorded"])
 
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
-        """See :class:`EqualCalls`."""
+        """See :meth:`EqualCalls.ask`."""
         future: Future[str | None] = Future()
         channel = requested(self._theirs, {"unit": self._unit, "digest": digest, "leads": leads})
 
@@ -91,7 +91,7 @@ class ProxiedEqualCalls(EqualCalls):
         return future
 
     def end(self, digest: str, said: str | None) -> None:
-        """See :class:`EqualCalls`."""
+        """See :meth:`EqualCalls.end`."""
         channel = self._led.pop(digest, None)
         if channel is None:  # the parent was gone
             return

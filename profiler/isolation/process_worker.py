@@ -40,7 +40,7 @@ _FOREIGN = frozenset(-number for number in (signal.SIGKILL, *ENDING))
 
 @dataclass(frozen=True, slots=True)
 class _Killed:
-    """The result of a job that was killed from outside."""
+    """Reports that a job's process was killed from outside, with the job's result."""
 
     row: UnitOutcome
 
@@ -52,8 +52,8 @@ class ProcessWorker:
         setup: how the fork server builds the workflow, and the limits of each job.
         rate_limiters: the rate limits by model. Children do not see each other's calls, so calls wait for the limits in this
             process (:mod:`vinelm.profiler.isolation.rate_limit_proxy`).
-        equal: the cache for equal calls of all children (:mod:`vinelm.profiler.isolation.equal_calls_proxy`); None: every call
-            is made.
+        equal: the cache for equal calls of all children (:mod:`vinelm.profiler.isolation.equal_calls_proxy`); None calls the
+            model every time.
 
     Raises:
         WorkflowError: the workflow does not load in a new process, or differs there.
@@ -187,7 +187,7 @@ class ProcessWorker:
         self._control.sendall(data[sent:])
 
     def _end(self, unit: Child) -> None:
-        """Send SIGTERM, then SIGKILL."""
+        """End a job's processes: send SIGTERM, then SIGKILL."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with self._lock, suppress(OSError):
                 self._send({"kill": unit.number, "signal": int(number)}, [])

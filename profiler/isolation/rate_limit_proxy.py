@@ -27,7 +27,7 @@ _BEGUN = b"+"
 
 
 class AdmitsAttempts(Protocol):
-    """The part of a :class:`vinelm.requests.protocols.RateLimiter` that threads use."""
+    """The part of a :class:`vinelm.requests.protocols.RateLimiter` that threads use, without coroutines."""
 
     def admit(
         self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0
@@ -36,7 +36,7 @@ class AdmitsAttempts(Protocol):
 
 
 class RateLimitProxy(ChildRequests):
-    """The parent's side.
+    """The parent's side of the shared rate limits.
 
     Args:
         rate_limiters: the rate limits by model.
@@ -91,7 +91,7 @@ class _ProxiedPermit:
     prompt: PromptCall | None = None
 
     def settle(self, tokens: int) -> None:
-        """See :class:`vinelm.requests.protocols.RatePermit`."""
+        """See :meth:`vinelm.requests.protocols.RatePermit.settle`."""
         self.tokens = tokens
 
     def take(self, answer: bytes) -> None:
@@ -125,7 +125,7 @@ class ProxiedRateLimiter:
         self._attempt: dict[str, Any] = {"unit": unit, "model": model}
 
     def of(self, prompt: PromptCall) -> ProxiedRateLimiter:
-        """See :class:`vinelm.backends.limits.prompt_admission.AdmitsPrompts`."""
+        """See :meth:`vinelm.backends.limits.prompt_admission.AdmitsPrompts.of`."""
         return ProxiedRateLimiter(self._theirs, self._attempt["unit"], self._attempt["model"], prompt)
 
     @contextmanager
@@ -142,7 +142,7 @@ class ProxiedRateLimiter:
     async def aadmit(
         self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[_ProxiedPermit]:
-        """As :meth:`admit`, for a coroutine."""
+        """Wait like :meth:`admit`, in a coroutine."""
         permit = self._request(tokens)
         try:
             permit.channel.setblocking(False)

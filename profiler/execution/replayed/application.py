@@ -149,7 +149,7 @@ async def _calls_end(policy: ReplayPolicy) -> None:
 
 
 class _InOrder(ThreadPoolExecutor):
-    """An executor whose event loop waits for each thread in turn while recorded answers are replayed.
+    """An executor that makes the event loop wait for each thread in turn while recorded answers are replayed.
 
     Otherwise thread timing would decide which coroutine continues first, and a replay could make its calls in a different order
     than was recorded.
@@ -173,8 +173,8 @@ async def _in_order(run: Coroutine[Any, Any, dict[str, Any] | None], policy: Rep
 
 @contextmanager
 def _inherited(config: dict[str, Any]) -> Iterator[None]:
-    """Inside the block, tools that a function calls get the callbacks, and its graphs use one worker, which fixes the order of
-    calls.
+    """Inside the block, pass the callbacks to tools that a function calls, and limit its graphs to one worker, which fixes the
+    order of calls.
     """
     kept = {name: config[name] for name in ("callbacks", "max_concurrency") if name in config}
     token = var_child_runnable_config.set(cast("Any", kept))

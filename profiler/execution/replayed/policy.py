@@ -1,4 +1,4 @@
-"""The policy of a replayed unit: finds the position of each invocation in the path, and ends the job."""
+"""The policy of a replayed job: finds the position of each invocation in the path, and ends the job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vinelm.template.steps import walk
 
 
 class JointStages:
-    """Orders stages that run in the same superstep as the template does, because paths have that order."""
+    """Puts stages that run in the same superstep into the template's order, which paths have."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
@@ -62,7 +62,7 @@ class JointStages:
         return next((arm for arm in arms if reached in self.group_after((*stages, arm))), reached)
 
     def begun_before(self, stages: Sequence[str]) -> int:
-        """Return how many stages run in the same superstep as the last stage and before it."""
+        """Return the number of stages that run in the same superstep as the last stage, and before it."""
         count = 0
         while count < len(stages) - 1 and self.follows(stages[: len(stages) - 1 - count]):
             count += 1
@@ -82,7 +82,7 @@ class ReplayPolicy(UnitPolicy):
 
     Attributes:
         before: the invocations that precede the job's invocation.
-        halted: the exception that was raised to end the run immediately.
+        halted: the exception that was raised to end the run at once.
         problem: what is wrong with the workflow, even if the application caught the exception.
         drift: where the run deviated from its record; None if it did not.
         reached: the stage that was invoked after the job's stage.
@@ -189,7 +189,7 @@ class ReplayPolicy(UnitPolicy):
         return tuple(stage for stage in self._expected[:number] if stage is not None)
 
     def _ended(self, key: PlaceKey) -> BaseException:
-        """Return the exception that ends the graph at the first call after the bought call."""
+        """Return the exception that ends the graph when it makes the first call after the bought invocation."""
         stages = self._stages_before(len(self._expected))
         others = self._joint.group_after(stages)
         if self.reached is None:
@@ -265,7 +265,7 @@ class ReplayPolicy(UnitPolicy):
 
     @contextmanager
     def buying(self) -> Iterator[None]:
-        """Count a call as in flight inside the block."""
+        """Count one call as in flight while the block runs."""
         with self._counter:
             self._under_way += 1
         try:
@@ -310,7 +310,7 @@ class ReplayPolicy(UnitPolicy):
         return Record((*self.before.invocations, own), self.reached)
 
     def joint_row(self, row: Observation) -> Observation:
-        """Return the result with a latency of only what its stage adds to the superstep's longest stage so far.
+        """Return the result with, as latency, only the time that its stage adds to the superstep's longest stage so far.
 
         The tool time of a superstep counts for its last stage.
         """

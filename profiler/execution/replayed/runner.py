@@ -29,9 +29,9 @@ class ReplayRunner:
     """Runs jobs of a workflow that cannot resume from checkpoints, with the interface of
     :class:`~vinelm.profiler.execution.unit.UnitRunner`.
 
-    The record of the answers so far replaces the checkpoint. A request continues after an answer that the workflow's own check
-    passed if an edge of ``vine.route`` requires it. Calls the models, which spends money. May be shared by threads as far as
-    the workflow's own code allows.
+    The record of the answers so far replaces the checkpoint. If an edge of ``vine.route`` requires it, a request continues
+    after an answer that the workflow's own check passed. Calls the models, which spends money. May be shared by threads as far
+    as the workflow's own code allows.
 
     Args:
         reason: why the workflow must be replayed.
@@ -81,7 +81,7 @@ class ReplayRunner:
             request: the request.
             prefix: the models of the invocations up to and including this one.
             parent: the record of ``prefix[:-1]``; None for the first invocation.
-            budget: authorizes each model call; None to allow every call.
+            budget: authorizes each model call; None allows every call.
             stages: ignored, because the record contains the stages.
             passed: see :class:`~vinelm.profiler.execution.job.Job`.
 
