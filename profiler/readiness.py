@@ -336,8 +336,7 @@ def _inputs(workflow: Workflow) -> CheckItem:
 
 
 def _dry_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterator[CheckItem]:
-    """Yield the checks of a scripted run. If a tool refuses the scripted arguments, repeat the run without calling that tool.
-    """
+    """Yield the checks of a scripted run. If a tool refuses the scripted arguments, run again without that tool."""
     refused: list[str] = []
     while True:
         items = list(_one_run(units, request, refused, backend))

@@ -153,7 +153,7 @@ def _sampler_of(
 
 
 def continued_share(workflow: Workflow) -> float:
-    """Return the share of the default sampler's paths that continue after a passed check; 0 unless signals need such paths."""
+    """Return the share of the default sampler's paths that continue after a passed check; 0 without declared signals."""
     return CONTINUED_SHARE if workflow.signals else 0.0
 
 

@@ -1,4 +1,4 @@
-"""A sampler that calls cheap models more often than expensive models, first on the same requests.
+"""Defines a sampler that calls cheap models more often than expensive models, first on the same requests.
 
 If every model were called equally often, nearly all dollars of a profile would go to the most expensive models. Here the number
 of calls is proportional to ``max(price, 1 % of the median price) ** -alpha`` instead.
@@ -45,20 +45,20 @@ class PricedSampler:
     """Calls each model in proportion to price ** -alpha (:class:`~vinelm.requests.protocols.Sampler`).
 
     The requests have one random order, in which every model answers them: a request that an expensive model answered was
-    answered by the cheaper models too, which shows whether they agree. Once a model has answered every request, its paths
+    answered by the cheaper models too, so their answers can be compared. Once a model has answered every request, its paths
     continue after first answers that did not end the request, and its weight is multiplied by the share of requests that
     continue. After the first answer, the model of each call is drawn at random.
 
     A draw considers the models that were drawn less often than their weights require, in proportion to each deficit, so that
-    frequencies are always close to the weights. Each path has at least one call without a result.
+    frequencies always stay close to the weights. Each path has at least one call without a result.
 
-    Prices are mean dollars of the results of earlier rounds, tools included; a model without results has its list price, scaled
-    as in the results of other models. Round 0 has two paths per model, each later round as many paths as there are results, so
-    that a run may end at any budget.
+    A model's price is the mean cost of its results in earlier rounds, tools included; a model without results has its list
+    price, scaled as in the results of other models. Round 0 has two paths per model, each later round as many paths as there
+    are results, so that a run may end at any budget.
 
-    The ``probability`` of a path is the product of the probabilities of its draws, given all earlier draws, from the first
-    call without a result on. The request is determined by the order. The probability is None if stages with different
-    models are possible.
+    The ``probability`` of a path is the product of the probabilities of its draws, given all earlier draws, from its first call
+    without a result. The request is determined by the order. The probability is None if stages with different models are
+    possible.
 
     Args:
         template: A template bound to the catalog's models.
@@ -175,14 +175,14 @@ def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
 
 
 class OpenCells:
-    """Tracks open cells: calls without a result that their request is known to reach, and that are not claimed.
+    """Tracks open calls: calls that their request is known to reach, without a result and not claimed by an earlier path.
 
     Args:
         rows: The results so far. Results after a passed check (``is_continued``) are treated separately.
 
     Attributes:
-        n_going_on: For each model, the number of requests with its first answer and an open call after that answer.
-        continuable: The calls of results that can continue although the workflow's own check passed that answer or an earlier
+        n_going_on: For each model, the number of requests that it answered first and that have an open call after this answer.
+        continuable: The calls after which a request can continue although the workflow's own check passed this or an earlier
             answer.
     """
 
@@ -200,20 +200,20 @@ class OpenCells:
         self.continuable = [cell for cell, row in self._every.items() if self._is_continuable(row)]
 
     def is_new(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a reached call has no result and is not claimed."""
+        """Return whether a call that its request reaches has no result and is not claimed."""
         return (request, prefix) not in self._rows and (request, prefix) not in self._claimed
 
     def is_open(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a reached call is new, or can lead to a new call."""
+        """Return whether a call that its request reaches is new, or can lead to a new call."""
         cell = (request, prefix)
         return bool(self._below[cell]) if cell in self._rows else cell not in self._claimed
 
     def open_below(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models by which a result's request can continue to an open call."""
+        """Return the models on which a request can continue, after a result, to an open call."""
         return self._below[request, prefix]
 
     def claim(self, request: str, prefix: Prefix) -> None:
-        """Count a new call as executed. The calls after it are unknown until the next round."""
+        """Count a new call as executed. The calls after it stay unknown until the next round."""
         self._claimed.add((request, prefix))
         while len(prefix) > 1:
             prefix, model = prefix[:-1], prefix[-1]
@@ -231,7 +231,7 @@ class OpenCells:
         return [name for name in models if (request, (*prefix, name)) not in self._every]
 
     def of_today(self, request: str) -> Iterator[Cell]:
-        """Yield the calls, reached with the current setup's models, from which other models can continue."""
+        """Yield the calls on the current setup's models after which other models can continue."""
         today = self._template.today or {}
         prefix: Prefix = ()
         models = dict.fromkeys(today.values())
@@ -249,7 +249,7 @@ class OpenCells:
         return passed and row.failure is None and row.depth < self._template.depth
 
     def _allowed(self, cell: Cell) -> tuple[str, ...]:
-        """Return the models with which a result's request may continue."""
+        """Return the models on which a request may continue after a result."""
         row, template = self._rows[cell], self._template
         if row.ended(template.stop):
             return ()
@@ -276,7 +276,7 @@ class _Draws:
         self._counts: Counter[str] = Counter()
 
     def draw(self, weights: Mapping[str, float]) -> _Drawn:
-        """Draw a model, in proportion to how far each model is below its share."""
+        """Draw a model with a probability proportional to how far it is below its share of the draws."""
         n, total = 1 + sum(self._counts[name] for name in weights), sum(weights.values())
         lacks = {name: max(n * weight / total - self._counts[name], 0.0) for name, weight in weights.items()}
         (model,) = self._rng.choices(tuple(lacks), tuple(lacks.values()))
@@ -330,17 +330,17 @@ class RoundPaths:
         return self._completed(request, (model,), None)
 
     def n_unanswered(self, model: str) -> int:
-        """Return how many requests the model has not answered."""
+        """Return the number of requests that the model has not answered."""
         return sum(self._cells.is_new(request, (model,)) for request in self._order)
 
     def claim_first(self, path: RequestPath) -> None:
-        """Count the first call of a path as executed, if it is certain."""
+        """Count the first call of a path as executed, if its model is certain."""
         first = path.path[0]
         if isinstance(first, str) and self._cells.is_new(path.request_id, (first,)):
             self._cells.claim(path.request_id, (first,))
 
     def continued(self) -> RequestPath | None:
-        """Return a path that continues a result by a call after a passed check; None if none is left."""
+        """Return a path with a further call after a result that passed the check; None if none is left."""
         while self._to_continue:
             request, prefix = self._to_continue.pop()
             models = self._cells.not_continued(request, prefix)
@@ -352,7 +352,7 @@ class RoundPaths:
     def swapped(self) -> RequestPath | None:
         """Return a path that differs from the current setup in its first model or in later models; None if none is left.
 
-        Most paths continue a call that the current models have reached, since only the continuation costs money.
+        Most paths continue after calls that the current setup's models have answered, since only the continuation costs money.
         """
         self._n_swapped += 1
         found = self._other_first() if self._n_swapped % FIRST_SWAPPED == 0 else None
@@ -390,7 +390,7 @@ class RoundPaths:
         return None
 
     def _going_on(self, model: str) -> str:
-        """Return the next request, in turn, with an open call after the model's first answer; such a request must exist."""
+        """Return the next request, in turn, that has an open call after the model's first answer; such a request must exist."""
         at = self._at[model]
         while True:
             request = self._order[at.turn % len(self._order)]
@@ -425,7 +425,7 @@ class RoundPaths:
 
 
 class _FirstAnswer:
-    """A model's position in the order of requests, for first answers and for later calls."""
+    """A model's positions in the order of requests: one for first answers, one for later calls."""
 
     def __init__(self, turn: int) -> None:
         self.next = 0

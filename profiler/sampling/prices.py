@@ -18,11 +18,10 @@ _RATE_PRIOR = 4.0
 
 @dataclass(frozen=True)
 class Prices:
-    """Expected dollars of calls and runs, estimated from some results.
+    """The expected cost of calls and runs in dollars, estimated from some results.
 
     Attributes:
-        usd: The dollars of a call on each model, >= 0; all 1 if every model is free, so that calls are counted
-            instead.
+        usd: The cost of a call on each model in dollars, >= 0; all 1 if every model is free, so that calls are counted instead.
         goes_on: The probability that a request continues after a call on the model, in (0, 1).
         is_free: Whether every model is free.
     """
@@ -50,11 +49,12 @@ class Prices:
         return cls(dict.fromkeys(usd, 1.0) if is_free else usd, rates, is_free)
 
     def of_run(self, path: Sequence[Choice], n_paid: int = 0, *, goes_on: bool = False) -> float:
-        """Return the expected dollars of a path after its first ``n_paid`` calls, if the request continues after them.
+        """Return the expected cost in dollars of a path after its first ``n_paid`` calls, given that the request continues
+        after them.
 
         Args:
-            path: The models of the whole path; if several may run a call, their mean counts.
-            n_paid: How many of its calls have results.
+            path: The models of the whole path; if several models are possible for a call, the mean of their costs counts.
+            n_paid: The number of its calls that have results.
             goes_on: Whether the path continues after a passed check.
         """
         total, chance = 0.0, 1.0
@@ -65,7 +65,8 @@ class Prices:
         return total
 
     def everything(self, choices: Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]], n_requests: int) -> float:
-        """Return the approximate dollars to execute every reached call once; ``choices`` are the models of each call."""
+        """Return the approximate cost of executing every reached call once; ``choices`` are the possible models of each call.
+        """
         below = 0.0
         for models in reversed(choices):
             stages = (models,) if isinstance(models, tuple) else tuple(models.values())
@@ -73,7 +74,7 @@ class Prices:
         return n_requests * below
 
     def spent(self, rows: Sequence[Observation], catalog: Catalog | None) -> float:
-        """Return the total dollars of results, in the units of :attr:`usd`."""
+        """Return the total cost of results, in the unit of :attr:`usd`."""
         return float(len(rows)) if self.is_free else sum(fresh_usd(row, catalog) for row in rows)
 
 
@@ -83,11 +84,11 @@ def listed_usd(catalog: Catalog | None, model: str) -> float:
 
 
 def prices_usd(template: Template, catalog: Catalog | None, observations: Iterable[Observation]) -> dict[str, float]:
-    """Return the dollars of a call to each model: the mean of its results, or without results its list price times a common
-    scale.
+    """Return the cost of a call on each model in dollars: the mean over its results, or without results its scaled list price.
 
-    The scale is the ratio of the dollars of all results to the list prices of their models. If no model has results, the prices
-    are list prices. Savings by prompt caching are ignored, so that a profile buys the same results whatever prompts are cached.
+    The scale, common to all models, is the ratio of the cost of all results to the list prices of their models. If no model has
+    results, the prices are list prices. Savings by prompt caching are ignored, so that a profile buys the same results whatever
+    prompts are cached.
     """
     paid: dict[str, list[float]] = {name: [] for name in template.models}
     for row in observations:
@@ -100,7 +101,7 @@ def prices_usd(template: Template, catalog: Catalog | None, observations: Iterab
 
 
 def fresh_usd(row: Observation, catalog: Catalog | None) -> float:
-    """Return a result's dollars, including tools, as if no prompt were cached."""
+    """Return the cost of a result in dollars, including tools, as if no prompt were cached."""
     if catalog is None or row.model not in catalog or not (row.calls and row.tokens_in) or row.tokens_out is None:
         return row.served_usd
     model, calls = catalog[row.model], row.calls

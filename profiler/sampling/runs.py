@@ -1,4 +1,4 @@
-"""Functions on whole runs (the models of every call of a request) and their results."""
+"""Defines functions on whole runs (the models of every call of a request) and their results."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def whole_path(template: Template, models: Mapping[str, str]) -> Run:
 
 
 def as_run(reached: FloatArray, trie: Trie, template: Template) -> Run:
-    """Return the models of a whole run that follows a plan: at each stage of each call, the most frequent model.
+    """Return the models of a whole run that approximates a plan: for each call, the plan's most frequent model at each stage.
 
     Args:
-        reached: For each node, the probability that a request under the plan executes it; shape (n + 1,). The path ends where
-            the plan ends.
+        reached: For each node, the probability that a request under the plan executes the node's call; shape (n + 1,). The path
+            ends where the plan ends.
         trie: The plan's trie.
-        template: A bound template. Stages that the plan does not reach run their current model; if that is unknown, a run ends
+        template: A bound template. Stages that the plan does not reach run their current model; if it is unknown, the run ends
             there.
     """
     path: list[Choice] = []

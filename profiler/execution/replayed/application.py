@@ -198,11 +198,11 @@ class RepeatGuard(BaseCallbackHandler):
         self._policy, self._names = policy, frozenset(names)
 
     def on_tool_start(self, serialized: Mapping[str, Any] | None, input_str: str, **kwargs: Any) -> None:
-        """See LangChain."""
+        """Refuse the tool if it must not run again. LangChain calls this."""
         self._refuse(kwargs.get("name") or (serialized or {}).get("name"))
 
     def on_chain_start(self, serialized: Mapping[str, Any] | None, inputs: Any, **kwargs: Any) -> None:
-        """See LangChain."""
+        """Refuse the node if it must not run again. LangChain calls this."""
         node = (kwargs.get("metadata") or {}).get("langgraph_node")
         if kwargs.get("name") == node:
             self._refuse(node)
