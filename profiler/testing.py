@@ -89,7 +89,9 @@ class SamplerContract:
         assert list(self._rounds(self._new())) == list(self._rounds(self._new()))
 
     def test_a_round_depends_on_its_observations_alone(self) -> None:
-        """Check that a round depends neither on earlier calls of the sampler nor on how much of earlier rounds was read."""
+        """Check that a round depends neither on earlier calls of the sampler nor on the number of paths of earlier rounds that
+        were read.
+        """
         for round_, observations, paths in list(self._rounds(self._new())):
             fresh = self._new()
             assert list(islice(fresh.propose(round_, observations), PATHS)) == paths

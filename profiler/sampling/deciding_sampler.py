@@ -134,8 +134,7 @@ class DecidingSampler:
         return alone
 
     def _deciding(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """Yield the paths of a round after the comparison, each for the purpose that is furthest below its share of the money.
-        """
+        """Yield the paths of a round after the comparison, each for the purpose that is furthest below its share."""
         rows = rows_by_cell(observations)
         prices = Prices.of(self.template, self.catalog, observations)
         spent_usd = prices.spent(observations, self.catalog)

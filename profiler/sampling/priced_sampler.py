@@ -181,7 +181,7 @@ class OpenCells:
         rows: The results so far. Results after a passed check (``is_continued``) are treated separately.
 
     Attributes:
-        n_going_on: For each model, the number of requests that it answered first and that have an open call after this answer.
+        n_going_on: For each model, the number of requests that have a first answer by the model and an open call after it.
         continuable: The calls after which a request can continue although the workflow's own check passed this or an earlier
             answer.
     """

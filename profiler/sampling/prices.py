@@ -65,8 +65,7 @@ class Prices:
         return total
 
     def everything(self, choices: Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]], n_requests: int) -> float:
-        """Return the approximate cost of executing every reached call once; ``choices`` are the possible models of each call.
-        """
+        """Return the approximate cost of executing every reached call once; ``choices`` are the models of each call."""
         below = 0.0
         for models in reversed(choices):
             stages = (models,) if isinstance(models, tuple) else tuple(models.values())

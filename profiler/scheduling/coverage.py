@@ -1,9 +1,10 @@
-"""Coverage: the fraction of an exhaustive profile's dollars that has been spent. The total is an estimate.
+"""Computes the coverage: the fraction of an exhaustive profile's cost that has been spent. The total is an estimate.
 
-``coverage`` is the dollars of executed (request, node) calls over the dollars of running every request on every *reached* node
-once; requests end at a passed check, and common prefixes are executed once. The denominator is estimated: the dollars spent,
-plus for each open call (reached, not executed) the expected price of its subtree from mean costs and continuation rates. It is
-exact once all reached calls are executed. If all calls so far were free, calls are counted instead of dollars.
+``coverage`` is the cost of the executed calls, each a (request, node) pair, divided by the cost of running every request on
+every *reached* node once; requests end at a passed check, and common prefixes are executed once. The denominator is estimated:
+the cost so far, plus the expected cost of each open call (reached, not executed) and of the calls after it, from mean costs and
+continuation rates. It is exact once all reached calls are executed. If all calls so far were free, calls are counted instead of
+dollars.
 
 Calls after an answer that the workflow's own check passed are not reached and do not count in the denominator. Their cost
 counts in the numerator, so that a run that stops at a coverage has spent at most that fraction.
@@ -98,7 +99,7 @@ class CellKinds:
         return np.asarray(self.allowed / np.maximum(self.allowed.sum(axis=-1, keepdims=True), 1.0))
 
     def place(self, row: Observation) -> tuple[int, int, int]:
-        """Return depth (from 0), slot and outcome of a result."""
+        """Return the depth (from 0), the slot and the outcome of a result, as numbers."""
         return row.depth - 1, self.slots[row.stage, row.model], self._outcome(row)
 
     def stage_of(self, outcome: int) -> int | None:
@@ -120,7 +121,7 @@ class CellCounts:
     Attributes:
         outcomes: the number of calls that ended by the stop rule, that continued to an unknown stage, and that continued to
             each stage; (depth, slots, 2 + stages).
-        paid: the calls' total dollars; (depth, slots).
+        paid: the total cost of the calls, in dollars; (depth, slots).
     """
 
     kinds: CellKinds
@@ -129,7 +130,7 @@ class CellCounts:
 
     @classmethod
     def none(cls, kinds: CellKinds) -> CellCounts:
-        """Return empty counts."""
+        """Return counts that are all 0."""
         return cls(kinds, np.zeros((*kinds.shape, _WENT_ON + len(kinds.stages))), np.zeros(kinds.shape))
 
     @property
@@ -147,14 +148,14 @@ class CellCounts:
         return CellCounts(self.kinds, self.outcomes.copy(), self.paid.copy())
 
     def priced(self, *, is_free: bool) -> CellCounts:
-        """Return these counts; if every call was free, with a price of 1 for each call."""
+        """Return these counts, with a cost of 1 for each call if every call was free."""
         return replace(self, paid=self.counts) if is_free else self
 
     def means(self) -> FloatArray:
         """Return the mean cost of each kind of call, shrunk towards its model's mean (for a new model, the overall mean).
 
-        If several stages share a depth, it is shrunk towards the mean of its stage and model over all depths, which is shrunk
-        towards the model's mean.
+        If several stages share a depth, the mean is shrunk towards the mean of its stage and model over all depths, which is
+        shrunk towards the model's mean.
         """
         counts, of_model = self.counts, self.kinds.of_model
         ran, paid = counts.sum(axis=-2), self.paid.sum(axis=-2)
@@ -180,14 +181,14 @@ class CellCounts:
     def rest(
         self, unopened: FloatArray, unknown: float, weight: FloatArray | None = None, *, is_least: bool = False
     ) -> FloatArray:
-        """Return the expected price of executing the open calls and all calls after them.
+        """Return the expected cost of executing the open calls and all calls after them.
 
         Args:
             unopened: the number of open calls of each kind.
             unknown: the number of requests that have not started.
-            weight: the weight of each kind of call; None: 1.
-            is_least: whether requests that have not started are assumed to begin with the cheapest stage; otherwise with the
-                same stages as other requests.
+            weight: the weight of each kind of call; None means 1.
+            is_least: whether requests that have not started are assumed to begin with the cheapest stage. Otherwise they are
+                assumed to begin with the same stages as other requests.
         """
         kinds, rates = self.kinds, self.rates()
         cost = self.means() if weight is None else self.means() * weight
@@ -213,8 +214,8 @@ class CellCounts:
     def leaves(self) -> FloatArray:
         """Return the expected number of the template's paths below each kind of call; (depth, slots).
 
-        A request that ends early counts for each path below. If stages share a depth, the path that it would have taken is
-        unknown, so it counts once.
+        A request that ends early counts for each path below. If stages share a depth, the path that the request would have
+        taken is unknown, so it counts once.
         """
         kinds, rates = self.kinds, self.rates()
         found, below = np.zeros(kinds.shape), np.zeros(len(kinds.stages))
@@ -234,10 +235,10 @@ class Coverage:
         n_requests: the number of requests in the profile.
 
     Attributes:
-        totals: the executed calls that are reached.
+        totals: the counts of executed calls that their requests reach.
         unopened: the number of open calls of each kind (reached, not executed), without the requests in :attr:`unknown`.
         unknown: the number of requests without results, if several first stages are possible.
-        continued_usd: the dollars of executed calls that their requests do not reach by the stop rule.
+        continued_usd: the cost in dollars of executed calls that, by the stop rule, their requests do not reach.
         n_continued: the number of these calls.
     """
 
@@ -301,7 +302,7 @@ class Coverage:
 
     @property
     def spent_usd(self) -> float:
-        """The dollars of the executed calls, including tools. Calls answered from equal calls cost nothing."""
+        """The cost of the executed calls in dollars, including tools. Calls answered from equal calls cost nothing."""
         return float(self.totals.paid.sum()) + self.continued_usd - self.equal_usd
 
     @property
@@ -311,11 +312,11 @@ class Coverage:
 
     @property
     def continued(self) -> float:
-        """The amount that unreached calls add to the numerator: dollars, or calls if all are free."""
+        """The amount that unreached calls add to the coverage's numerator: dollars, or the number of calls if all are free."""
         return float(self.n_continued) if self.is_free else self.continued_usd
 
     def measure(self) -> CellCounts:
-        """Return the counts that measure coverage: dollars, or calls if all are free."""
+        """Return the counts by which coverage is measured: with costs in dollars, or 1 for each call if all are free."""
         return self.totals.priced(is_free=self.is_free)
 
     @property
@@ -366,13 +367,13 @@ class Coverage:
         return found.priced(is_free=self.is_free)
 
     def exhaustive_usd(self) -> float:
-        """Return the estimated dollars to execute every reached call once; 0.0 before the first call."""
+        """Return the estimated cost in dollars of executing every reached call once; 0.0 before the first call."""
         if not self.counts.any():
             return 0.0
         return float(self.totals.paid.sum()) + float(self.totals.rest(self.unopened, self.unknown))
 
     def naive_usd(self) -> float:
-        """Return the estimated dollars to run every request on every path from its start, without sharing common prefixes.
+        """Return the estimated cost in dollars of running every request on every path from its start, without sharing prefixes.
 
         A request ends at a passed check. If stages share a depth, every request runs on every path that it reaches. Returns 0.0
         before the first call.

@@ -1,4 +1,4 @@
-"""The executed calls of a store, the cost of the committed calls, and checks for broken stages."""
+"""Keeps the results of a store, the cost of the committed results, and checks for broken stages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _REFIT = 1.05  # the interval is recomputed each time the committed cells have g
 
 
 class ObservedCells:
-    """Results by call. Only committed results change coverage and price bounds, which therefore do not depend on timing.
+    """The results by request and models. Only committed results change coverage and price bounds, which therefore do not depend
+    on timing.
 
     Args:
         rows: the store's results, in the order in which they were written.
@@ -32,7 +33,7 @@ class ObservedCells:
         request_ids: the requests of the run; the coverage ignores results of other requests.
         broken_after: see :class:`FirstRows`.
         stops_cut_off: see :class:`CutOff`.
-        states: the calls whose state is stored.
+        states: the calls with a stored state.
         doublings: see :class:`PriceBounds`.
 
     Attributes:
@@ -101,17 +102,17 @@ class ObservedCells:
 
     @property
     def has_gap(self) -> bool:
-        """True if some results cannot be committed because earlier results are missing."""
+        """Whether some results cannot be committed because earlier results are missing."""
         return any(cell not in self.committed for cell in self.rows if cell[0] in self._request_ids)
 
     def is_reached(self, cell: Cell) -> bool:
-        """Return whether the committed results show that the request reaches the call, by the stop rule."""
+        """Return whether, by the committed results and the stop rule, the request reaches the call."""
         request_id, prefix = cell
         parent = (request_id, prefix[:-1])
         return len(prefix) == 1 or (parent in self.committed and not self.is_continued(cell))
 
     def is_continued(self, cell: Cell) -> bool:
-        """Return whether the results show that the request had ended before this call."""
+        """Return whether, by the results and the stop rule, the request had ended before this call."""
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:
@@ -135,8 +136,8 @@ class ObservedCells:
 class FirstRows:
     """The first results of each stage in commit order, used to detect a broken stage.
 
-    Even if a working stage fails half of the time, always for the same reason, it begins with eight failures in only 1 of 256
-    runs. A single model that always fails does not stop the run, because a profile must find that out.
+    A working stage that fails half of the time, always for the same reason, begins with eight failures in only 1 of 256 runs. A
+    single model that always fails does not stop the run, because a profile must find that out.
 
     Args:
         after: the number of results that must fail in the same way; None disables the check.
@@ -148,7 +149,7 @@ class FirstRows:
         self._failed: dict[str, list[Observation] | None] = {}  # None: a row succeeded, or failed in another way
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed result; return a line that names the broken stage, once the results show that."""
+        """Add a committed result; once a stage is found to be broken, return a line that names the stage."""
         self._note(row)
         return self._broken(row.stage)
 
@@ -178,7 +179,8 @@ class FirstRows:
         )
 
     def failing(self) -> dict[str, int]:
-        """For each stage that may still turn out broken, return the number of its results, which all failed in the same way."""
+        """Return, for each stage that may still turn out broken, the number of its results, which all failed in the same way.
+        """
         may_break = (
             [stage for stage in self._models if self._failed.get(stage, []) is not None] if self.after < math.inf else []
         )
@@ -220,14 +222,14 @@ class AnswersOfToday:
 
     @property
     def message(self) -> str | None:
-        """A line that no answer is right; None if that is not known."""
+        """A line that reports that no answer is right; None as long as that is not certain."""
         if self.is_settled or self.may_be_all(0):
             return None
         whose = "of what runs today, and none of another model either" if self._today else "of any model"
         return f"none of the first {len(self.wrong)} answers is right {whose}"
 
     def may_be_all(self, more: int) -> bool:
-        """Return whether the check would still pass if ``more`` further requests were answered wrong."""
+        """Return whether the run would continue if ``more`` further requests were answered wrong."""
         return self._after is None or len(self.wrong) + more < self._after
 
     def _is_answer(self, row: Observation) -> bool:
@@ -269,7 +271,7 @@ class CutOff:
         return self.message
 
     def outgrown(self, template: Template, rows: Mapping[Cell, Observation]) -> list[Cell]:
-        """Return the calls of those results after which the given template continues."""
+        """Return the cut-off calls after which the given template, unlike an earlier one, continues."""
         found = []
         for request_id, prefix in self.cells:
             before = [rows.get((request_id, prefix[:length])) for length in range(1, len(prefix) + 1)]

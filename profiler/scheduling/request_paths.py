@@ -1,4 +1,5 @@
-"""The sampler's request paths in canonical order, and the price bounds that apply to each (docs/architecture.md#invariants).
+"""Keeps the sampler's request paths in canonical order, and the maximum prices that apply to each
+(docs/architecture.md#invariants).
 
 Jobs run in parallel and finish in any order. Nevertheless a parallel run *admits* the same calls as a sequential run: calls
 are committed in the order of the paths, limits are checked at each commit, and a later call starts early only if no outcome of
@@ -34,11 +35,11 @@ class ActivePath:
     is known from the beginning. If the first stage is unknown before it runs, all possible first stages have the same model.
 
     Args:
-        request_path: what the sampler proposed.
-        number: the position among all paths of the run.
+        request_path: the path that the sampler proposed.
+        number: the path's position among all paths of the run.
         round_: the sampler's round that proposed it.
-        may_go_on: whether the workflow can continue after a passed check. If not, or on a branching template, a path that
-            should continue is treated as an ordinary path.
+        may_go_on: whether the workflow can continue after a passed check. If it cannot, or if the template branches, a path
+            that should continue there is treated as an ordinary path.
 
     Attributes:
         choices: the sampler's proposal, which determines the model of each call.
@@ -77,15 +78,16 @@ class ActivePath:
 
     @property
     def longest(self) -> int:
-        """The most calls of the path."""
+        """The maximum number of calls on the path."""
         return len(self._stages) + len(self._foreseen())
 
     def cell(self, length: int) -> Cell:
-        """Return the call after this number of calls, at most the length of :attr:`models`."""
+        """Return the request and the first ``length`` models of the path; ``length`` is at most the length of :attr:`models`.
+        """
         return self.request_id, self.models[:length]
 
     def possible(self, length: int) -> Sequence[Visit]:
-        """Return the possible (stage, model) pairs of the call with this number, at most :attr:`longest`."""
+        """Return the possible (stage, model) pairs of call number ``length`` (from 1, at most :attr:`longest`)."""
         done = len(self._stages)
         if length <= done:
             return ((self._stages[length - 1], self.models[length - 1]),)
@@ -122,7 +124,7 @@ class ActivePath:
         return None
 
     def _extend(self) -> None:
-        """Add the models that are certain: of the next call, and of later calls whose stage is certain."""
+        """Add the models that are certain: the next call's, and those of later calls with a certain stage."""
         ahead = self._foreseen(1)
         while self._certain == len(ahead) and (more := next(self._beyond, None)) is not None:
             ahead.append(more)
@@ -181,7 +183,7 @@ class TimedPaths:
     These are the first paths in canonical order, regardless of their results, so that a resumed run chooses the same paths.
 
     Args:
-        most: the number of timed paths for each stage and model; 0: none.
+        most: the maximum number of timed paths for each stage and model; with 0, no path is timed.
     """
 
     def __init__(self, most: int) -> None:
@@ -189,7 +191,7 @@ class TimedPaths:
         self._timed: Counter[Visit] = Counter()
 
     def add(self, path: ActivePath) -> None:
-        """Decide whether the next path in order is timed."""
+        """Decide whether the calls of the next path in order are made directly, so that they have latencies."""
         visits = {visit for length in range(1, path.longest + 1) for visit in path.possible(length)}
         path.is_timed = any(self._timed[visit] < self._most for visit in visits)
         if path.is_timed:
@@ -201,7 +203,7 @@ class ActivePaths:
 
     Args:
         may_go_on: whether the workflow can continue after an answer that its own check passed.
-        timed: chooses the paths whose calls are made directly; None: batch APIs are not used.
+        timed: chooses the paths whose calls are made directly; None if batch APIs are not used.
 
     Attributes:
         round: the number of the sampler's current round; -1 before the first.
@@ -230,7 +232,7 @@ class ActivePaths:
         return True
 
     def take(self) -> bool:
-        """Activate the round's next path unless it is too far ahead of the first; return whether it was activated."""
+        """Activate the round's next path unless it is too far ahead of the oldest path; return whether it was activated."""
         # A path further ahead has no price bound yet: a block's bound is learned when the first path of the previous block is
         # reached.
         if self._is_exhausted or (self.active and self._taken >= self._end()):
@@ -253,11 +255,11 @@ class ActivePaths:
 
 
 class PriceBounds:
-    """The price bound of each path. It is learned from a fixed set of paths (all up to two blocks earlier), so it does not
-    depend on timing. Blocks double in size from one path up to :data:`LARGEST_BLOCK`.
+    """The maximum price expected of each path's calls. It is learned from a fixed set of paths (all up to two blocks earlier),
+    so it does not depend on timing. Blocks double in size from one path up to :data:`LARGEST_BLOCK`.
 
     Args:
-        bound: the bound before the first path.
+        bound: the price bound before the first path.
         doublings: the number of blocks before the first block of maximum size: :data:`FEW_DOUBLINGS` if batch APIs are used.
     """
 
@@ -266,7 +268,7 @@ class PriceBounds:
         self._of_block: dict[int, PriceBound] = {0: bound.copy(), 1: bound.copy()}
 
     def learn(self, observation: Observation) -> None:
-        """Update the bounds with a committed call."""
+        """Update the price bounds with a committed result."""
         self._bound.add(observation)
 
     def reached(self, number: int) -> None:
@@ -279,7 +281,7 @@ class PriceBounds:
             self._of_block.setdefault(block, self._of_block[block + 1])
 
     def of(self, number: int) -> PriceBound:
-        """Return the bound for the jobs of a path."""
+        """Return the price bound that applies to the jobs of a path."""
         return self._of_block[block_of(number, self._doublings)]
 
 

@@ -58,9 +58,9 @@ class RunState:
         stopped_by: why the run stopped; None while it runs.
         message: a line that explains why the budget or a broken stage ended the run.
         problem: the exception that ends the run.
-        executed: jobs that this run has executed.
-        calls: model calls of this run.
-        failures: results of this run that failed, by kind.
+        executed: the number of jobs that this run has executed.
+        calls: the number of model calls of this run.
+        failures: the number of results of this run that failed, by kind of failure.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class RunState:
         self.stop("interrupted")
 
     def abandon(self) -> None:
-        """Book every running job at its maximum, without waiting for it."""
+        """Book every running job at its maximum cost, without waiting for the job to end."""
         self.running.clear()
         self.store.abandon_open()
 
@@ -181,7 +181,7 @@ class RunState:
         return None if self._verdicts is None else dict(self._verdicts.get(request_id, {}))
 
     def _stages(self, cell: Cell) -> tuple[str, ...]:
-        """Return the stages of the call's calls, as far as known."""
+        """Return the stages of the calls on a path, as far as known."""
         request_id, prefix = cell
         rows = [self.cells.rows[request_id, prefix[:length]] for length in range(1, len(prefix))]
         stages = [row.stage for row in rows]
@@ -210,7 +210,7 @@ class RunState:
         """Book a job's cost, and write its result if it has a result that is not stored yet.
 
         If the budget refused the job, the run stops. A refused API key ends the run with an error, because every further call
-        would fail the same way and the failure says nothing about the model.
+        would fail in the same way, whichever model is called.
         """
         row = outcome.observation
         if row is None:
@@ -239,7 +239,7 @@ class RunState:
             self.failures[row.failure] += 1
 
     def _marked(self, row: Observation) -> Observation:
-        """Return the result with the sampler that bought it and how it was bought."""
+        """Return the result with the name of the sampler that bought it, and with its round, probability and timing."""
         cell = row.request_id, row.prefix
         purchase = self._purchases.pop(cell, Purchase())
         is_continued = any(self.cells.passed_before(cell))
@@ -249,7 +249,9 @@ class RunState:
         )  # fmt: skip
 
     def _note_verdict(self, request_id: str, judgement: Judgement | None) -> None:
-        """Keep a verdict for equal answers. If the budget refuses the judge, the run stops, and the next run judges first."""
+        """Keep a judge's verdict for later equal answers. If the budget refuses the judge, the run stops, and the next run
+        judges first.
+        """
         if judgement is None or self._verdicts is None:
             return
         if judgement.correct is not None:

@@ -145,9 +145,9 @@ class CanonicalCommit:
     The run stops at the same call as a sequential run.
 
     Args:
-        racing: the sampler, if it begins with a race of single models. If the current setup is known, the coverage does not
-            stop the run before the end of the race.
-        settings: the callback for the results of the race.
+        racing: the sampler, if it begins with a comparison of single models. If the current setup is known, the coverage does
+            not stop the run before the comparison ends.
+        settings: has the callback for the results of the comparison.
     """
 
     def __init__(self, state: RunState, paths: ActivePaths, racing: DecidingSampler | None, settings: ProfileSettings) -> None:
@@ -198,9 +198,7 @@ class CanonicalCommit:
             return True
 
     def _classified(self) -> tuple[Observation, ...]:
-        """Return the results for the sampler: the committed results in order, with answer classes computed from these results
-        only.
-        """
+        """Return the committed results in order, for the sampler, with answer classes computed from these results only."""
         signals, rows = self._state.signals, self._observations
         if not signals.answer:
             return tuple(rows.values())
@@ -212,7 +210,7 @@ class CanonicalCommit:
         return tuple(replace(row, answer_class=self._classes.get(cell)) for cell, row in rows.items())
 
     def stop_if_done(self) -> bool:
-        """Stop the run if it is complete, has reached its coverage, or must be evaluated; return whether it stopped."""
+        """Stop the run if it is complete, has reached its coverage, or has results to evaluate; return whether it stopped."""
         coverage, target = self._state.cells.coverage, self._state.ledger.limits.coverage
         by: StoppedBy | None = None
         if coverage.is_complete:
@@ -228,8 +226,8 @@ class CanonicalCommit:
         return by is not None
 
     def _stop_if_broken(self, row: Observation) -> bool:
-        """Stop the run if results show a broken stage, a template that is too short, or no right answer; return whether it
-        stopped.
+        """Stop the run if its results reveal a broken stage, a template that is too short, or no right answer; return whether
+        it stopped.
         """
         cells = self._state.cells
         cut = cells.cut_off.add(row)
@@ -323,7 +321,7 @@ class Interrupts:
         self.check()  # only now, so that the transaction is written or undone as a whole
 
     def check(self) -> None:
-        """Raise if a second signal has arrived. A signal inside a finalizer could not be raised there."""
+        """Raise if a second signal has arrived. Needed because a signal that arrives inside a finalizer cannot raise there."""
         if self.count > 1:
             raise KeyboardInterrupt
 
@@ -344,7 +342,7 @@ class Interrupts:
 
 @contextmanager
 def interrupts_raised() -> Iterator[None]:
-    """Inside the block, raise ``KeyboardInterrupt`` for every :data:`~vinelm.io.ENDING` signal, as for Ctrl-C."""
+    """Raise ``KeyboardInterrupt`` for every :data:`~vinelm.io.ENDING` signal inside the block, as for Ctrl-C."""
     previous = _installed(_raise)
     try:
         yield

@@ -71,7 +71,9 @@ class RayCluster:
         return self.address == "local"
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of the process that connects to Ray. A cluster started by it reports no usage statistics."""
+        """Return the environment of the process that connects to Ray. A cluster that this process starts reports no usage
+        statistics.
+        """
         return {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"} if self.is_local else dict(os.environ)
 
 
@@ -131,7 +133,7 @@ class Look(NamedTuple):
 
     Attributes:
         coverage: a fraction in (0, 1].
-        usd: dollars of all results.
+        usd: the cost of all results, in dollars.
         least_rows: the step does not end before this number of results.
     """
 
@@ -141,7 +143,7 @@ class Look(NamedTuple):
 
     @property
     def next_usd(self) -> float | None:
-        """The dollars at which the step ends; None if dollars do not decide."""
+        """The cost in dollars at which the step ends; None if cost does not decide."""
         return self.usd if 0.0 < self.usd < math.inf else None
 
     def is_due(self, coverage: Coverage) -> bool:
@@ -159,25 +161,25 @@ class ProfileSettings:
         requests: the requests to sample from; None: all requests of the workflow.
         sampler: ``"deciding"``, ``"priced"``, ``"cascade"``, ``"exhaustive"``, or any
             :class:`~vinelm.requests.protocols.Sampler`.
-        coverage: stop at this fraction, in (0, 1], of the estimated dollars of executing every reached call once.
+        coverage: stop at this fraction, in (0, 1], of the estimated cost of executing every reached call once.
         look: when this run ends, if it is a step of a profile; the other limits are those of the profile.
-        budget_usd: the most dollars that the whole store may cost, including earlier runs.
-        budget_calls: the most model calls that the whole store may contain.
+        budget_usd: the maximum cost of the whole store in dollars, including earlier runs.
+        budget_calls: the maximum number of model calls in the whole store.
         seed: the seed, if the sampler is given by name.
-        candidates: returns the plans whose whole runs the default sampler buys; a pure function of the results so far.
+        candidates: returns the plans for which the default sampler buys whole runs; a pure function of the results so far.
         recorded: calls of a trace. If the run makes an equal call, the recorded answer is used for $0.
         compared: scores unscored results, for the sampler, by comparison with the current setup; a pure function of the results
-            so far. None: the sampler gets the results unchanged.
-        whole: the limits of the whole profile, if this run is a step of it; the default sampler computes its shares of dollars
-            from them. None: the limits of this run.
+            so far. If None, the sampler gets the results unchanged.
+        whole: the limits of the whole profile, if this run is a step of it; from these limits the default sampler computes what
+            each of its purposes may cost. None: the limits of this run.
         execution: where jobs run and how many at a time; default: one at a time on the calling thread.
-        batch_prices: use the providers' batch APIs, at half price; None: every call is made directly.
+        batch_prices: use the providers' batch APIs, at half price; None makes every call directly.
         keep_going: continue even if all first results of a stage fail in the same way. By default such a run stops
             (``"broken"``), and the next run executes these results again. A run also stops if none of the first ten requests is
             answered right (``"none-right"``); these results stay.
         stops_cut_off: stop if requests continue beyond the template's end (``"cut-off"``), which a longer template fixes.
         on_progress: called after each result.
-        on_single_models: called once with the results of the single models, at the end of their race.
+        on_single_models: called once with the results of the single models, after they were compared.
         on_note: called with one line if the store's last run had other settings (its results count, and the sampler starts
             again), and if the workflow, dataset or catalog changed (which results stay valid, and which do not).
         identity: the identity under which results are executed (:func:`~vinelm.profiler.store_identity`); None: computed, with
