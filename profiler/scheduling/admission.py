@@ -80,8 +80,7 @@ class _Scan:
         self._possibly_broken = PossiblyBroken(state.cells.first_rows, state.cells.first_answers)
 
     def jobs(self) -> list[Job]:
-        """Reserve money for the jobs to start, and return these jobs. Also decides the top-up requests that can be decided now.
-        """
+        """Reserve money for the jobs to start, and return these jobs. Also decides top-up requests where possible."""
         jobs: list[Job] = []
         index = 0
         # Top-up requests are considered even if no worker is free: the units that wait for an answer hold the workers.

@@ -179,8 +179,7 @@ class FirstRows:
         )
 
     def failing(self) -> dict[str, int]:
-        """Return, for each stage that may still turn out broken, the number of its results, which all failed in the same way.
-        """
+        """Return, for each stage that may still turn out broken, the number of its results; all failed in the same way."""
         may_break = (
             [stage for stage in self._models if self._failed.get(stage, []) is not None] if self.after < math.inf else []
         )

@@ -239,7 +239,7 @@ class RunState:
             self.failures[row.failure] += 1
 
     def _marked(self, row: Observation) -> Observation:
-        """Return the result with the name of the sampler that bought it, and with its round, probability and timing."""
+        """Return the result with the name of its sampler, and with the round and the probability of its purchase."""
         cell = row.request_id, row.prefix
         purchase = self._purchases.pop(cell, Purchase())
         is_continued = any(self.cells.passed_before(cell))
