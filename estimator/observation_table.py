@@ -40,9 +40,9 @@ class ObservationTable:
         right: whether the answer is right, or its score in [0, 1] if scores are graded; False for failed calls.
         labelled: whether ``right`` is known.
         failed: whether the call failed.
-        cost_usd: dollars, including the tools after the stage.
-        latency_s: seconds, including the tools after the stage; NaN if unknown.
-        in_flight: calls on the same engine at the start.
+        cost_usd: cost in dollars, including the tools after the stage.
+        latency_s: latency in seconds, including the tools after the stage; NaN if unknown.
+        in_flight: number of calls in flight on the same engine when the call started.
         arm: the stage that came next, as an index into ``trie.stages``; -1 if the request ended here or this is unknown.
         n_beyond_stop: number of results that were dropped because they lie after a stop.
         kinds: the request types that the trie's stages stand for.

@@ -525,7 +525,7 @@ class ScriptedBackend:
         return ScriptedChatModel.bound(self, model, self.seen.seeing(call))
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
-        """See :class:`vinelm.backends.offline.chat_model.AnswerSource`."""
+        """Return the scripted answer to a call, and its usage."""
         text = self._text(call.request, call.stage)
         tokens_in, tokens_out = estimate_tokens(prompt_chars), estimate_tokens(len(text))
         usage = Usage(model=model.name, cost_usd=0.0, latency_s=0.0, tokens_in=tokens_in, tokens_out=tokens_out)

@@ -99,7 +99,7 @@ class ColumnEstimator(CascadeEstimator):
 
     Stop rates, which the path costs need, come from :class:`CascadeEstimator`. ``success`` of a node is derived so that the
     path's accuracy equals the prediction; it may lie outside [0, 1]. Merged histories are not supported: their nodes
-    represent many paths, and a right answer on one path says nothing about the other paths.
+    represent many paths, and a right answer on one path does not imply right answers on the others.
 
     If the trie branches, a path's column is the mass of right answers on it: 0 for a request that takes another branch.
     Then ``success`` is limited to what the stop rates allow, so that a node's branches are consistent with it.

@@ -99,7 +99,7 @@ class JudgeAgreement:
         return self.sensitivity.share + self.specificity.share - 1.0
 
     def require(self) -> None:
-        """Raise :class:`ConfigError` unless the labels show that the judge can tell right from wrong answers."""
+        """Raise :class:`ConfigError` unless, by the labels, the judge distinguishes right from wrong answers."""
         error = math.sqrt(self.sensitivity.variance + self.specificity.variance)
         if self.informedness - Z95 * error > 0.0:
             return

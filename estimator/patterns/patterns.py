@@ -36,12 +36,12 @@ LEAST_MOMENTS = 30
 
 @dataclass(frozen=True)
 class Patterns:
-    """Mined patterns.
+    """The patterns mined from recorded sessions.
 
     Args:
         reads: the names of the read-only tools.
         sets: pairs of a tool and a set of bindings for its arguments.
-        counts: hits and trials by key.
+        counts: by key, the number of possible calls that were requested (hits), and of all possible calls (trials).
         coefficients: the coefficients of the logistic regression, one for each feature; empty without enough data.
         seconds: quantiles of the recorded durations of each read, at most :data:`MOST_SECONDS`.
         schemas: the digest of each tool's schema (:func:`schema_digest`), if known.

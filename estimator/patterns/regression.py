@@ -40,7 +40,7 @@ def keys_of(one: Yielded, is_again: bool, seen: SessionState) -> list[Key]:
 
 
 def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
-    """Return the probability at each suffix length, shrunk towards the probability at the next shorter length."""
+    """Return the share of hits at each suffix length, shrunk towards the share at the next shorter length."""
     values, p = [], PRIOR
     for key in keys:
         hits, trials = lookup(key) or NEVER

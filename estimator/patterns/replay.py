@@ -19,19 +19,19 @@ LEAST_GAIN = 0.01
 
 @dataclass
 class Replayed:
-    """Sums over replayed sessions.
+    """Sums over the replayed sessions.
 
     Args:
-        calls: calls of any tool.
-        reads: calls of read-only tools.
-        ready: reads whose result was available or in flight: prefetched, or read before and still valid.
-        repeats: the reads in ``ready`` that needed no prefetching.
-        speculations: reads that were prefetched.
-        used: the prefetched reads that were requested while still valid.
+        calls: the number of calls of any tool.
+        reads: the number of calls of read-only tools.
+        ready: the number of reads with a result available or in flight: prefetched, or read before and still valid.
+        repeats: the number of the reads in ``ready`` that needed no prefetching.
+        speculations: the number of reads that were prefetched.
+        used: the number of prefetched reads that were requested while still valid.
         model_s: seconds of model calls.
         tool_s: seconds of tool calls, without prefetching.
         read_s: the part of ``tool_s`` spent on reads.
-        hideable_s: seconds of reads that would be saved if each read started together with the model call before it.
+        hideable_s: seconds that would be saved if each read started together with the model call before it.
         saved_s: seconds that prefetching saves.
         waste_usd: cost of the prefetched reads that were not used, in dollars.
     """

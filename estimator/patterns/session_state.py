@@ -136,7 +136,7 @@ class SessionState:
         return found
 
     def _rows(self, tool: str, bindings: Bindings) -> list[tuple[str, Filled]]:
-        """Return the current calls of a set, with keys."""
+        """Return the calls that a set yields now, each with its key."""
         rows = []
         for text, filled in fill(bindings, self.sources).items():
             key = self._keys.get((tool, text))

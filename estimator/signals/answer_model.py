@@ -152,7 +152,7 @@ class AnswerFit:
         label_rates: P(label | context, right / none / wrong), shape (contexts, 3, labels).
         same_again: P(the model repeats its earlier answer) by context, NaN if the context is not ``is_again``.
         label_follows_class: Whether all answers of a class have the same label.
-        cost_usd: Dollars of a call for a request of mean size, by context.
+        cost_usd: Cost of a call in dollars for a request of mean size, by context.
         size: Size of the requests of each latent pair, relative to the mean; shape (points,).
         verdicts: The judges, and the stages that were skipped.
         verdict_effects: Effects of judges' verdicts; see :class:`~vinelm.estimator.signals.verdicts.Verdicts`.
@@ -441,8 +441,8 @@ def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -
     """Return the prior costs for contexts with few results: their model's cost times the relative cost of their position.
 
     A later answer has a longer prompt. The model's mean cost, mostly of first answers, would underestimate the cost of plans
-    that continue. No later position counts as cheaper. ``paid`` and ``expected`` are the dollars and the number of results (of
-    mean size) by context.
+    that continue. No later position counts as cheaper. ``paid`` is the total cost in dollars and ``expected`` the number of
+    results (of mean size), by context.
     """
     same, later = _same_model(table.contexts), np.array([c.is_later for c in table.contexts])
     place = [(c.is_later, c.is_later and c.stage) for c in table.contexts]
@@ -484,7 +484,7 @@ def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: Flo
 
 
 def _log_price(table: AnswerTable) -> FloatArray:
-    """Return log10 of the mean dollars of each context's model, minus the mean over models; all 0 if most models are free."""
+    """Return log10 of the mean cost of each context's model, minus its mean over models; all 0 if most models are free."""
     n, same = len(table.contexts), _same_model(table.contexts)
     rows = same @ np.bincount(table.context, minlength=n)
     first = (same.argmax(axis=1) == np.arange(n)) & (rows > 0.0)  # one context of each model

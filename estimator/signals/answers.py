@@ -43,7 +43,7 @@ class AnswerTable:
         weight: Weight of the result.
         is_repeat: Whether the model repeats its earlier answer, or again gives none, which gives no further information about
             the request.
-        cost_usd: Dollars of the result, tools included.
+        cost_usd: Cost of the result in dollars, tools included.
         turn: The number of the request's earlier calls.
         repeats: For each context with ``is_again``: the number of results, and of results that repeat the model's earlier
             answer; shape (contexts, 2).

@@ -72,12 +72,12 @@ class _Rows(NamedTuple):
     scale: FloatArray
 
     def take(self, at: npt.NDArray[Any]) -> _Rows:
-        """Return some of the rows."""
+        """Return the rows at the given indices."""
         return _Rows(*(values[at] for values in self))
 
 
 class _Vectors(NamedTuple):
-    """The vectors of a level: ``of_points`` has shape (vectors, points), or (vectors, fits) on the last level.
+    """The vectors of a level, one in each row of ``of_points``: shape (vectors, points), or (vectors, fits) on the last level.
 
     ``total`` is the sum over points, ``of_fits`` the sum over each fit's points, ``sized`` the same sum of mass times size.
     """
@@ -89,7 +89,7 @@ class _Vectors(NamedTuple):
 
     @classmethod
     def of(cls, model: Predictive, of_points: FloatArray, *, is_final: bool) -> _Vectors:
-        """Return the vectors with their sums."""
+        """Return the vectors together with their sums over points and over each fit's points."""
         # The points of a fit lie side by side, so each fit is a slice. Final vectors are already sums by fit.
         starts = np.flatnonzero(np.diff(model.fit, prepend=-1))
         of_fits = of_points if is_final else np.add.reduceat(of_points, starts, axis=1)
@@ -118,7 +118,7 @@ def histories(
         models: All models, in the order of the indices.
         goes_on: Whether a history may continue after its answer has passed the workflow's check.
         least_reach: See :data:`LEAST_REACH`.
-        shares: P(a request begins in each way), shape (starts,); None: all ways are equally frequent.
+        shares: P(a request begins in each way), shape (starts,); None if all ways are equally frequent.
     """
     shares = np.full(len(course.starts), 1.0 / len(course.starts)) if shares is None else shares
     growing = _Growing(model, models, course, shares, goes_on=goes_on, least_reach=least_reach)
@@ -472,7 +472,7 @@ def _judge(model: Predictive, judge: int, part: _Parts, known: _Before) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """Collects the rows after a call of one model."""
+    """Collects the rows that follow a call of one model."""
 
     parts: list[_Part]
     rows: _Rows

@@ -41,7 +41,7 @@ class FitMasses:
         model: The model of each node, shape (nodes,).
         right: P(the history, and an answer of class j is right), shape (histories, classes, fits); once each fit has chosen
             which answer to return, P(this answer is right), shape (histories, fits).
-        cost_usd: Expected dollars of the node's call, shape (nodes, fits).
+        cost_usd: Expected cost of the node's call in dollars, shape (nodes, fits).
         is_open: Whether a request may continue after the history, shape (histories,).
     """
 

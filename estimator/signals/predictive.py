@@ -33,7 +33,7 @@ class Predictive:
 
     Args:
         log_types: Log P(type | context, point), shape (contexts, types, points).
-        log_weights: Log of the points' weights, which sum to 1 over all fits; shape (points,).
+        log_weights: Log of the points' weights; the weights sum to 1 over all fits; shape (points,).
         size: Size of a point's requests relative to the mean, shape (points,).
         fit: The fit of each point, shape (points,).
         n_fits: Number of fits.
@@ -44,8 +44,8 @@ class Predictive:
         cost_by_fit: The same by fit, shape (contexts, fits).
         verdicts: The judges, and the stages that may be skipped.
         log_verdicts: Log P(signal | judge, right / missing / wrong, point), shape (judges, 3, signals, points).
-        growth: See :class:`AnswerFit`.
-        turn: See :class:`AnswerFit`; shape (contexts,).
+        growth: Relative increase of a call's cost per earlier call, as in :class:`AnswerFit`.
+        turn: Mean number of earlier calls, as in :class:`AnswerFit`; shape (contexts,).
     """
 
     contexts: tuple[Context, ...]
@@ -127,9 +127,9 @@ def resampled(requests: int, fits: int, seed: int) -> FloatArray:
 def prior_means(effects: int, fits: int, seed: int) -> FloatArray:
     """Return random means of the effects' priors for each fit, in standard deviations; shape (fits, 2, effects).
 
-    Resampling alone underestimates the uncertainty of a model with few rows: if it was right in all three results, it is right
-    in every resample. With random prior means, the fits differ wherever the prior dominates. The means add up to 0 over the
-    fits.
+    Resampling alone underestimates the uncertainty of a model with few results: if it was right in all three results, it is
+    right in every resample. With random prior means, the fits differ wherever the prior dominates. The means add up to 0 over
+    the fits.
     """
     drawn = np.random.default_rng((seed, 1)).standard_normal((fits, 2, effects))
     return np.asarray(drawn - drawn.mean(axis=0))

@@ -145,7 +145,7 @@ class AskingRateLimiter:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[AskedPermit]:
-        """See :class:`~vinelm.requests.protocols.RateLimiter`. ``sleep`` raises if the job has been ended."""
+        """Wait until the run admits an attempt at a call. ``sleep`` raises if the job has been ended."""
         permit = self.host.ask(self.model, tokens)
         try:
             while not permit.admitted.wait(_LOOK_S):

@@ -1,4 +1,4 @@
-"""Forecasts the calls and the cost of a profile, and how much its budgets fall short of its coverage. Calls no model.
+"""Forecasts the calls and the cost of a profile, and by how much its budgets are too small for its coverage. Calls no model.
 
 The whole run, round after round up to its limits, is simulated dozens of times, each time with rates, prices and times drawn
 from the store's results (whole requests are resampled), or from the catalog's price limits if there are no results. The
@@ -58,8 +58,8 @@ class Forecast:
         stopped_by: the reason why most simulations ended.
         is_extrapolated: whether the run was too long to be simulated to its end.
         held_back_by: the limit (the workers or an endpoint's rate limit) that determined the time of most simulations.
-        rounds: how many rounds the sampler proposed. A sampler with several rounds is adaptive: each round was proposed once,
-            from the outcomes of the simulation that reached it first.
+        rounds: the number of rounds that the sampler proposed. A sampler with several rounds is adaptive: each round was
+            proposed once, from the outcomes of the simulation that reached it first.
     """
 
     calls: Mapping[str, ForecastInterval]

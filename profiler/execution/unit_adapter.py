@@ -68,7 +68,7 @@ class UnitModels(ModelResolver):
     """
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
-        """See :class:`ModelResolver`."""
+        """Return the chat model of that name, set up to charge the job's budget and to hash prompts."""
         calls = UNIT_CALLS.get()
         if calls is None:
             return self._charged(name, call, limits)

@@ -253,7 +253,7 @@ class ProcessWorker:
 
 
 def _beyond(lost_usd: float, top_up: TopUp) -> TopUp:
-    """Return a top-up function for a restarted job that keeps the dollars of its first execution reserved."""
+    """Return a top-up function for a restarted job that keeps the possible cost of its first execution reserved."""
     return top_up if not lost_usd else lambda upper_usd: top_up(lost_usd + upper_usd)
 
 

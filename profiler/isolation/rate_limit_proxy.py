@@ -130,7 +130,7 @@ class ProxiedRateLimiter:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[_ProxiedPermit]:
-        """See :class:`vinelm.requests.protocols.RateLimiter`; uses only ``tokens``, since the parent does the waiting."""
+        """Wait until the parent admits an attempt. Only ``tokens`` is used, since the parent does the waiting."""
         permit = self._request(tokens)
         try:
             permit.take(permit.channel.recv(_LONGEST))

@@ -63,7 +63,7 @@ class DecidingSampler:
         limits: The limits of the profile, which determine the budget of the comparison.
         continued_share: See :class:`PricedSampler`; here it is the share of the money for priced paths that such paths get.
         candidates: Returns the plans for which whole runs are bought, given the results so far; None for no plans.
-        kinds: See :class:`PricedSampler`.
+        kinds: The type of each request; see :class:`PricedSampler`.
         few_rounds: Plan fewer and larger rounds, because a round takes hours (as with batches).
 
     Raises:

@@ -1,7 +1,7 @@
 """Defines a sampler that calls cheap models more often than expensive models, first on the same requests.
 
-If every model were called equally often, nearly all dollars of a profile would go to the most expensive models. Here the number
-of calls is proportional to ``max(price, 1 % of the median price) ** -alpha`` instead.
+If every model were called equally often, nearly the whole budget of a profile would go to the most expensive models. Here the
+number of calls is proportional to ``max(price, 1 % of the median price) ** -alpha`` instead.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PricedSampler:
         continued_share: Share of the paths, in [0, 1), that continue by one call after an answer that the workflow's own
             check passed. Has no effect under the oracle stop rule, or if the template branches.
         kinds: The type of each request. The order then begins with some requests of each type that is frequent enough for an
-            estimate; None: types are not distinguished.
+            estimate. None does not distinguish types.
 
     Raises:
         ConfigError: A setting is out of range, or the possible first stages allow different models.
@@ -131,7 +131,7 @@ def kinds_first(order: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]
 
     Args:
         order: The requests.
-        kinds: The type of each request; types too rare for an estimate count as one type. Empty: the order stays.
+        kinds: The type of each request; types too rare for an estimate count as one type. If empty, the order stays.
     """
     learnt = learnt_kinds(kinds[name] for name in order if name in kinds)
     of_kind: dict[str, list[str]] = {kind: [] for kind in learnt}

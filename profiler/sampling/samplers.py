@@ -93,13 +93,13 @@ def make_sampler(
         template: The template.
         request_ids: The requests to sample from.
         seed: Seed of the random choices.
-        catalog: List prices for ``"deciding"`` and ``"priced"``; None: the first rounds call all models equally often.
+        catalog: List prices for ``"deciding"`` and ``"priced"``; with None, the first rounds call all models equally often.
         limits: The limits of the whole profile, from which ``"deciding"`` computes what each purpose may cost.
         continued_share: Share of the priced paths of ``"deciding"`` and ``"priced"``, in [0, 1), that continue after a passed
             check.
         candidates: Returns the plans for which ``"deciding"`` buys whole runs.
-        kinds: The type of each request, so that ``"deciding"`` and ``"priced"`` cover each type; None: types are not
-            distinguished.
+        kinds: The type of each request, so that ``"deciding"`` and ``"priced"`` cover each type. None does not distinguish
+            types.
         few_rounds: Whether a round takes hours, so that ``"deciding"`` plans fewer and larger rounds.
 
     Raises:

@@ -33,7 +33,8 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class CellKinds:
-    """Numbers the kinds of calls of a template: a *slot* is a stage with one of its models, a *kind* is a slot at a depth.
+    """Numbers the sorts of calls that a template allows: a *slot* is a stage with one of its models, a *kind* is a slot at a
+    depth.
 
     Attributes:
         slots: the number of each (stage, model).

@@ -81,7 +81,7 @@ class ObservedCells:
         self.price_bounds = PriceBounds(bound, doublings)
 
     def add(self, row: Observation) -> None:
-        """Add a result that is in the store."""
+        """Add a result that the store contains."""
         self.rows[row.request_id, row.prefix] = row
 
     def commit(self, cell: Cell) -> bool:

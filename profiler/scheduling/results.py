@@ -35,7 +35,7 @@ be proven on these requests, whatever is bought; ``dry-run``: nothing was to be 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The state of a profile after a new result.
+    """The progress of a profile after a new result.
 
     Attributes:
         executed: the number of jobs that this run has executed.

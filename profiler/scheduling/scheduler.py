@@ -35,7 +35,7 @@ _GOES_ON = (None, "look", "coverage")  # after these a profile buys on, unless C
 
 
 class Scheduler:
-    """Runs a sampler's request paths from the calling thread. After :meth:`run`, the state shows how the run ended.
+    """Runs a sampler's request paths from the calling thread. After :meth:`run`, the state records how the run ended.
 
     Args:
         settings: how many jobs run at a time and where, and the callbacks, which are called on the calling thread.
