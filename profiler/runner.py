@@ -214,7 +214,7 @@ def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
 
 
 def _require_reference(workflow: Workflow, template: Template) -> None:
-    """Raise if requests have no label and the current setup, or how to extract its answer, is unknown."""
+    """Raise if requests have no label, and the current setup or the extraction of its answer is unknown."""
     reference = workflow.score
     if not isinstance(reference, AsToday) or all(reference.is_labelled(request) for request in workflow.requests):
         return

@@ -318,7 +318,7 @@ def fit_answers(
     Args:
         table: The answers.
         labelings: The table's labelings, if several fits share them; None to enumerate them here.
-        weights: The weight of each request (for the bootstrap), shape (requests,); None: 1.
+        weights: The weight of each request (for the bootstrap), shape (requests,); None means 1.
         centre: Means of the effects' priors in standard deviations, shape (2, effects): for being right or alike, and for
             making the usual mistake; None for 0. With random means, fits differ for models with few results.
         iterations: EM iterations, with one Newton step of the effects in each.

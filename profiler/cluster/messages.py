@@ -171,7 +171,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class HostStarted:
-    """Ray has started a host on a node, and the host is loading the workflow."""
+    """Reports that Ray has started a host on a node, and that the host is loading the workflow."""
 
     host: int
     node: str
@@ -179,7 +179,7 @@ class HostStarted:
 
 @dataclass(frozen=True, slots=True)
 class HostReady:
-    """A host is ready to execute jobs."""
+    """Reports that a host is ready to execute jobs."""
 
     host: int
 
@@ -196,7 +196,7 @@ class HostRefused:
 
 @dataclass(frozen=True, slots=True)
 class HostLost:
-    """A host or its node died; unsent results are lost."""
+    """Reports that a host or its node died. Results that the host had not sent are lost."""
 
     host: int
 
@@ -211,7 +211,7 @@ class HostSaid:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The connection to the cluster is lost; the last event."""
+    """Reports that the connection to the cluster is lost. It is the last event."""
 
     detail: str
 

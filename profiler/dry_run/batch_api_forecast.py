@@ -60,7 +60,7 @@ def batch_forecast(
     """Convert a forecast at ordinary prices to one for batch APIs. Pure.
 
     Args:
-        forecast: at ordinary prices.
+        forecast: the forecast at ordinary prices.
         prices: the run's settings for batch APIs.
         batched: the models that are called through batch APIs.
         template: a template bound to the catalog's models.

@@ -1,4 +1,4 @@
-"""Random outcomes of calls for a forecast: resampled from a store's results, or drawn within the catalog's limits."""
+"""Draws random outcomes of calls for a forecast: resampled from a store's results, or drawn within the catalog's limits."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class OutcomeModel:
         return Unit(cost, 1, 1, FIRST_PROMPT_TOKENS * share + tokens_out, call_s, 0.0, arm)
 
     def _outcome_weights(self, depth: int, stage: str, model: str) -> Mapping[str, float]:
-        """Return P(the request continues to a stage), by name, and P(it ends); a model's rates are shrunk towards the stage's
+        """Return P(the request continues to a stage), by name, and P(it ends). A model's rates are shrunk towards the stage's
         rates.
         """
         arms = self.template.flow.stages_at[depth - 1][stage]

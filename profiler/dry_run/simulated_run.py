@@ -20,8 +20,8 @@ _IDLE = 20_000  # paths in a row without a new cell, after which an endless samp
 class Proposals:
     """A sampler's rounds, shared by many simulations. Each round is proposed once, for the first simulation that reaches it.
 
-    Exact for samplers whose proposals do not depend on observations. An adaptive sampler would propose differently in each
-    simulation, which takes seconds; the cost of its proposals would hardly change.
+    This is exact for samplers that propose the same whatever the observations. An adaptive sampler would propose differently in
+    each simulation, which takes seconds; the cost of its proposals would hardly change.
     """
 
     def __init__(self, sampler: Sampler) -> None:
@@ -50,7 +50,7 @@ class Proposals:
 
 
 class SimulatedRun:
-    """One run simulated with one outcome model, to its end or long enough to extrapolate: the whole run is ``scale`` times as
+    """A run simulated with an outcome model, to its end or until it can be extrapolated; the whole run is ``scale`` times as
     long.
 
     Args:

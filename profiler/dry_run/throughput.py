@@ -1,4 +1,4 @@
-"""The shortest time that a run can take, given its workers and the endpoints' rate limits."""
+"""Computes the shortest time that a run can take, given its workers and the endpoints' rate limits."""
 
 from __future__ import annotations
 

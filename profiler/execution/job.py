@@ -128,8 +128,8 @@ class UnitOutcome:
     Attributes:
         observation: the result; None if the job was not finished because the budget did not allow a call.
         checkpoint: the state from which the next invocation resumes; None after a failure or after the last invocation.
-        paid_usd: dollars to book if they differ from the result's: for an unfinished job, for a worker that died during a call
-            that may have been billed, and for a judged job (including the judge's cost).
+        paid_usd: the cost to book in dollars, if it differs from the result's: for an unfinished job, for a worker that died
+            during a call that may have been billed, and for a judged job (including the judge's cost).
         judgement: the judge's verdict on the answer; None without a judge.
         shown: if a state is scored again, the state with its labels, to show to a person; never stored.
         shapes: hashes of the prompts of the result's calls, packed (:mod:`vinelm.prompts.stored`); empty if unknown.

@@ -203,7 +203,7 @@ class Ledger:
             reservation: the job's reservation.
             observation: the result.
             checkpoint: the state to resume from; None stores no state.
-            paid_usd: dollars to book if they differ from the result's.
+            paid_usd: the cost to book in dollars, if it differs from the result's.
             judgement: the judge's verdict on the answer.
             shapes: hashes of its prompts, packed; empty for none.
         """

@@ -43,13 +43,13 @@ class DecidingSampler:
     It begins with a comparison (:class:`~vinelm.profiler.sampling.race.ModelRace`): all single models and the current setup
     answer the same first requests. How the remaining money is spent depends on the workflow:
 
-    - If a request is one call: on answers of the models for which further answers are expected to change the best mixtures most
-      per dollar (:mod:`~vinelm.profiler.sampling.mixtures`).
-    - If a request is several calls: half on whole runs of the candidates, and half on paths of
+    - If a request is one call, it buys answers of the models for which further answers are expected to change the best mixtures
+      most per dollar (:mod:`~vinelm.profiler.sampling.mixtures`).
+    - If a request is several calls, half of it buys whole runs of the candidates, and half buys paths of
       :class:`~vinelm.profiler.sampling.priced_sampler.PricedSampler`. If the workflow's own check is the only signal, no plan
       continues after a passed first answer. Then the share of the money for first answers equals the share of first answers
       that pass, and first answers are chosen as for one call.
-    - If the template declares the current setup: three quarters on whole runs of the current setup and of the candidates, on
+    - If the template declares the current setup, three quarters buy whole runs of the current setup and of the candidates, on
       the same requests, one plan after the other. Some of the other paths differ from the current setup in one place.
 
     Each round after the comparison spends a fifth of the money spent before that round. At the end, priced paths continue until
@@ -233,7 +233,7 @@ class DecidingSampler:
     def _gradient(
         self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices, round_usd: float, left_usd: float
     ) -> Iterator[RequestPath]:
-        """Yield first answers of the models whose answers are expected to change the best mixtures most per dollar."""
+        """Yield first answers, from the models with answers that are expected to change the best mixtures most per dollar."""
         names = [name for name in self._choices[0] if isinstance(name, str)]
         answers = {name: [float(row.success or 0.0) for row in observations if row.prefix == (name,)] for name in names}
         floor = min((usd for usd in prices.usd.values() if usd > 0.0), default=1.0) / 1000.0

@@ -111,14 +111,14 @@ class Gains:
 
 
 def purchases(gains: Gains, usd: Sequence[float], open_: Sequence[int], round_usd: float, left_usd: float) -> list[int]:
-    """Return the models whose answers to buy, in order of gain per dollar, until the round's dollars are spent.
+    """Return the models from which to buy answers, in order of gain per dollar, until the round's budget is spent.
 
     Args:
         gains: The expected gains.
         usd: The cost of an answer of each model, in dollars, > 0.
         open_: The number of requests that each model has not answered.
         round_usd: The dollars to spend in the round; the last purchase may exceed them.
-        left_usd: The total dollars left, which no purchase exceeds.
+        left_usd: The total budget left in dollars, which no purchase exceeds.
     """
     pending, found, spent = [0] * len(usd), list[int](), 0.0
     scale = min(usd)

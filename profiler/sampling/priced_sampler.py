@@ -62,7 +62,7 @@ class PricedSampler:
 
     Args:
         template: A template bound to the catalog's models.
-        catalog: The models with list prices; None if unknown: round 0 then calls all models equally often.
+        catalog: The models with list prices; None if unknown; round 0 then calls all models equally often.
         request_ids: The requests to sample from.
         seed: Seed of the random choices.
         alpha: Exponent of the price, >= 0; with 0, all models are called equally often.

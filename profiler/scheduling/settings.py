@@ -158,7 +158,7 @@ class ProfileSettings:
     """The settings of one profile: its sample, its limits, where its jobs run, and its callbacks.
 
     Attributes:
-        requests: the requests to sample from; None: all requests of the workflow.
+        requests: the requests to sample from; None means all requests of the workflow.
         sampler: ``"deciding"``, ``"priced"``, ``"cascade"``, ``"exhaustive"``, or any
             :class:`~vinelm.requests.protocols.Sampler`.
         coverage: stop at this fraction, in (0, 1], of the estimated cost of executing every reached call once.
@@ -171,7 +171,7 @@ class ProfileSettings:
         compared: scores unscored results, for the sampler, by comparison with the current setup; a pure function of the results
             so far. If None, the sampler gets the results unchanged.
         whole: the limits of the whole profile, if this run is a step of it; from these limits the default sampler computes what
-            each of its purposes may cost. None: the limits of this run.
+            each of its purposes may cost. None means the limits of this run.
         execution: where jobs run and how many at a time; default: one at a time on the calling thread.
         batch_prices: use the providers' batch APIs, at half price; None makes every call directly.
         keep_going: continue even if all first results of a stage fail in the same way. By default such a run stops
@@ -182,8 +182,8 @@ class ProfileSettings:
         on_single_models: called once with the results of the single models, after they were compared.
         on_note: called with one line if the store's last run had other settings (its results count, and the sampler starts
             again), and if the workflow, dataset or catalog changed (which results stay valid, and which do not).
-        identity: the identity under which results are executed (:func:`~vinelm.profiler.store_identity`); None: computed, with
-            the settings of the store.
+        identity: the identity under which results are executed (:func:`~vinelm.profiler.store_identity`); None computes it,
+            with the settings of the store.
 
     Raises:
         ConfigError: a limit is out of range.
