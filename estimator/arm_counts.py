@@ -1,4 +1,4 @@
-"""Estimates the shares of branches from counts alone, for estimators that do not model the requests."""
+"""Estimates how often requests take each branch from counts alone, for estimators without a model of the requests."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ KIND_WEIGHT = 2.0
 
 
 def counted_arms(cells: ObservationTable, rates: Rates) -> ArmRates:
-    """Return the shares of the branches among continuing requests, separately for right and wrong answers.
+    """Return the share of continuing requests that take each branch, separately for right and wrong answers.
 
-    A node's shares are shrunk towards the shares of its stage, model and set of branches; these towards the shares of the
-    stage and set of branches; and these towards equal shares. They depend neither on earlier models nor on the difficulty
-    of the requests.
+    A node's shares are shrunk towards the shares of all nodes with the same stage, model and set of branches. Those are shrunk
+    towards the shares of all nodes with the same stage and set of branches, and those towards equal shares. A share depends
+    neither on earlier models nor on the difficulty of the requests.
     """
     trie = cells.trie
     arms = arms_of(trie)
@@ -49,7 +49,7 @@ def counted_arms(cells: ObservationTable, rates: Rates) -> ArmRates:
 
 
 def _kinds(trie: Trie, arms: Arms) -> tuple[Ints, Ints]:
-    """Return numbers for (stage, set of branches, branch), and for the same with the deciding model; shape (arms,) each."""
+    """Return two ids for each branch, shape (arms,): of (stage, set of branches, branch), and of that and the model."""
     sets = sets_of_arms(trie, arms)[arms.source]
     stage, model = trie.stage[arms.source].astype(np.int64) + 1, trie.model[arms.source].astype(np.int64) + 1
     kind = (stage * (int(sets.max(initial=0)) + 1) + sets) * (len(trie.stages) + 1) + arms.stage
@@ -59,7 +59,7 @@ def _kinds(trie: Trie, arms: Arms) -> tuple[Ints, Ints]:
 
 
 def sets_of_arms(trie: Trie, arms: Arms) -> Ints:
-    """Return a number for the set of branches of each node, shape (n + 1,)."""
+    """Return an id for each node's set of branches, shape (n + 1,); equal sets share an id."""
     number = np.zeros(len(trie), np.int64)
     for order in range(int(arms.count.max(initial=0))):
         has = arms.count > order
@@ -70,7 +70,7 @@ def sets_of_arms(trie: Trie, arms: Arms) -> Ints:
 
 
 def _shares(arms: Arms, kinds: tuple[Ints, Ints], taken: npt.NDArray[Any]) -> FloatArray:
-    """Return the share of each branch among all branches of its node."""
+    """Return each branch's share of the requests that continue at its node, shape (arms,)."""
     at = np.bincount(arms.source, taken, len(arms.count))[arms.source]
     share = 1.0 / arms.count[arms.source]
     for kind in kinds:

@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Arms:
-    """Every (node, stage that may come next) of a trie, numbered by node, then by stage.
+    """The branches of a trie, numbered by node, then by the stage to which they lead.
 
     Args:
         source: the node that a branch leaves, shape (arms,), ascending.
@@ -47,7 +47,7 @@ class Arms:
         return len(self.source)
 
     def find(self, node: Ints, stage: Ints) -> Ints:
-        """Return the number of the branch from each node to each stage; both must exist."""
+        """Return the index of the branch from each node to the given stage; these branches must exist."""
         width = int(self.stage.max(initial=0)) + 2
         key = self.source * width + self.stage
         return np.asarray(np.searchsorted(key, node * width + stage), np.int64)
@@ -84,12 +84,13 @@ UNSEEN = 1e-6
 
 
 def with_kinds_counted(annotated: AnyTrie, counts: Mapping[str, float]) -> AnyTrie:
-    """Return the trie with the request types' shares set from these counts; unchanged if it has no types.
+    """Return the trie with the share of each request type computed from ``counts``, or unchanged if it has no types.
 
-    A profile's results need not be distributed over types in the same way as requests.
+    This matters because a profile may contain other shares of the types than the application's traffic.
 
     Args:
-        annotated: The trie of a template with types. Merged histories keep their shares, which depend on the difficulty.
+        annotated: The trie of a template with types. Nodes with merged histories keep their shares, which depend on the
+            requests' difficulty.
         counts: Number of requests of each type, >= 0, or their weights; missing types count 0.
     """
     kinds, trie = annotated.template.kind_names, annotated.trie

@@ -25,7 +25,7 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 class RateEstimator(ABC):
-    """Base class of estimators of the three rates per node (docs/mathematics.md).
+    """Base class of estimators of each node's three rates: P(stop), P(stop and right) and P(right) (docs/mathematics.md).
 
     Pure: no I/O, no clock; equal inputs give equal outputs. As in scikit-learn, ``__init__`` stores the settings unchanged
     and ``fit`` returns the estimator.
@@ -51,24 +51,24 @@ class RateEstimator(ABC):
     def fit(
         self, observations: Iterable[Observation], template: Template, catalog: Catalog, *, trie: Trie | None = None
     ) -> Self:
-        """Estimate from observations, one row per executed call.
+        """Estimate the annotations from observations, one for each executed call, and return the estimator.
 
         Args:
-            observations: the rows, in any order.
+            observations: the results, in any order.
             template: the workflow's template; bound to the catalog's models here.
-            catalog: models with engines and prompt caches.
-            trie: restricts the template's prefixes; by default all of them.
+            catalog: the models, with their engines and prompt caches.
+            trie: the prefixes to estimate, by default all prefixes of the template.
 
         Raises:
-            InputError: rows do not fit the template (see :meth:`ObservationTable.from_observations`).
-            EvidenceError: there are no rows.
+            InputError: results do not fit the template (see :meth:`ObservationTable.from_observations`).
+            EvidenceError: there are no results.
         """
         template = template.bind(tuple(catalog))
         cells = ObservationTable.from_observations(observations, template, trie or Trie.from_template(template))
         return self.fit_cells(cells, template, catalog)
 
     def fit_cells(self, cells: ObservationTable, template: Template, catalog: Catalog) -> Self:
-        """Estimate from an encoded table; ``template`` is bound to ``catalog`` and has the table's stop rule."""
+        """Estimate from an encoded table. ``template`` must be bound to ``catalog`` and have the table's stop rule."""
         self._annotated = within_exits(with_kept_answers(self._annotate(cells, template, catalog)))
         return self
 
@@ -118,13 +118,15 @@ class RateEstimator(ABC):
 
     @abstractmethod
     def _rates(self, cells: ObservationTable) -> Rates:
-        """Return the three rates of every node."""
+        """Return, for every node, the probability of a yes to each of the three questions in :class:`Rates`."""
 
 
 def cost_and_latency(
     cells: ObservationTable, catalog: Catalog, by_outcome: SizesByOutcome
 ) -> tuple[MeanEstimate, MeanEstimate]:
-    """Estimate (dollars, seconds at zero load) of one invocation per node; ``by_outcome`` as in :func:`estimate_amount`."""
+    """Estimate cost in dollars and latency in seconds at zero load of each node's call; ``by_outcome`` as in
+    :func:`estimate_amount`.
+    """
     trie = cells.trie
     engine = index_per_node(trie, [catalog[name].engine for name in trie.models])
     edges = edge_types(trie, index_per_node(trie, [catalog[name].prompt_cache for name in trie.models]))
@@ -144,7 +146,7 @@ def skipped_nodes(trie: Trie) -> BoolArray:
 
 
 def _of_tools_alone(cells: ObservationTable, skipped: BoolArray, values: FloatArray, found: MeanEstimate) -> MeanEstimate:
-    """Return the estimate for skipped stages: the mean over all histories of the tools after each stage; 0 without results."""
+    """Return the amount for nodes with skipped stages: the mean, by stage, of the tools after it; 0 without results."""
     trie, arrays = cells.trie, {name: getattr(found, name).copy() for name in _OF_NODES}
     for stage in np.unique(trie.stage[skipped]):
         here = skipped & (trie.stage == stage)
@@ -161,11 +163,11 @@ _OF_NODES = ("mean", "var", "size_var", "mean_var", "along")
 
 
 def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
-    """Return the annotations in which skipped stages and judges do not change the answer.
+    """Return the annotations, changed so that skipped stages and judges leave P(right) as it was before them.
 
-    Among the requests that reach such a stage, P(right) after it equals P(right) before it. Its signals, and whether
-    requests stop after it, stay as estimated, separately for right and wrong answers. Does nothing if histories are merged,
-    because a node then has several predecessors.
+    Among the requests that reach such a stage, P(right) after it equals P(right) before it. The estimates of the stage's
+    signals and stops stay, separately for right and wrong answers. Does nothing if histories are merged, because a node then
+    has several predecessors.
     """
     trie, template = annotated.trie, annotated.template
     judges = np.array([stage.verdict is not None for stage in template.stages])
@@ -188,7 +190,7 @@ def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
 
 
 def _moved(right: FloatArray, mass: FloatArray, before: FloatArray, after: FloatArray) -> FloatArray:
-    """Return the part of a mass with right answers after the node's P(right) has changed, scaling both parts."""
+    """Return the mass with right answers after P(right) has changed; the right and the wrong part of a mass scale with it."""
     less = right * np.divide(after, before, out=np.zeros_like(before), where=before > 0.0)
     wrong = (mass - right) * np.divide(1.0 - after, 1.0 - before, out=np.zeros_like(before), where=before < 1.0)
     return np.where(after <= before, less, np.clip(mass - wrong, 0.0, mass))

@@ -1,4 +1,4 @@
-"""Adjusts dollars to a service's request rate: tokens that other requests cached stay cached only if requests come often."""
+"""Adjusts costs to a service's request rate: tokens that other requests cached stay cached only if requests come often."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ MOST_SCALE = 3.0
 
 @dataclass(frozen=True, eq=False)
 class CallRate:
-    """Converts the dollars of a profile's rows to a service with fewer requests per hour. Pure.
+    """Converts the costs of a profile's results, in dollars, to those of a service with fewer requests per hour. Pure.
 
-    Cache hits on tokens that the same request sent before stay as charged. The part of a prompt that is the same for all
-    requests is in the cache (warm) with P = 1 - exp(-rate * TTL). Here the rate counts the requests that reach the
-    invocation if all requests follow its path, so the dollars of a path hold for a plan that takes it, without iteration.
+    Cache hits on tokens that the same request sent before keep the price that was charged. The part of a prompt that is the
+    same for all requests is in the cache (warm) with P = 1 - exp(-rate * TTL). Here the rate counts the requests that reach the
+    call if all requests follow its path. So the cost of a path holds for any plan that takes the path, without iteration.
 
     Args:
-        observations: The rows as they were charged, in the order of their execution.
+        observations: The results with the dollars that were charged, in the order of their execution.
         catalog: Their models, with prices and cache lifetimes.
         per_hour: The service's requests per hour, >= 0; at 0, each request finds cold caches.
-        prompts: The shapes of the rows' prompts. They show which part of a hit the request's earlier calls had sent, and
-            which part all requests send. For rows without shapes, this is inferred from what ran before.
+        prompts: The shapes of the results' prompts. From them follows which part of a hit the request's earlier calls had sent,
+            and which part all requests send. For results without shapes, this is inferred from what ran before.
 
     Raises:
         ConfigError: The rate is negative or not finite.
@@ -60,8 +60,8 @@ class CallRate:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The ``prompt_cache`` part of the trie's ``meta``: the rate, and the tokens common to all requests by stage and
-        model. Empty if no row has such tokens; then the dollars hold at any rate.
+        """The ``prompt_cache`` part of the trie's ``meta``: the rate, and by stage and model, the number of tokens that all
+        requests have in common. Empty if no result has such tokens; the costs then hold at any rate.
         """
         if not self._shared:
             return {}
@@ -73,11 +73,11 @@ class CallRate:
         return {"prompt_cache": {"calls_per_hour": self.per_hour, "shared_tokens": dict(tokens)}}
 
     def rows(self, annotated: AnnotatedTrie | None = None) -> list[Observation]:
-        """Return the rows in their order, with the dollars at the service's rate.
+        """Return the results in their order, with the cost that each would have at the service's request rate.
 
         Args:
-            annotated: The trie of these rows, which gives the share of requests that reach an invocation. All requests, if
-                None or if histories are merged.
+            annotated: The trie of these results, which gives the share of requests that reach each call. If it is None or
+                merges histories, all requests are assumed to reach every call.
         """
         if not (self._shared and self.per_hour and annotated is not None):
             return self._priced([self.per_hour] * len(self.observations))
@@ -85,14 +85,14 @@ class CallRate:
         return self._priced([self.per_hour * float(annotated.reading.reach[node]) for _, node in nodes])
 
     def warm_rows(self) -> list[Observation]:
-        """Return the rows with the dollars of a service whose caches are always warm, for :meth:`applied`."""
+        """Return the results with the costs of a service in which caches are always warm, the input of :meth:`applied`."""
         return self._priced([math.inf] * len(self.observations))
 
     def applied(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
-        """Return the trie, which was estimated from :meth:`warm_rows`, with the dollars at the service's rate.
+        """Return the trie, estimated from the results of :meth:`warm_rows`, with the costs at the service's request rate.
 
-        Rates are computed by path, so the dollars of a path without rows are as accurate as those of other paths. Merged
-        histories do not show what ran before on the same cache, so each stage and model gets the mean of its rows.
+        Rates are computed by path, so the cost of a path without results is as accurate as the cost of other paths. With merged
+        histories, what ran before on the same cache is unknown, so each stage and model gets the mean of its results.
         """
         if not self._shared:
             return annotated
@@ -106,7 +106,9 @@ class CallRate:
         return replace(annotated, cost_usd=annotated.cost_usd + extra)
 
     def _cold_nodes(self, annotated: AnnotatedTrie, stage: int, model: int) -> FloatArray:
-        """Return the cost of cache misses at those nodes of a stage and model that send the common part first."""
+        """Return the cost of cache misses, in dollars, at the nodes of a stage and model that are the first to send the common
+        part.
+        """
         trie, entry = annotated.trie, self.catalog[annotated.trie.models[model]]
         common = self._shared.get((trie.stages[stage], entry.prompt_cache))
         if common is None:
@@ -119,7 +121,9 @@ class CallRate:
         return np.where(is_first, cold * entry.price.cache_saves_usd(common.tokens_in, common.tokens), 0.0)
 
     def _cold_rows(self, trie: Trie) -> FloatArray:
-        """Return the cost of cache misses at each node, averaged over the rows of its stage and model, shape (n + 1,)."""
+        """Return the cost of cache misses in dollars at each node, averaged over the results of its stage and model, shape (n +
+        1,).
+        """
         added: dict[tuple[str, str], list[float]] = defaultdict(list)
         for cold, warm in zip(self.rows(), self.warm_rows(), strict=True):
             added[warm.stage, warm.model].append(cold.cost_usd - warm.cost_usd)
@@ -130,7 +134,7 @@ class CallRate:
         return extra
 
     def _priced(self, rates: Sequence[float]) -> list[Observation]:
-        """Return each row with its dollars at its rate of requests per hour."""
+        """Return each result with its cost in dollars at the given rate of requests per hour, one rate for each result."""
         if not self._shared:
             return list(self.observations)
         return [
@@ -140,14 +144,16 @@ class CallRate:
 
     @cached_property
     def _prompts(self) -> list[_Prompt | None]:
-        """The prompt of each row; None if unknown."""
+        """The prompt of each result; None if unknown."""
         rows = {(row.request_id, row.prefix): row for row in self.observations}
         seen: set[tuple[str, _Key]] = set()
         found = [_Prompt.of(row, rows, self.catalog, seen) for row in self.observations]
         return found if not self.prompts else [self._sharper(*pair) for pair in zip(self.observations, found, strict=True)]
 
     def _sharper(self, row: Observation, prompt: _Prompt | None) -> _Prompt | None:
-        """Return the prompt refined by shapes; unchanged if some row of its request on the same cache has no shape."""
+        """Return the prompt with token counts from its shape, or unchanged if a result of its request on the same cache has no
+        shape.
+        """
         cells = [(row.request_id, row.prefix[:k]) for k in range(1, row.depth + 1)]
         if prompt is None or cells[-1] not in self._static:
             return prompt
@@ -163,7 +169,7 @@ class CallRate:
 
     @cached_property
     def _static(self) -> dict[Cell, float]:
-        """The approximate static tokens of the first call of each row that has shapes."""
+        """The approximate number of tokens that all requests send, in the first model call of each result that has shapes."""
         tree, at = PromptTree(), dict[Cell, int]()
         for row in self.observations:
             cell = (row.request_id, row.prefix)
@@ -179,7 +185,7 @@ class CallRate:
 
 
 def _cold(model: Model, per_hour: npt.ArrayLike) -> FloatArray:
-    """Return P(cold cache) at this hourly rate: no request came to the call's replica within the time to live."""
+    """Return P(cold cache) at this hourly rate: that no request came to the model's replica within the cache's time to live."""
     ttl_h = (model.price.cache_ttl_s or CACHE_TTL_S) / 3600.0
     return np.exp(-np.asarray(per_hour, np.float64) * ttl_h / len(entries_of(model)))
 
@@ -190,7 +196,7 @@ _Key = tuple[str, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """Prompt tokens that other requests keep warm, of prompts with ``tokens_in`` tokens on average.
+    """The number of prompt tokens that other requests keep in the cache, of prompts with ``tokens_in`` tokens on average.
 
     ``is_chained``: whether an earlier stage of the same request also sends these tokens, so that they are warm if that
     stage ran on the same cache. Hits after that stage include more than the tokens that all requests have in common.
@@ -203,14 +209,14 @@ class _Common:
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """The prompt of one call of a row, averaged over its calls.
+    """The prompt of one model call of a result, averaged over the result's model calls.
 
     ``is_alone``: whether no other branch of the request ran this stage on this cache before. Another branch would have left
     the request's text in the cache, where a service never finds it.
 
-    ``met``: who may have left tokens in the cache. For a request's first invocation on the cache, other requests; after the
-    same stage, the same request; after another stage, either. ``held``: the most tokens that the request itself has sent;
-    the exact number if shapes are known. ``static``: the tokens that all requests send, if shapes are known.
+    ``met``: who may have left tokens in the cache. For a request's first call on the cache, other requests; after the same
+    stage, the same request; after another stage, either. ``held``: the maximum number of tokens that the request itself has
+    sent, or the exact number if shapes are known. ``static``: the tokens that all requests send, if shapes are known.
     """
 
     key: _Key
@@ -227,7 +233,7 @@ class _Prompt:
     def of(
         cls, row: Observation, rows: Mapping[Cell, Observation], catalog: Catalog, seen: set[tuple[str, _Key]]
     ) -> _Prompt | None:
-        """Return the prompt of a row; None if unknown. ``seen`` collects the requests and keys of earlier rows."""
+        """Return the prompt of a result; None if unknown. ``seen`` collects the requests and keys of earlier results."""
         if row.tokens_cached is None or not row.tokens_in or not row.calls or not set(row.prefix) <= set(catalog):
             return None
         model = catalog[row.model]
@@ -249,7 +255,7 @@ class _Prompt:
         )
 
     def usd(self, charged_usd: float, shared: Mapping[_Key, _Common], requests_per_hour: float) -> float:
-        """Return the row's dollars with the cache state that this rate of requests implies."""
+        """Return the result's cost in dollars, given the cache state that this rate of requests implies."""
         price, common = self.model.price, shared.get(self.key)
         if self.static is not None:
             others = int(max(self.hit - self.held, 0))
@@ -269,12 +275,12 @@ class _Prompt:
 
 
 def _sent(row: Observation | None) -> float:
-    """Return the most tokens that an invocation left in the cache."""
+    """Return the maximum number of tokens that a call left in the cache."""
     return math.inf if row is None or row.tokens_in is None else float(row.tokens_in + (row.tokens_out or 0))
 
 
 def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
-    """Return the common part of the prompts of each stage and cache; omits parts on which no row has a hit."""
+    """Return the common part of the prompts of each stage and cache, without parts on which no result has a cache hit."""
     alone: dict[_Key, list[_Prompt]] = defaultdict(list)
     unknown = {prompt.key for prompt in prompts if prompt.static is None}
     by_shape: dict[_Key, list[_Prompt]] = defaultdict(list)
@@ -298,7 +304,7 @@ def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
 
 
 def _common(here: Sequence[_Prompt]) -> _Common | None:
-    """Return the common part of prompts with known shapes; None if no row hit tokens of it that another request sent."""
+    """Return the common part of prompts with known shapes; None if no result hit tokens of it that another request sent."""
     hits = [min(float(prompt.hit), prompt.static or 0.0) for prompt in here]
     foreign = [hit for hit, prompt in zip(hits, here, strict=True) if hit > prompt.held]
     if not foreign:

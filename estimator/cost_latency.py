@@ -1,4 +1,4 @@
-"""Estimates dollars and seconds of invocations from factors for depth x model, edge type, node and request size."""
+"""Estimates calls' cost in dollars and latency in seconds from factors for depth x model, edge type, node and request size."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class RequestSizes:
 
     Args:
         factor: size of each request, shrunk towards the expected one; shape (requests,), mean 1.
-        mean: mean ratio of the request's amounts to the amounts of a request of size 1; same shape.
+        mean: mean ratio of the request's amounts (dollars or seconds) to those of a request of size 1; same shape.
         error: variance of ``mean`` around the expected size; same shape.
-        spread: variance of sizes.
+        spread: variance of the requests' sizes.
         noise: share of a result's variance that is not due to size.
         unknown: share of a result's variance that is due to the part of the size that ``factor`` does not capture.
     """
@@ -48,7 +48,9 @@ class RequestSizes:
 
     @classmethod
     def of(cls, cells: ObservationTable, ratio: FloatArray, expected: FloatArray) -> RequestSizes:
-        """Estimate sizes from each result's ratio to the amount for size 1; ``expected`` has shape (requests,)."""
+        """Estimate the requests' sizes from the ratio of each result's amount to that of size 1; ``expected`` has shape
+        (requests,).
+        """
         n_rows = np.bincount(cells.request, minlength=cells.n_requests).astype(np.float64)
         total = np.bincount(cells.request, ratio, cells.n_requests)
         known = n_rows > 0.0  # a request whose calls went in batches has no row with seconds
@@ -72,21 +74,21 @@ class RequestSizes:
 
     @property
     def is_known(self) -> bool:
-        """Whether some request has several rows, from which its size can be estimated."""
+        """Whether some request has several results, from which its size can be estimated."""
         return self.noise < 1.0 or self.spread > 0.0
 
 
 def improved_slope(sizes: RequestSizes, expected: FloatArray, change: FloatArray, slope: float) -> tuple[float, float]:
     """Return the slope after one Gauss-Newton step, and its standard error.
 
-    The mean ratios are regressed on the expected sizes. So the error of a size estimated from few rows is in the dependent
+    The mean ratios are regressed on the expected sizes. So the error of a size estimated from few results is in the dependent
     variable, not in the predictor, and does not attenuate the slope. Errors are assumed proportional to the size.
 
     Args:
-        sizes: the sizes with their mean ratios.
+        sizes: the requests' sizes, with their mean ratios.
         expected: expected size of each request at the given slope, shape (requests,).
         change: the derivative of ``expected`` with respect to the slope, shape (requests,).
-        slope: the slope so far.
+        slope: the slope before the step.
     """
     weight = 1.0 / (sizes.error * expected**2)
     columns = np.stack([expected, change], axis=1)  # the level is free: typical amounts are estimated elsewhere
@@ -101,13 +103,13 @@ def improved_slope(sizes: RequestSizes, expected: FloatArray, change: FloatArray
 
 @dataclass(frozen=True, eq=False)
 class MeanEstimate:
-    """Mean and variance of one invocation per node, with the standard error of the mean in three parts.
+    """Mean and variance of one call per node, with the standard error of the mean in three parts.
 
     Arrays have shape (n + 1,) and are 0 at the root. The unit is that of the estimated amount (dollars or seconds), squared for
     variances.
 
     Args:
-        size_var: the part of ``var`` that is due to the request's size, common to all invocations of a request.
+        size_var: the part of ``var`` that is due to the request's size, common to all calls of a request.
         mean_var: squared standard error that is independent between nodes.
         along: standard error that is common to the nodes of a path: the few requests that reach deep nodes also passed the
             nodes above, and their sizes, and how sizes depend on outcomes, are uncertain.
@@ -132,7 +134,7 @@ def zero_load_s(cells: ObservationTable, engine: npt.NDArray[np.int16]) -> Float
         engine: index of each node's engine, shape (n + 1,).
 
     Returns:
-        Seconds of each cell at zero load, shape (cells,).
+        Seconds of each result at zero load, shape (results,).
     """
     latency_s = cells.latency_s.copy()
     if not cells.in_flight.any():
@@ -155,7 +157,7 @@ def zero_load_s(cells: ObservationTable, engine: npt.NDArray[np.int16]) -> Float
 
 
 def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints, by_outcome: SizesByOutcome) -> MeanEstimate:
-    """Estimate the moments of an amount (dollars or seconds) of one invocation per node.
+    """Estimate the moments of an amount (dollars or seconds) of one call per node.
 
     A value is modelled as (depth x model) * (edge type) * (node) * (request size) * noise, so that a model observed only on
     long requests does not appear expensive. A node's mean is over the requests that *reach* it, which are harder, and often
@@ -164,10 +166,10 @@ def estimate_amount(cells: ObservationTable, values: FloatArray, *, edges: Ints,
 
     Args:
         cells: the observations.
-        values: the amount of each cell, shape (cells,).
+        values: the amount of each result, shape (results,).
         edges: edge type of each node, shape (n + 1,) (:func:`~vinelm.estimator.prompt_cache.edge_types`).
-        by_outcome: how the size of a request follows from its outcomes. If it gives the number of unobserved requests that
-            reach each node, observed values are used as they are, and values are predicted only for unobserved requests.
+        by_outcome: predicts the size of a request from its outcomes. If it has ``unseen``, the number of unobserved requests
+            that reach each node, observed values are used as they are, and values are predicted only for unobserved requests.
     """
     trie, size = cells.trie, len(cells.trie)
     if not values.any():
@@ -206,7 +208,7 @@ class _Fitted:
     """Fitted amounts and sizes, shape (n + 1,) each.
 
     ``typical``: amount of each node for a request of size 1. ``mean_size``: mean size of the requests predicted to reach
-    the node. ``slope_error``: relative standard error of ``mean_size`` that comes from the slope of size on outcomes.
+    the node. ``slope_error``: the part of ``mean_size``'s relative standard error that is due to the slope of size on outcomes.
     """
 
     sizes: RequestSizes
@@ -216,7 +218,7 @@ class _Fitted:
 
 
 def _fit(cells: ObservationTable, values: FloatArray, edges: Ints, by_outcome: SizesByOutcome) -> _Fitted:
-    """Fit the nodes' typical amounts, the requests' sizes and the slope of size on outcomes in turn."""
+    """Fit the nodes' typical amounts, the requests' sizes, and the slope of size on outcomes, each given the others."""
     expected, slope, error = np.ones(cells.n_requests), 0.0, 0.0
     typical, edge_factor = _typical(cells, values, np.ones(len(cells)), edges, np.ones(3))
     for _ in range(ITERATIONS):
@@ -232,7 +234,7 @@ def _fit(cells: ObservationTable, values: FloatArray, edges: Ints, by_outcome: S
 
 
 def _over_all(cells: ObservationTable, fitted: _Fitted, by_outcome: SizesByOutcome) -> FloatArray:
-    """Return the mean size of the requests that reach each node, observed or predicted; shape (n + 1,)."""
+    """Return the mean size of the requests, observed or predicted, that reach each node; shape (n + 1,)."""
     if by_outcome.unseen is None:
         return fitted.mean_size
     seen = np.bincount(cells.node, fitted.sizes.factor[cells.request], len(cells.trie))
@@ -242,7 +244,7 @@ def _over_all(cells: ObservationTable, fitted: _Fitted, by_outcome: SizesByOutco
 
 
 def _small_sample_inflation(free: int) -> float:
-    """Return the squared ratio of Student's 90 % interval to the normal one, for variances with few degrees of freedom."""
+    """Return the squared ratio of Student's 90 % interval to the normal interval: the factor for variances from few values."""
     return float(stdtrit(max(free, 1), 0.95) / ndtri(0.95)) ** 2
 
 

@@ -1,4 +1,4 @@
-"""Observations as arrays, one entry per executed cell, that is, per (request, node), validated against the template."""
+"""Observations as arrays with an entry for each executed (request, node), validated against the template."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _PER_CELL = ("node", "stop", "right", "labelled", "failed", "cost_usd", "latency
 
 @dataclass(frozen=True, eq=False)
 class ObservationTable:
-    """Observed cells as arrays of shape (cells,), sorted by node, then request id; independent of the order of the rows.
+    """The results as arrays of shape (results,), sorted by node, then request id. The order of the observations has no effect.
 
-    Only cells that their request *reaches* are kept, because rows after the request's stop carry no information about
-    conditional rates.
+    Only results at nodes that the request *reaches* are kept, because results after the request's stop carry no information
+    about conditional rates.
 
     Args:
         trie: the trie of the template's prefixes.
@@ -40,11 +40,11 @@ class ObservationTable:
         right: whether the answer is right, or its score in [0, 1] if scores are graded; False for failed calls.
         labelled: whether ``right`` is known.
         failed: whether the call failed.
-        cost_usd: dollars, including the tools after the stage.
-        latency_s: seconds, including the tools after the stage; NaN if unknown.
-        in_flight: calls on the same engine at the start.
+        cost_usd: cost in dollars, including the tools after the stage.
+        latency_s: latency in seconds, including the tools after the stage; NaN if unknown.
+        in_flight: number of calls in flight on the same engine when the call started.
         arm: the stage that came next, as an index into ``trie.stages``; -1 if the request ended here or this is unknown.
-        n_beyond_stop: number of rows that were dropped because they lie after a stop.
+        n_beyond_stop: number of results that were dropped because they lie after a stop.
         kinds: the request types that the trie's stages stand for.
     """
 
@@ -74,12 +74,12 @@ class ObservationTable:
 
     @cached_property
     def count(self) -> Ints:
-        """Number of cells of each node, shape (n + 1,)."""
+        """Number of results of each node, shape (n + 1,)."""
         return np.bincount(self.node, minlength=len(self.trie)).astype(np.int64)
 
     @cached_property
     def first_stage(self) -> Ints:
-        """The stage that ran first in each request, an index into ``trie.stages``, -1 if unknown; shape (requests,)."""
+        """The stage that ran first in each request, as an index into ``trie.stages``; -1 if unknown; shape (requests,)."""
         only = arms_of(self.trie).only_stage[0]
         first = np.full(self.n_requests, only, np.int64)
         cells = np.flatnonzero(self.trie.depth[self.node] == 1)
@@ -88,28 +88,28 @@ class ObservationTable:
 
     @cached_property
     def count_by_depth(self) -> list[int]:
-        """Number of cells of each depth; item 0 is depth 1."""
+        """Number of results of each depth; item 0 is depth 1."""
         per_depth = np.bincount(self.trie.depth[self.node], minlength=self.trie.max_depth + 1)
         return [int(n) for n in per_depth[1:]]
 
     def of_requests(self, keep: BoolArray) -> ObservationTable:
-        """Return only the cells of the requests in ``keep``, shape (requests,)."""
+        """Return a table with only the requests selected by the mask ``keep``, shape (requests,)."""
         cells, place = self.of_cells(keep[self.request]), np.cumsum(keep) - 1
         names = tuple(name for name, is_kept in zip(self.request_ids, keep, strict=True) if is_kept)
         return replace(cells, request_ids=names, request=place[cells.request], n_beyond_stop=0)
 
     def of_cells(self, keep: BoolArray) -> ObservationTable:
-        """Return only these cells, shape (cells,), of the same requests."""
+        """Return a table with only the results selected by the mask, shape (results,), and with the same requests."""
         return replace(self, request=self.request[keep], **{name: getattr(self, name)[keep] for name in _PER_CELL})
 
     @classmethod
     def from_observations(cls, observations: Iterable[Observation], template: Template, trie: Trie) -> ObservationTable:
-        """Validate and encode observations. Equal rows of one call count once.
+        """Validate and encode observations. Identical observations of a call count once.
 
         Raises:
-            InputError: a prefix or stage is not in the template, a call has two different rows, or a row lacks the outcome
-                that the stop rule needs.
-            EvidenceError: there are no rows.
+            InputError: a prefix or stage is not in the template, a call has two different results, or a result lacks the
+                outcome that the stop rule needs.
+            EvidenceError: there are no results.
         """
         rows: dict[Cell, Observation] = {}
         node_of: dict[Cell, int] = {}
@@ -163,10 +163,11 @@ class ObservationTable:
         arm: Ints | None = None,
         kinds: OneKind = ONE_KIND,
     ) -> ObservationTable:
-        """Build the table from validated arrays sorted by (node, request); drops cells that are not reached.
+        """Build the table from validated arrays sorted by (node, request); drops results at nodes that the request does not
+        reach.
 
-        ``above`` gives the index of the previous cell on the request's path; -1 if there is none. Without ``in_flight``,
-        the engines count as idle. ``arm`` may be -1 if a later row or the template determines the branch.
+        ``above`` gives the index of the previous result on the request's path; -1 if there is none. Without ``in_flight``,
+        the engines count as idle. ``arm`` may be -1 if a later result or the template determines the branch.
         """
         in_flight = np.zeros(len(node)) if in_flight is None else in_flight
         arm = np.full(len(node), -1, np.int64) if arm is None else arm
@@ -192,7 +193,7 @@ def _check_labels(row: Observation, rule: StopRule) -> None:
 
 
 def _right(rows: Sequence[Observation]) -> BoolArray | FloatArray:
-    """Return correctness as booleans, or as fractions if some row has a score strictly between 0 and 1."""
+    """Return correctness as booleans, or as fractions if some result has a score strictly between 0 and 1."""
     scores = np.array([float(row.success or 0.0) if row.failure is None else 0.0 for row in rows], np.float64)
     is_plain = (scores == 0.0) | (scores == 1.0)
     return scores == 1.0 if is_plain.all() else scores

@@ -16,15 +16,15 @@ _Z = 1.96
 
 
 def optional_steps(observations: Iterable[Observation], template: Template) -> dict[str, dict[str, Any]]:
-    """Return ``cost_usd``, ``low``, ``high`` and ``pairs`` of each optional stage that writes an answer, by its name.
+    """Return, by the name of each optional stage that writes an answer, its ``cost_usd``, ``low``, ``high`` and ``pairs``.
 
-    A pair is a request with two rows after the same path, of which one skips the stage; each request counts once for a
-    model. The figures are for the model that most probably helps. ``low`` and ``high`` bound the change of accuracy with 95
-    % confidence (paired proportions: Agresti and Min 2005); ``cost_usd`` is the stage's mean cost on this model. Stages
-    without a pair are left out, and so are judges, because their labels alone change no answer.
+    ``pairs`` counts requests that have, after the same path, a result with the stage and a result without it; each request
+    counts once for a model. The figures are for the model that most probably helps. ``low`` and ``high`` bound the change of
+    accuracy with 95 % confidence (paired proportions: Agresti and Min 2005); ``cost_usd`` is the stage's mean cost on this
+    model. Stages without a pair are left out, and so are judges, because their labels alone change no answer.
 
     Args:
-        observations: the rows of a profile.
+        observations: the results of a profile.
         template: bound to its models.
     """
     stages = {stage.name for stage in template.stages if stage.optional and stage.verdict is None}

@@ -13,7 +13,8 @@ from vinelm.trie.arrays import FloatArray
 
 
 def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray]]:
-    """Return (yes answers, answers) of each node, shape (n + 1,): does it stop; right if it stops; right if it continues.
+    """Return the numbers of (yes answers, answers) at each node, shape (n + 1,), to three questions: does the request stop; is
+    the answer right if it stops; is it right if it continues.
 
     Together they give the rates s, b = s P(right | stop) and a = b + (1 - s) P(right | no stop) under any stop rule. An
     accepted answer is never assumed to be right. Under the oracle stop, the third answer is always no, and the second is no
@@ -62,7 +63,7 @@ class Rates:
 
 @dataclass(frozen=True, eq=False)
 class ArmRates:
-    """Rates of branches as in :class:`vinelm.trie.annotated_trie.AnnotatedTrie`: by target node, or by edge.
+    """Rates of branches, stored as in :class:`vinelm.trie.annotated_trie.AnnotatedTrie`: by target node, or by edge.
 
     Args:
         arm: P(the stage comes next | the node before is reached); 1 at the root.
@@ -75,7 +76,7 @@ class ArmRates:
 
     @classmethod
     def of(cls, trie: Trie, arms: Arms, rates: Rates, arm: FloatArray, arm_success: FloatArray) -> ArmRates:
-        """Assign rates of branches, shape (arms,), to nodes or edges.
+        """Return the rates, given by branch with shape (arms,), by node or edge.
 
         The rates are scaled to correct rounding: those of a node's branches then sum to its P(continues) and P(continues,
         right).

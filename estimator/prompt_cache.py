@@ -1,4 +1,4 @@
-"""Edge types (what an invocation's prompt cache may hold) and their effect on cached tokens, cost and latency."""
+"""Edge types (what a call's prompt cache may hold) and their effect on cached tokens, cost and latency."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIGURES = ("switched_cost_usd", "kept_cost_usd", "switched_latency_s", "kept_lat
 
 
 def edge_of(prefix: tuple[str, ...], catalog: Catalog) -> str:
-    """Return the edge type (one of :data:`EDGES`) of the last invocation of ``prefix``."""
+    """Return the edge type (one of :data:`EDGES`) of the last call of ``prefix``."""
     if len(prefix) < 2:
         return "first"
     return "kept" if catalog[prefix[-1]].prompt_cache == catalog[prefix[-2]].prompt_cache else "switched"
@@ -40,7 +40,9 @@ def edge_types(trie: Trie, cache: npt.NDArray[np.int16]) -> npt.NDArray[np.int64
 
 
 def index_per_node(trie: Trie, of_model: Sequence[Hashable]) -> npt.NDArray[np.int16]:
-    """Return for each node the first model with the same entry in ``of_model`` as the node's model; -1 at the root."""
+    """Return for each node the index of the first model with the same entry in ``of_model`` as the node's model; -1 at the
+    root.
+    """
     index = np.array([of_model.index(value) for value in of_model], np.int16)
     return np.where(trie.model >= 0, index[trie.model], np.int16(-1)).astype(np.int16)
 
@@ -48,7 +50,7 @@ def index_per_node(trie: Trie, of_model: Sequence[Hashable]) -> npt.NDArray[np.i
 def cached_shares(observations: Iterable[Observation], catalog: Catalog) -> dict[str, dict[str, float]]:
     """Return the share of prompt tokens served from a cache, in [0, 1], by model and edge type.
 
-    Uses only rows whose provider reported both counts; omits models and edge types without such rows.
+    Uses only results whose provider reported both counts; omits models and edge types without such results.
     """
     total: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for row in observations:
@@ -65,7 +67,7 @@ def cached_shares(observations: Iterable[Observation], catalog: Catalog) -> dict
 
 
 def follow_ups(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Return per model the estimated dollars and seconds of a later invocation, with and without a switch before it.
+    """Return, for each model, the estimated cost and latency of a later call, with and without a change of the model before it.
 
     They are means within a depth, averaged over the depths that have both edge types; models without such a depth are
     omitted. Each row has the keys ``model`` and :data:`FIGURES`.

@@ -1,4 +1,4 @@
-"""Locates observations in a trie: finds each row's node, and the cells above it on its request's path."""
+"""Locates observations in a trie: finds each result's node, and the results above it on its request's path."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Ints = npt.NDArray[np.int64]
 
 
 def rows_with_nodes(observations: Iterable[Observation], trie: Trie, rule: StopRule) -> Iterator[tuple[Observation, int]]:
-    """Return each row with its node.
+    """Return each result with its node.
 
-    The stages of a request's earlier rows determine which branches it took. If a row is missing, the row before it names
-    the stage that came next; otherwise the template must allow only one stage.
+    The stages of a request's earlier results determine which branches it took. If a result is missing, the result before it
+    names the stage that came next; otherwise the template must allow only one stage.
 
     Raises:
-        InputError: a prefix, stage or branch is not in the template, a request's rows contradict one another, or an earlier
-            row is missing and several stages are possible.
+        InputError: a prefix, stage or branch is not in the template, a request's results contradict one another, or an earlier
+            result is missing and several stages are possible.
     """
     rows = list(observations)
     walker = _Walker(rows, trie)
@@ -40,12 +40,12 @@ def rows_with_nodes(observations: Iterable[Observation], trie: Trie, rule: StopR
 
 
 def where_of(row: Observation) -> str:
-    """Return the request and prefix of a row, as the start of an error message."""
+    """Return the request and prefix of a result, as the start of an error message."""
     return f"request {row.request_id!r}, prefix {'/'.join(row.prefix)}"
 
 
 class _Walker:
-    """Walks down a trie along the stages named by one request's rows."""
+    """Finds the nodes of one request's results by following their stages down the trie."""
 
     def __init__(self, rows: Sequence[Observation], trie: Trie) -> None:
         self._trie = trie
@@ -73,7 +73,7 @@ class _Walker:
         return node
 
     def _known_above(self, row: Observation) -> tuple[int, int]:
-        """Return length and node of the longest prefix of the row for which an earlier row exists."""
+        """Return the length and node of the longest prefix of the result's path that has a result."""
         for length in range(len(row.prefix) - 1, 0, -1):
             node = self._nodes.get((row.request_id, row.prefix[:length]))
             if node is not None:
@@ -114,7 +114,7 @@ class _Walker:
 
 
 def cells_above(cells: Sequence[Cell]) -> Ints:
-    """Return for each cell the index of its request's longest observed prefix above it; -1 if there is none."""
+    """Return for each result the index of its request's nearest earlier result on the same path; -1 if there is none."""
     index = {cell: i for i, cell in enumerate(cells)}
     found = np.full(len(cells), -1, np.int64)
     for i, (request, prefix) in enumerate(cells):
@@ -127,7 +127,7 @@ def cells_above(cells: Sequence[Cell]) -> Ints:
 
 
 def below_a_stop(trie: Trie, node: Ints, stop: BoolArray, above: Ints) -> BoolArray:
-    """Return for each cell whether an observed cell above it already stopped its request."""
+    """Return for each result whether the request had already stopped at an earlier result on the same path."""
     beyond = np.zeros(len(node), np.bool_)
     depth = trie.depth[node]
     for level in range(2, trie.max_depth + 1):
@@ -137,7 +137,7 @@ def below_a_stop(trie: Trie, node: Ints, stop: BoolArray, above: Ints) -> BoolAr
 
 
 def told_arms(trie: Trie, node: Ints, stop: BoolArray, arm: Ints, above: Ints) -> Ints:
-    """Return the branches that are known from the next cell or because the node has only one branch; -1 if a request ended."""
+    """Return each result's next stage if a later result or the template determines it; otherwise, or after a stop, -1."""
     found = arm.copy()
     below = np.flatnonzero(above >= 0)
     below = below[trie.depth[node[below]] == trie.depth[node[above[below]]] + 1]

@@ -1,4 +1,4 @@
-"""Hierarchical shrinkage: means of depth x model towards the model's mean, and these towards the overall mean."""
+"""Hierarchical shrinkage: depth x model means towards the model's mean, and model means towards the overall mean."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Prior = Callable[[Trie, Amounts, FloatArray, float], tuple[FloatArray, float]]
 
 
 def of_all(trie: Trie, amounts: Amounts, overall: FloatArray, weight: float) -> tuple[FloatArray, float]:
-    """Return the overall mean and its weight."""
+    """Return the arguments ``overall`` and ``weight``: a model's mean is shrunk towards the overall mean."""
     return overall, weight
 
 
@@ -43,8 +43,8 @@ def pooled_mean(
         trie: the trie.
         total: sum of the values of each node, shape (n + 1,).
         count: number of values of each node, shape (n + 1,).
-        prior: the mean without any observation.
-        weight: pseudo-count of each level.
+        prior: the mean that is assumed without observations.
+        weight: number of pseudo-observations at each level of shrinkage.
         prior_of: the value towards which a model's mean is shrunk.
     """
     model, n_models = trie.kinds

@@ -1,4 +1,4 @@
-"""The mean size of the requests that reach each node. Requests that get far are harder, and often more expensive."""
+"""Estimates the mean size of the requests that reach each node. Requests with many calls are often larger."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class SizesByOutcome(Protocol):
 
     @property
     def unseen(self) -> FloatArray | None:
-        """Expected number of requests that reach each node unobserved, shape (n + 1,). None: observed amounts do not
-        replace predictions.
+        """Expected number of requests that reach each node unobserved, shape (n + 1,). If None, observed amounts do not replace
+        predictions.
         """
 
     def expected(self, slope: float) -> tuple[FloatArray, FloatArray]:
@@ -69,12 +69,12 @@ class SizesByDifficulty:
     unseen: FloatArray | None = None
 
     def expected(self, slope: float) -> tuple[FloatArray, FloatArray]:
-        """See :class:`SizesByOutcome`."""
+        """See :meth:`SizesByOutcome.expected`."""
         of_point, change = self._of_points(slope)
         return self.posterior @ of_point, self.posterior @ change
 
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """See :class:`SizesByOutcome`. The observed outcomes of requests shift the sizes of their points."""
+        """See :meth:`SizesByOutcome.reaching`. The observed outcomes of requests shift the sizes of their points."""
         of_point, change = self._of_points(slope)
         own = self.posterior.T @ (factor - self.posterior @ of_point) / np.maximum(self.posterior.sum(axis=0), TINY)
         weight = self.mass + TINY * self.posterior.mean(axis=0)
@@ -91,7 +91,7 @@ class SizesByDifficulty:
 
 @dataclass(frozen=True, eq=False)
 class SizesByStops:
-    """Sizes of requests as implied by stops, without a model of difficulty: factors of the mean, multiplied along the path.
+    """Sizes of requests estimated from stops, without a model of difficulty: a factor for each call, multiplied along the path.
 
     The requests that continue at a node are, by some factor, larger or smaller than the requests that reach it. The factor
     is estimated per depth x model from the sizes expected from outcomes, and shrunk towards 1 + k m(s). Here s is the stop
@@ -107,13 +107,13 @@ class SizesByStops:
     unseen: FloatArray | None = None
 
     def expected(self, slope: float) -> tuple[FloatArray, FloatArray]:
-        """See :class:`SizesByOutcome`."""
+        """See :meth:`SizesByOutcome.expected`."""
         raw = np.exp(slope * self._persistence)
         size = raw / raw.mean()
         return size, size * (self._persistence - (size * self._persistence).mean())
 
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """See :class:`SizesByOutcome`; here the mean is that of all requests that reach the node."""
+        """See :meth:`SizesByOutcome.reaching`; here the mean is that of all requests that reach the node."""
         trie, cells = self.cells.trie, self.cells
         of_node, n_of_depth = trie.kinds
         kind, n_kinds = trie.depth.astype(np.int64) * n_of_depth + of_node, (trie.max_depth + 1) * n_of_depth  # depth x model
@@ -149,7 +149,9 @@ class SizesByStops:
 
     @cached_property
     def _persistence(self) -> FloatArray:
-        """How much more often than other requests each request continued, as a normal trait (logit scale, one Newton step)."""
+        """Return a trait of each request that is higher the more often it continued, compared with other requests (logit scale,
+        one Newton step).
+        """
         cells = self.cells
         stop = self._stop[cells.node]
         surprise = np.bincount(cells.request, stop - cells.stop, cells.n_requests)

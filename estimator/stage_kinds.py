@@ -23,13 +23,13 @@ FURTHER_REQUESTS = 100.0
 
 
 class OneKind:
-    """Stages that stand for all requests."""
+    """Stages that stand for all requests, because no request types are declared."""
 
     prior = staticmethod(of_all)
     """The prior of a pooled mean; see :data:`vinelm.estimator.shrinkage.Prior`."""
 
     def labelled(self, stage: Ints, model: Ints) -> tuple[Ints, list[Labels]]:
-        """Return the application's stage for each node's stage, and by name, labels of nodes that distinguish types."""
+        """Return the application's stage of each node, and by group name, labels of nodes that distinguish types."""
         return stage, []
 
     def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
@@ -75,7 +75,7 @@ class StageKinds(OneKind):
     def prior(self, trie: Trie, amounts: Amounts, overall: FloatArray, weight: float) -> tuple[FloatArray, float]:
         """Return the mean of each node's model at its stage over all types, times the factor of the node's type.
 
-        It weighs as much as :data:`KIND_ROWS` rows.
+        The mean weighs as much as :data:`KIND_ROWS` results.
         """
         total, count = amounts
         at = np.maximum(trie.stage, 0)

@@ -34,14 +34,14 @@ def make_worker(
     fingerprint: Mapping[str, str],
     equal: EqualCalls | None = None,
 ) -> Worker:
-    """Return the worker that runs the units.
+    """Return the worker that runs the jobs.
 
     Args:
-        settings: where the units run. ``on_note`` is called with one line when a cluster node is lost, and with :data:`NO_FORK`
-            if this system cannot fork the requested processes (without ``on_note``, a warning).
-        units: the unit runner of this process.
+        settings: where the jobs run. ``on_note`` is called with one line when a cluster node is lost, and with :data:`NO_FORK`
+            if this system cannot fork the requested processes. Without ``on_note``, the latter is a warning.
+        units: the runner of jobs in this process.
         fingerprint: digests of the workflow's parts; a fresh process that builds a different workflow causes an error.
-        equal: the cache for equal calls; None: every call is made. Cluster nodes do not use the cache.
+        equal: the cache for equal calls; None calls the model every time. Cluster nodes do not use the cache.
     """
     execution = settings.execution
     if equal is not None:
@@ -88,19 +88,19 @@ def _rate_limiters(units: Units) -> dict[str, RateLimiter]:
 
 
 class KeepingWorker:
-    """A worker that stores a unit's checkpoint as soon as the unit ends, on the unit's thread.
+    """A worker that stores a job's checkpoint as soon as the job ends, on the job's thread.
 
     Otherwise the run would write checkpoints one after another inside its transactions, which block other writers.
 
     Args:
-        place: stores the contents of checkpoints.
+        place: the store of the checkpoints' contents.
     """
 
     def __init__(self, worker: Worker, place: CheckpointPlace) -> None:
         self._worker, self._place = worker, place
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
-        """Run as :meth:`Worker.run`. If the checkpoint cannot be written, the error is raised later, with the row."""
+        """Run as :meth:`Worker.run`. If the checkpoint cannot be written, the error is raised later, with the result."""
         outcome = self._worker.run(job, top_up)
         if outcome.checkpoint is not None:
             with suppress(StoreError):

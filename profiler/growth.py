@@ -1,7 +1,7 @@
 """Brings a store up to date with a changed workflow, dataset or catalog before a run, and reports the effects.
 
-A change of ``signal``, ``answer`` or ``agree`` invalidates no row: signals, answers and answer classes are recomputed from the
-stored states, without a call. See docs/profiling.md#growing-a-store.
+A change of ``signal``, ``answer`` or ``agree`` invalidates no result: signals, answers and answer classes are recomputed from
+the stored states, without a call. See docs/profiling.md#growing-a-store.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def request_digests(workflow: Workflow, requests: Iterable[Request] = ()) -> dic
 
 
 def scoring_part(workflow: Workflow, request: Request) -> Request:
-    """Return the part of a request that decides its rows. It excludes labels if a judge scores the rows."""
+    """Return the part of a request on which its results depend. If a judge scores the results, labels are excluded."""
     judge = workflow.score
     if not isinstance(judge, LLMJudge):
         return request
@@ -80,18 +80,18 @@ def kinds_of(workflow: Workflow, requests: Iterable[Request]) -> dict[str, str]:
 def bring_up_to_date(
     rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDigest], kinds: Mapping[str, str] | None = None
 ) -> None:
-    """Set the store's identity to that of the starting run; score rows again and recompute signals if needed.
+    """Set the store's identity to that of the starting run; score results again and recompute signals if needed.
 
     Writes to the store, and calls no model. Reports each change that had an effect in one line.
 
     Args:
-        rows: the store's rows.
+        rows: the store's results.
         identity: the run's identity.
-        wanted: the digests of all requests.
-        kinds: the kinds of all requests; empty if none is declared.
+        wanted: the digests of all requests, by id.
+        kinds: the types of all requests; empty if none are declared.
 
     Raises:
-        StoreError: no row of the store would remain valid.
+        StoreError: no result of the store would remain valid.
         WorkflowError: ``signal`` has too many values, ``agree`` is not symmetric, or one of them raised.
     """
     rows_before = len(rows.store)
@@ -107,9 +107,9 @@ def bring_up_to_date(
 
 
 def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDigest]) -> Growth | None:
-    """Return the store's growth, after scoring rows again if the scorer or a label has changed; None without a change.
+    """Return the store's growth, after scoring results again if the scorer or a label has changed; None without a change.
 
-    Calls no judge: rows that a judge must score stay, and are judged later, when money may be spent.
+    Calls no judge: results that a judge must score stay, and are judged later, when money may be spent.
     """
     growth = grow(rows.store, identity, wanted)
     waiting = RowsToScore(rows.store, wanted)
@@ -128,7 +128,7 @@ def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDig
 
 
 def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> Rescored:
-    """Return the success of a row, or why it cannot be decided. Makes no paid model call."""
+    """Return the success of a result, or the reason why it cannot be scored. Makes no paid model call."""
     job = rows.job((row.request_id, row.prefix), row.state, stopped if row.is_continued else None)
     found = rows.evaluated(job).observation
     if found is None:
@@ -141,7 +141,7 @@ def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> Res
 
 
 def _has_reference(rows: KeptRows) -> bool:
-    """Return whether rows store answers to compare with the current setup's answers."""
+    """Return whether results store answers to compare with the current setup's answers."""
     return isinstance(rows.units.workflow.score, AsToday)
 
 
@@ -168,9 +168,9 @@ def record_for(signals: Signals) -> SignalRecord:
 
 
 def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
-    """Recompute the rows' signals, answers and classes if the workflow's declaration has changed.
+    """Recompute the results' signals, answers and classes if the workflow's declaration has changed.
 
-    ``has_restored``: whether retired rows are used again.
+    ``has_restored``: whether retired results are used again.
     """
     store, signals, shown = rows.store, rows.units.signals, ShownRows(rows.store)
     before = shown.record
@@ -188,7 +188,7 @@ def _renew_shown(rows: KeptRows, *, has_restored: bool) -> None:
 
 
 def _classify(store: ObservationStore, signals: Signals, record: SignalRecord, on_note: Note | None = None) -> None:
-    """Compute the answer classes of all rows and record their declaration.
+    """Compute the answer classes of all results and record their declaration.
 
     Raises:
         WorkflowError: ``agree`` raised, or is not symmetric.
@@ -205,7 +205,7 @@ def _classify(store: ObservationStore, signals: Signals, record: SignalRecord, o
 
 
 def classify_new(store: ObservationStore, signals: Signals, on_note: Note | None = None) -> None:
-    """Compute the answer classes of a store to which a run has added rows.
+    """Compute the answer classes of a store to which a run has added results.
 
     Raises:
         WorkflowError: ``agree`` raised, or is not symmetric.
@@ -215,7 +215,7 @@ def classify_new(store: ObservationStore, signals: Signals, on_note: Note | None
 
 
 class _Renewal:
-    """Recomputes signals and answers of rows.
+    """Recomputes signals and answers of results.
 
     Args:
         signals: the workflow's declared signals.
@@ -230,7 +230,7 @@ class _Renewal:
         self._needs_state = bool(signals.answer) or callable(signals.signal)
 
     def made_anew(self, every: Sequence[Observation]) -> SignalRecord:
-        """Write the rows' signals and answers; return a record of the declaration."""
+        """Write the results' signals and answers; return a record of the declaration."""
         found: dict[Cell, Shown] = {}
         labels, lost = Labels(), 0
         for row, shown in self._evaluated(every):
@@ -248,7 +248,7 @@ class _Renewal:
             yield from zip(every, pool.map(self._of, every), strict=True)
 
     def _of(self, row: Observation) -> Shown | None:
-        """Return the row's signal and answer; None if they need a state that is not stored."""
+        """Return the result's signal and answer; None if they need a state that is not stored."""
         cell = row.request_id, row.prefix
         if row.failure is not None:
             return Shown(with_error(replace(row, signal=None), self._signals).signal)
@@ -264,7 +264,7 @@ class _Renewal:
         return Shown(label, found.answer, found.answer_digest)
 
     def _kept(self, row: Observation) -> Shown:
-        """Return what remains valid without the state: signal or answer, if its declaration is unchanged."""
+        """Return the parts that remain valid without the state: the signal or the answer, if its declaration is unchanged."""
         before, now = self._before, self._now
         label, has_answer = None if callable(self._signals.signal) else self._verdict(row), True
         if before is None or (before.signal, before.edges) == (now.signal, now.edges):
@@ -274,7 +274,7 @@ class _Renewal:
         return Shown(label, row.answer, row.answer_digest) if has_answer and now.answer else self._compared(row, Shown(label))
 
     def _compared(self, row: Observation, shown: Shown) -> Shown:
-        """Return ``shown``, with the row's stored answer if that is compared with the current setup's answer."""
+        """Return ``shown``, with the result's stored answer if that is compared with the current setup's answer."""
         return shown._replace(answer=row.answer, answer_digest=row.answer_digest) if _has_reference(self._rows) else shown
 
     def _verdict(self, row: Observation) -> str | None:

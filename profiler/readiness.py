@@ -52,7 +52,7 @@ class SeenPrompts:
         self._states: dict[str, Mapping[str, Any]] = {}
 
     def begin(self, request_id: str, state: Mapping[str, Any]) -> None:
-        """Begin the run of a request with this state, discarding the prompts of an earlier try."""
+        """Begin collecting prompts of a request with this state; discard the prompts of an earlier try."""
         self._seen[request_id], self._states[request_id] = [], state
 
     def end(self, request_id: str, state: Mapping[str, Any]) -> None:
@@ -140,9 +140,9 @@ PROMPT_REQUESTS = 5
 
 @dataclass(frozen=True, slots=True)
 class CheckItem:
-    """The result of a check; ``detail`` is a line with what was found, or what is wrong and how to fix it.
+    """The result of a check; ``detail`` is a line that states what was found, or what is wrong and how to fix it.
 
-    ``is_doubtful``: only the workflow's author can tell whether it is right.
+    ``is_doubtful``: whether only the workflow's author can decide if the finding is right.
     """
 
     name: str
@@ -172,7 +172,7 @@ class CheckReport:
 
     @property
     def is_ok(self) -> bool:
-        """True if every check passed."""
+        """Whether every check passed."""
         return all(item.is_ok for item in self.items)
 
 
@@ -206,7 +206,7 @@ def _code_of(workflow: Workflow, catalog: Catalog) -> str | None:
 
 @dataclass(slots=True)
 class _Asks:
-    """Open questions to the author, and the models that the application called."""
+    """The open questions to the author, and the models that the application called."""
 
     questions: list[str] = field(default_factory=list)
     today: dict[str, str] = field(default_factory=dict)
@@ -296,7 +296,7 @@ def _runs_today(
 
 
 def _today(stages: Sequence[Stage]) -> str:
-    """Return a question to the author: which models run today? Plans are compared with the current setup."""
+    """Return a question to the author: which models does the current setup use? Plans are compared with it."""
     names = ", ".join(stage.name for stage in stages)
     return f'which model runs today at {names}? Say it with its name in the catalog: Stage("{stages[0].name}", default=NAME)'
 
@@ -336,7 +336,7 @@ def _inputs(workflow: Workflow) -> CheckItem:
 
 
 def _dry_run(units: Units, request: Request, backend: ScriptedBackend) -> Iterator[CheckItem]:
-    """Yield the checks of a scripted run. If a tool refuses the scripted arguments, the next try does not call it."""
+    """Yield the checks of a scripted run. If a tool refuses the scripted arguments, run again without that tool."""
     refused: list[str] = []
     while True:
         items = list(_one_run(units, request, refused, backend))
@@ -405,12 +405,12 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
 
 
 def _following(template: Template, rows: Sequence[Observation]) -> Stage | None:
-    """Return the stage to which the last row continues."""
+    """Return the stage that comes next after the last result."""
     return template.following(len(rows), rows[-1].arm) if rows else template.first_stages[0]
 
 
 def _stages(template: Template, rows: Sequence[Observation], stage: Stage) -> tuple[str, ...]:
-    """Return the stages of the unit's job; see :class:`~vinelm.profiler.execution.job.Job`."""
+    """Return the ``stages`` of the next job; see :class:`~vinelm.profiler.execution.job.Job`."""
     if not rows and len(template.first_stages) > 1:
         return ()
     return (*(row.stage for row in rows), stage.name)
@@ -525,7 +525,7 @@ class ScriptedBackend:
         return ScriptedChatModel.bound(self, model, self.seen.seeing(call))
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
-        """See :class:`vinelm.backends.offline.chat_model.AnswerSource`."""
+        """Return the scripted answer to a call, and its usage."""
         text = self._text(call.request, call.stage)
         tokens_in, tokens_out = estimate_tokens(prompt_chars), estimate_tokens(len(text))
         usage = Usage(model=model.name, cost_usd=0.0, latency_s=0.0, tokens_in=tokens_in, tokens_out=tokens_out)

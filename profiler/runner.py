@@ -1,4 +1,4 @@
-"""Runs a profile: checks that the inputs fit together, executes units, writes rows to the store, returns the result."""
+"""Runs a profile: checks that the inputs fit together, executes jobs, writes results to the store, returns the result."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ def profile(
     store: ObservationStore,
     settings: ProfileSettings | None = None,
 ) -> ProfileResult:
-    """Execute cells (request, sequence of models) and store a row for each, until a limit is reached or all reached cells are
-    done.
+    """Execute calls, each given by a request and a sequence of models, and store their results, until a limit is reached or no
+    call is left.
 
-    Calls the models, which spends money, and writes to ``store``. Every row is durable before the next stage of its request
-    starts, so the same call continues a run that was interrupted or killed. With deterministic models the rows do not depend on
-    ``settings.execution``. Ctrl-C ends the run once the units in flight are written; a second Ctrl-C ends it at once.
+    Calls the models, which spends money, and writes to ``store``. Every result is durable before the next stage of its request
+    starts, so calling this again continues a run that was interrupted or killed. With deterministic models the results do not
+    depend on ``settings.execution``. Ctrl-C ends the run once the jobs in flight are written; a second Ctrl-C ends it at once.
 
     Args:
         workflow: the workflow; its template need not be bound to the models.
         catalog: the models.
         backends: one for each provider of the catalog.
         store: a store of this workflow; the run locks it.
-        settings: sample, limits, place of execution and callbacks; default: all cells, one unit at a time.
+        settings: sample, limits, place of execution and callbacks; default: all calls, one job at a time.
 
     Returns:
         What ended the run, with coverage and costs.
@@ -69,9 +69,10 @@ def profile(
     Raises:
         ConfigError: a limit, a sampler or an execution setting is invalid.
         DatasetError: there are no requests.
-        StoreError: the store belongs to another workflow, none of its rows would remain valid, or another run is writing to it.
+        StoreError: the store belongs to another workflow, none of its results would remain valid, or another run is writing to
+            it.
         WorkflowError: the workflow cannot be profiled, its ``signal`` has too many values or raised, or ``agree`` is not
-            symmetric or raised. Rows written so far are kept.
+            symmetric or raised. Results written so far are kept.
     """
     settings = settings or ProfileSettings()
     if settings.recorded is not None and (settings.batch_prices is not None or settings.execution.cluster is not None):
@@ -123,7 +124,7 @@ def _equal_calls(store: ObservationStore, units: Units, settings: ProfileSetting
 
 
 def _beside_label(rows: KeptRows, wrong: Iterable[Cell]) -> str:
-    """Return a line with a wrong answer and its label, by scoring a stored state again; empty without a state."""
+    """Return a line with a wrong answer and its label, found by scoring a stored state again; empty without a stored state."""
     states = ((cell, rows.store.checkpoint(*cell)) for cell in wrong)
     cell, state = next(((cell, state) for cell, state in states if state is not None), (None, None))
     if cell is None:
@@ -152,7 +153,7 @@ def _sampler_of(
 
 
 def continued_share(workflow: Workflow) -> float:
-    """Return the share of the default sampler's paths that continue after a passed check; useful only for signals."""
+    """Return the share of the default sampler's paths that continue after a passed check; 0 without declared signals."""
     return CONTINUED_SHARE if workflow.signals else 0.0
 
 
@@ -166,7 +167,7 @@ def _gate(
 
 
 def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any], gate: BatchGate | None) -> RunState:
-    """Open the ledger, judge pending rows, record the run's settings in the store, and read its rows."""
+    """Open the ledger, judge pending results, record the run's settings in the store, and read its results."""
     store, units, settings = rows.store, rows.units, rows.settings
     ledger = Ledger(store, settings.limits, batches=None if gate is None else BatchRecords(store))
     records = RunRecords(store)
@@ -191,9 +192,10 @@ def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any]
 
 
 def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
-    """Retire rows of broken stages, so that they are executed again; return a line if there were any. Their cost stays booked.
+    """Retire results of broken stages, so that they are executed again; return a line if there were any. Their cost stays
+    booked.
 
-    Retires all rows if all failed and the last profile ended for that reason.
+    Retires all results if all failed and the last profile ended for that reason.
     """
     store = records.store
     first_rows, cut_off, rows = FirstRows(template), CutOff(), store.observations()
@@ -212,7 +214,7 @@ def _retired_broken_rows(records: RunRecords, template: Template) -> str | None:
 
 
 def _require_reference(workflow: Workflow, template: Template) -> None:
-    """Raise if requests have no label and the current setup, or how to extract its answer, is unknown."""
+    """Raise if requests have no label, and the current setup or the extraction of its answer is unknown."""
     reference = workflow.score
     if not isinstance(reference, AsToday) or all(reference.is_labelled(request) for request in workflow.requests):
         return
@@ -254,7 +256,7 @@ _STORED_ELSEWHERE = ("template", "catalog", "request_ids")  # the first two in t
 
 
 def settings_of(sampler: Sampler, requests: Sequence[Request]) -> dict[str, Any]:
-    """Return the settings that determine the order of a run's cells, as plain JSON.
+    """Return the settings that determine the order of a run's calls, as plain JSON.
 
     These are the sampler's class, its public settings that are plain values or dataclasses (as text), and a digest of the
     request ids.

@@ -27,7 +27,7 @@ def catalog_of(*names: str) -> Catalog:
 
 
 def outcome(template: Template, request_id: str, prefix: tuple[str, ...]) -> Observation:
-    """Return the observation of a cell whose outcome is a hash of the cell."""
+    """Return the observation of a call whose outcome is a hash of the call."""
     digest = hashlib.sha256("/".join((request_id, *prefix)).encode()).digest()
     is_right = digest[0] % 3 == 0
     stage = template.invocations[len(prefix) - 1].name
@@ -38,7 +38,7 @@ def outcome(template: Template, request_id: str, prefix: tuple[str, ...]) -> Obs
 
 
 def observe(template: Template, paths: Sequence[RequestPath], earlier: Sequence[Observation]) -> tuple[Observation, ...]:
-    """Return the observations of these paths: each cell along them once, in order."""
+    """Return the observations of these paths: each call along them once, in order."""
     rows = {(row.request_id, row.prefix): row for row in earlier}
     for request_id, choices, *_ in paths:
         path = tuple(map(str, choices))  # valid for a linear template
@@ -89,7 +89,9 @@ class SamplerContract:
         assert list(self._rounds(self._new())) == list(self._rounds(self._new()))
 
     def test_a_round_depends_on_its_observations_alone(self) -> None:
-        """Check that a round depends neither on earlier calls of the sampler nor on how much of earlier rounds was read."""
+        """Check that a round depends neither on earlier calls of the sampler nor on the number of paths of earlier rounds that
+        were read.
+        """
         for round_, observations, paths in list(self._rounds(self._new())):
             fresh = self._new()
             assert list(islice(fresh.propose(round_, observations), PATHS)) == paths

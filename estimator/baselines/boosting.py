@@ -82,7 +82,7 @@ def cell_features(cells: ObservationTable, entries: Entries) -> FloatArray:
 
 
 def _prefixes(cells: ObservationTable) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Ancestors of each node, including itself, shape (n + 1, depths): column d is depth d + 1; -1 beyond the node's depth."""
+    """Return each node's ancestors and itself, shape (n + 1, depths): column d is depth d + 1; -1 beyond the node's depth."""
     trie = cells.trie
     table = np.full((len(trie), trie.max_depth), -1, np.int64)
     for level in trie.levels[1:]:
@@ -100,7 +100,7 @@ def _sibling_means(cells: ObservationTable, mean: FloatArray, count: Any) -> Flo
 
 
 def _power(cells: ObservationTable, column_mean: FloatArray) -> FloatArray:
-    """Return each model's power score: its accuracy as the first model of a path; if it never is, the mean of its columns."""
+    """Return each model's power score: its accuracy as a path's first model, or else the mean of its columns."""
     trie = cells.trie
     first = trie.levels[1]
     scores = np.array([column_mean[1:][trie.model[1:] == m].mean() for m in range(len(trie.models))])

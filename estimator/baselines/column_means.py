@@ -1,7 +1,7 @@
 """The paper's other baselines (VineLM paper §5.3): direct estimates of the column means of the request x path table.
 
-They are biased and serve only for comparison: a column's observed entries are a selected sample (requests that failed so
-far), and prefix fill-in is biased in the opposite direction.
+They are biased and serve only for comparison: a column's observed entries come only from requests that failed so far, and
+prefix fill-in is biased in the opposite direction.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Entries:
 
     @classmethod
     def of(cls, cells: ObservationTable, *, fill_in: bool) -> Entries:
-        """Return the executed cells; with ``fill_in``, also all extensions of successes as successes (prefix closure)."""
+        """Return the entries of executed calls; with ``fill_in``, every path that extends a successful path also counts as a
+        success.
+        """
         values = np.full((cells.n_requests, len(cells.trie)), np.nan)
         known = cells.labelled
         values[cells.request[known], cells.node[known]] = cells.right[known]
@@ -50,18 +52,20 @@ class Entries:
 
     @property
     def is_known(self) -> npt.NDArray[np.bool_]:
-        """True for known entries, shape (requests, n + 1)."""
+        """Whether each entry is known, shape (requests, n + 1)."""
         return ~np.isnan(self.values)
 
     def column_means(self) -> FloatArray:
-        """Return the mean of each column's known entries, shape (n + 1,); if empty, its model's mean at its depth."""
+        """Return the mean of each column's known entries, shape (n + 1,). A column without known entries gets its model's mean
+        at its depth.
+        """
         total, count = np.nansum(self.values, axis=0), self.is_known.sum(axis=0).astype(np.float64)
         fallback = pooled_mean(self.trie, total, count, prior=0.0, weight=1e-6)
         return np.where(count > 0, total / np.maximum(count, 1.0), fallback)
 
 
 def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
-    """Record, in place, that a request has no right answer on branches that it did not take."""
+    """Set, in place, a request's entries on branches that it did not take to 0: no right answer."""
     trie, arms = cells.trie, arms_of(cells.trie)
     if not arms.is_choice.any():
         return
@@ -81,7 +85,7 @@ def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
 
 
 def _with_success(plain: AnnotatedTrie, cells: ObservationTable, success: FloatArray) -> AnnotatedTrie:
-    """Return the trie with new success rates, limited to what its stop rates allow, and with branches consistent with them."""
+    """Return the trie with new success rates, limited to what its stop rates allow, and with matching shares of branches."""
     goes_on = 1.0 - plain.stop
     right_if_on = np.clip((success - plain.stop_success) / np.maximum(goes_on, 1e-9), 0.0, 1.0)
     right_if_stop = plain.stop_success / np.maximum(plain.stop, 1e-9)
@@ -95,7 +99,7 @@ class ColumnEstimator(CascadeEstimator):
 
     Stop rates, which the path costs need, come from :class:`CascadeEstimator`. ``success`` of a node is derived so that the
     path's accuracy equals the prediction; it may lie outside [0, 1]. Merged histories are not supported: their nodes
-    represent many paths, and a right answer on one path says nothing about the other paths.
+    represent many paths, and a right answer on one path does not imply right answers on the others.
 
     If the trie branches, a path's column is the mass of right answers on it: 0 for a request that takes another branch.
     Then ``success`` is limited to what the stop rates allow, so that a node's branches are consistent with it.
@@ -119,11 +123,11 @@ class ColumnEstimator(CascadeEstimator):
 
     @abstractmethod
     def _column_means(self, cells: ObservationTable) -> FloatArray:
-        """Return the predicted mean of each column, shape (n + 1,)."""
+        """Return each path's predicted accuracy, shape (n + 1,)."""
 
 
 class AverageEstimator(ColumnEstimator):
-    """Estimates each column by the mean of its executed entries."""
+    """Estimates a path's accuracy by the mean of the entries of executed calls in its column."""
 
     name: ClassVar[str] = "average"
     needs_oracle: ClassVar[bool] = False
@@ -133,7 +137,7 @@ class AverageEstimator(ColumnEstimator):
 
 
 class PrefixAverageEstimator(ColumnEstimator):
-    """Fills in prefixes, then estimates each column by the mean of its known entries."""
+    """Fills in prefixes, then estimates a path's accuracy by the mean of the known entries in its column."""
 
     name: ClassVar[str] = "prefix-average"
 

@@ -17,7 +17,7 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 
 
 class GroupComparison:
-    """Bets against "the mean of the new group is at most ``ratio`` times that of the old one, plus ``margin``".
+    """Bets against "the new group's mean is at most ``ratio`` times the old group's mean, plus ``margin``".
 
     Each value is weighted by 1 / (chance of its group), so that a request's mean score is the difference between the
     groups. No distribution is assumed, and the mix of requests may change. The old group's mean so far is subtracted from
@@ -25,7 +25,7 @@ class GroupComparison:
     element of the added arrays. Not thread-safe.
 
     Args:
-        share: the chance of the new group, in (0, 1), the same for all requests.
+        share: the probability, in (0, 1), that a request is served by the new group; the same for all requests.
         margin: a difference that is tolerated, in units of ``most``; above -1.
 
     Attributes:
@@ -54,8 +54,8 @@ class GroupComparison:
         Args:
             is_new: whether the request was served by the new group.
             value: >= 0; values above ``most`` count as ``most``, in both groups.
-            ratio: > 0; the factor by which the new group may exceed the old group. Chosen before the value was seen.
-            most: > 0, in units of the value. Chosen before the value was seen.
+            ratio: > 0; the factor by which the new group's mean may exceed the old group's. Chosen before the value was seen.
+            most: > 0; the value above which values are cut off, in their unit. Chosen before the value was seen.
             counts: the comparisons in which the request counts. Chosen before the value was seen.
         """
         value, is_new = np.minimum(np.asarray(value, np.float64) / most, 1.0), np.asarray(is_new, np.bool_)
@@ -101,7 +101,7 @@ class ShareAbove:
     most: float | FloatArray
 
     def log_factors(self, value: FloatArray) -> FloatArray:
-        """See :class:`Bets`."""
+        """See :meth:`Bets.log_factors`."""
         most = np.clip(np.asarray(self.most), 1e-9, 1.0 - 1e-9)[..., None]
         other = most + (1.0 - most) * _SHARES
         won, lost = np.log(other / most), np.log((1.0 - other) / (1.0 - most))
@@ -116,7 +116,7 @@ class ShareBelow:
     least: float | FloatArray
 
     def log_factors(self, value: FloatArray) -> FloatArray:
-        """See :class:`Bets`."""
+        """See :meth:`Bets.log_factors`."""
         return ShareAbove(1.0 - self.least).log_factors(1.0 - value)
 
 
@@ -130,7 +130,7 @@ class MeanAbove:
     most: float | FloatArray
 
     def log_factors(self, value: FloatArray) -> FloatArray:
-        """See :class:`Bets`."""
+        """See :meth:`Bets.log_factors`."""
         return np.asarray(np.log1p(_STAKES_UP * ((value / self.most)[..., None] - 1.0)))
 
 
@@ -146,7 +146,7 @@ class MeanBelow:
     square: float | FloatArray
 
     def log_factors(self, value: FloatArray) -> FloatArray:
-        """See :class:`Bets`."""
+        """See :meth:`Bets.log_factors`."""
         y = _STAKES_DOWN * (1.0 - value / self.least)[..., None]
         square = np.asarray(self.square / np.square(self.least))[..., None]
         return np.asarray(np.log1p(y + 0.5 * y * y) - np.log1p(0.5 * _STAKES_DOWN**2 * square))
@@ -162,7 +162,7 @@ class EProcess:
 
     Attributes:
         bets: the bets, which define the hypothesis.
-        count: values seen.
+        count: the number of values so far.
         log_wealth: log of the current wealth, in the shape of the values.
     """
 
@@ -200,5 +200,7 @@ class EProcess:
 
     @property
     def before_change(self) -> int:
-        """The number of values before the change, by the bet with the largest gain since its low. For a single process."""
+        """The estimated number of values before the change, from the bet that gained most since its lowest wealth. For a single
+        process.
+        """
         return int(self._low_at[int((self._start - self._low).argmax())]) if self.count else 0

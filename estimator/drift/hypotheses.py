@@ -1,4 +1,4 @@
-"""Turns a node's annotations into hypotheses about served rows, which e-processes test."""
+"""Builds hypotheses about served results from a node's annotations; e-processes test these hypotheses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Hypothesis:
 
     Attributes:
         quantity, direction, annotated: see :class:`~vinelm.estimator.Moved`.
-        value: returns the quantity of a row; None if the row has none.
+        value: returns the quantity of a result; None if the result has none.
         process: the bets against the hypothesis.
     """
 
@@ -41,14 +41,14 @@ class Hypothesis:
 def hypotheses_of(
     annotated: AnnotatedTrie, node: int, *, alpha: float, points: float, relative: float
 ) -> tuple[Hypothesis, ...]:
-    """Return the hypotheses about stop, labels, dollars and seconds of a node.
+    """Return the hypotheses about a node's stop rate, shares of labels, mean cost and mean latency.
 
     Args:
         annotated: the trie.
         node: the node, not the root.
-        alpha: the chance, over all hypotheses of the node, that an annotation's error exceeds what its hypothesis allows.
+        alpha: the probability that any annotation's error exceeds what its hypothesis allows, over all hypotheses of the node.
         points: the tolerance of shares; see :class:`~vinelm.estimator.DriftConfig`.
-        relative: the tolerance of mean dollars and seconds, as a fraction.
+        relative: the tolerance of mean cost and mean latency, as a fraction.
     """
     count = BORROWED_ROWS if annotated.count is None else max(int(annotated.count[node]), BORROWED_ROWS)
     labels = label_shares(annotated, node)
@@ -84,7 +84,7 @@ def hypotheses_of(
 
 
 def label_shares(annotated: AnnotatedTrie, node: int) -> dict[str, float]:
-    """Return the share of each signal after a first invocation; empty if the trie has no signals."""
+    """Return the share of each signal after a first call; empty if the trie has no signals."""
     signals, trie = annotated.signals, annotated.trie
     if signals is None or int(trie.depth[node]) != 1:
         return {}
@@ -110,17 +110,17 @@ def stop_of(row: Observation) -> float | None:
 
 
 def shows(label: str, row: Observation) -> float | None:
-    """Return 1 if the row has this signal, 0 if it has another; None if it has no signal."""
+    """Return 1 if the result has this signal, 0 if it has another; None if it has no signal."""
     return None if row.signal is None else float(row.signal == label)
 
 
 def dollars_of(row: Observation) -> float:
-    """Return the dollars of the invocation and the tools after it; for cached answers, what the original answers cost."""
+    """Return the cost in dollars of the call and the tools after it; a cached answer counts at its original cost."""
     return row.asked_usd
 
 
 def seconds_of(row: Observation) -> float | None:
-    """Return the seconds of the invocation and the tools after it; None if unknown."""
+    """Return the latency in seconds of the call and the tools after it; None if unknown."""
     return row.latency_s + row.tool_latency_s if row.is_timed else None
 
 

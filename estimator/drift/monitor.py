@@ -1,4 +1,4 @@
-"""Tests row by row whether served requests still match a trie (VineLM paper §4.5)."""
+"""Tests, with each new result, whether served requests still match a trie (VineLM paper §4.5)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ANNOTATION_SHARE = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class DriftConfig:
-    """Settings: when an annotation counts as moved.
+    """The settings that define when an annotation has moved.
 
     Args:
-        alpha: the chance, in (0, 1), of any false alarm over all nodes and rows.
+        alpha: the chance, in (0, 1), of any false alarm over all nodes and results.
         points: a share (stops, labels) has moved if it differs by more than this, in [0, 1).
-        relative: mean dollars and seconds have moved if they differ by more than this fraction, in [0, 1).
+        relative: mean cost and mean latency have moved if they differ by more than this fraction, in [0, 1).
         loaded_seconds: also test the seconds of calls that began while other calls were in flight on their engine. Load
             makes them longer than the annotation, which is at zero load.
 
@@ -54,7 +54,7 @@ class DriftConfig:
 
 @dataclass
 class _Test:
-    """A hypothesis about a quantity of a node, with the latest values: (row of the node, request, value)."""
+    """A hypothesis about a node's quantity, with the latest values as (number of the node's result, request, value)."""
 
     hypothesis: Hypothesis
     threshold: float  # the threshold of the log wealth
@@ -69,7 +69,7 @@ class _Node:
 
 
 class DriftMonitor:
-    """Compares served rows with the annotations of their nodes, in the order of serving.
+    """Compares served results with the annotations of their nodes, in the order of serving.
 
     If nothing has moved since the profile, the chance of *any* false alarm is at most ``alpha``, however long the monitor
     runs. One half of ``alpha`` allows for the annotations' standard errors and relies on the normal approximation; the
@@ -81,7 +81,7 @@ class DriftMonitor:
 
     Attributes:
         moved: the quantities that have moved so far, in order.
-        rows: the number of rows that were compared.
+        rows: the number of results that were compared.
     """
 
     def __init__(self, annotated: AnnotatedTrie, config: DriftConfig | None = None) -> None:
@@ -92,9 +92,9 @@ class DriftMonitor:
         self._known: OrderedDict[tuple[str, tuple[str, ...]], int] = OrderedDict()
 
     def add(self, row: Observation) -> list[Moved]:
-        """Compare one row and return the quantities now found to have moved; each is returned only once.
+        """Compare one result and return the quantities now found to have moved; each is returned only once.
 
-        Rows of paths that the trie lacks and rows after a passed check are counted but not compared.
+        Results of paths that the trie lacks and results after a passed check are counted but not compared.
         """
         node = self.find(row)
         if node is None or row.is_continued:
@@ -122,7 +122,7 @@ class DriftMonitor:
         )  # fmt: skip
 
     def _enter(self, node: int) -> _Node:
-        """Begin the tests of a node; the k-th node that is reached gets the share 1/(k(k+1)) of alpha."""
+        """Begin the tests of a node. The k-th node to be reached gets 1/(k(k+1)) of the false-alarm probability alpha."""
         k = len(self._nodes) + 1
         # The sum of 1/(k(k+1)) over all k is 1, so the shares of any number of nodes add up to at most alpha (union bound).
         alpha = self.config.alpha / (k * (k + 1))
@@ -136,7 +136,7 @@ class DriftMonitor:
         return state
 
     def _bet(self, test: _Test, row: Observation, node: int, at: int) -> None:
-        """Update the test with one row, and record whether the quantity has moved."""
+        """Update the test with one result, and record whether the quantity has moved."""
         hypothesis = test.hypothesis
         if hypothesis.quantity == "seconds" and row.in_flight and not self.config.loaded_seconds:
             return
@@ -156,7 +156,7 @@ class DriftMonitor:
         test.latest.clear()
 
     def find(self, row: Observation) -> int | None:
-        """Return the node of a row; None if the trie lacks it. A request's rows must come in order."""
+        """Return the node of a result; None if the trie lacks it. A request's results must come in order."""
         trie = self.annotated.trie
         parent = 0 if row.depth == 1 else self._known.get((row.request_id, row.prefix[:-1]))
         try:

@@ -1,4 +1,4 @@
-"""The result of comparing served rows with a trie."""
+"""The result of comparing served results with a trie."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ class Moved:
     """Drift of one annotated quantity of one node.
 
     Attributes:
-        node, path, stage: the node, the models of its path, and the stage of its last invocation.
+        node, path, stage: the node, the models of its path, and the stage of its last call.
         quantity: ``"stop"``, ``"dollars"``, ``"seconds"``, or ``"signal LABEL"`` for the share of a label.
         direction: whether it rose or fell.
         annotated: the trie's value, conditional on the request reaching the node.
-        seen: the mean since the change.
-        count: the number of rows of the node over which ``seen`` is the mean.
-        since: the row of the node, from 1, at which the change most probably happened; an estimate without an interval.
-        since_request: the request of that row.
-        noticed: the row of the node, from 1, at which the change was noticed.
+        seen: the quantity's mean over the results since the change.
+        count: the number of results that ``seen`` averages.
+        since: the number, from 1, of the node's result at which the change most probably happened; an estimate without an
+            interval.
+        since_request: the request of that result.
+        noticed: the number, from 1, of the node's result at which the change was noticed.
     """
 
     node: int
@@ -38,7 +39,7 @@ class Moved:
 
     @property
     def model(self) -> str:
-        """The model of the node's invocation."""
+        """The model of the node's call."""
         return self.path[-1]
 
     def to_dict(self) -> dict[str, Any]:
@@ -48,15 +49,15 @@ class Moved:
 
 @dataclass(frozen=True, kw_only=True)
 class DriftReport:
-    """The rows that were compared, and the annotations that have moved.
+    """The results that were compared, and the annotations that have moved.
 
     Attributes:
         alpha: the chance of any false alarm.
-        rows, nodes: the numbers of rows and nodes that were compared.
+        rows, nodes: the numbers of results and nodes that were compared.
         moved: what has moved, in the order in which it was noticed.
-        unplaced: rows of paths that the trie lacks, or after a passed check; not compared.
-        left_out: rows of later invocations, not compared because plans over signals select the requests that get there.
-        under_load: rows whose seconds were not compared, because other calls were in flight on the engine when they began.
+        unplaced: results of paths that the trie lacks, or after a passed check; not compared.
+        left_out: results of later calls, not compared because plans over signals select the requests that get there.
+        under_load: results whose seconds were not compared, because other calls were in flight on the engine when they began.
     """
 
     alpha: float

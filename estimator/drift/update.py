@@ -1,4 +1,6 @@
-"""Updates a trie's stops, dollars and seconds from served rows. Accuracies follow the stops, as answers have no score."""
+"""Updates a trie's stop rates, costs and latencies from served results. Accuracies follow the stop rates, as answers have no
+score.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +26,23 @@ Ints = npt.NDArray[np.int64]
 
 
 def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_life: float = 1000.0) -> AnnotatedTrie:
-    """Return the trie updated with the served rows. Pure.
+    """Return the trie updated with the served results. Pure.
 
-    A row that was followed by k later requests weighs 2^(-k / half_life), and the trie's old estimates are discounted in
-    the same way. Seconds of all nodes of an engine, and dollars of all nodes of a model, are first updated from all rows of
-    the engine or model, and then each node from its rows. Seconds of rows that began under load are ignored. If a stop rate
-    changes, the chances of a right answer given that the request stops, and given that it continues, stay the same. In a
-    trie of signals, which select the requests that reach a node, only seconds by engine and dollars by model change.
-    Request types get their shares among the served requests.
+    A result that was followed by k later requests weighs 2^(-k / half_life), and the trie's old estimates are discounted in the
+    same way. First the latencies of all nodes of an engine are updated from all its results, and the costs of all nodes of a
+    model from all its results; then each node is updated from its own results. Latencies of calls that began under load are
+    ignored. If a stop rate changes, the chances of a right answer given that the request stops, and given that it continues,
+    stay the same. In a trie of signals, which select the requests that reach a node, only the latencies by engine and the costs
+    by model change. Request types get their shares among the served requests.
 
     Args:
         annotated: The trie.
-        rows: The served rows, in the order in which they were served.
-        half_life: The number of requests after which a row counts half, > 0.
+        rows: The served results, in the order in which they were served.
+        half_life: The number of requests after which a result counts half, > 0.
 
     Raises:
         ConfigError: The half-life is not positive.
-        EvidenceError: No row belongs to a path of the trie.
+        EvidenceError: No result belongs to a path of the trie.
     """
     if not half_life > 0.0:
         raise ConfigError(f"half_life is {half_life}: give a number of requests > 0", code="half-life")
@@ -65,7 +67,7 @@ def updated_trie(annotated: AnnotatedTrie, rows: Sequence[Observation], *, half_
 
 
 class _Seen:
-    """The rows that belong to the trie, with their nodes and weights."""
+    """The results that belong to the trie, with their nodes and weights."""
 
     def __init__(self, annotated: AnnotatedTrie, rows: Sequence[Observation], half_life: float) -> None:
         order = {name: k for k, name in enumerate(dict.fromkeys(row.request_id for row in rows))}
@@ -83,7 +85,7 @@ class _Seen:
         self.is_plain = annotated.signals is None
 
     def kinds(self) -> dict[str, float]:
-        """Return the weight of each request type, from the first row of each request."""
+        """Return the weight of each request type, from the first result of each request."""
         trie = self.annotated.trie
         counts: dict[str, float] = defaultdict(float)
         of_stage, meta = self.annotated.stage_kinds, self.annotated.meta
@@ -96,7 +98,7 @@ class _Seen:
         return counts
 
     def mean(self, known: FloatArray, value: Any, group: Ints, *, idle: bool = False) -> FloatArray:
-        """Return the updated means of the nodes; ``group``: nodes with equal numbers change together; -1 for none."""
+        """Return the nodes' updated means. Nodes with the same number in ``group`` change together; -1 means no group."""
         use = np.array(
             [
                 known[node] > 0.0 and not (idle and (row.in_flight or not row.is_timed))
@@ -117,7 +119,9 @@ class _Seen:
         return np.asarray((self.known * common + own) / (self.known + np.bincount(node, weight, self.size)))
 
     def stops(self, known: FloatArray) -> FloatArray:
-        """Return the stop rates of the nodes that are not leaves, from the rows whose stop is known."""
+        """Return the stop rates of the nodes that are not leaves, from the results for which it is known whether the request
+        stopped.
+        """
         told = [(node, weight, stop) for row, node, weight in zip(self.rows, self.node, self.weight, strict=True)
                 if (stop := stop_of(row)) is not None]  # fmt: skip
         if not told or not self.is_plain:
@@ -132,7 +136,7 @@ def _ratio(new: FloatArray, old: FloatArray) -> FloatArray:
 
 
 def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
-    """Return the arrays of the trie that change with the stop rates, updated."""
+    """Return updated copies of the trie's arrays that change with the stop rates."""
     trie, old = annotated.trie, annotated.stop
     if annotated.difficulty is not None:  # the plans' figures follow from the rates of each difficulty, which are not known
         return {}
@@ -155,7 +159,7 @@ def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
 
 
 def _of_signals(signals: SignalTrie, before: AnnotatedTrie, after: AnnotatedTrie) -> SignalTrie:
-    """Return the trie of signals, with seconds updated by engine and dollars by model."""
+    """Return the trie of signals, with latencies updated by engine and costs by model."""
     names = signals.trie.model.astype(np.int64)
     changed: dict[str, Any] = {}
     for mean, var in (("latency_s", "latency_var"), ("cost_usd", "cost_var")):

@@ -30,7 +30,7 @@ class Rate:
 
     @classmethod
     def of(cls, shares: Iterable[float]) -> Self:
-        """Return the rate for requests with these shares; 1/2 without requests."""
+        """Return the mean of these shares, one for each request, as a rate; 1/2 without requests."""
         found = list(shares)
         return cls(math.fsum(found) / len(found) if found else 0.5, len(found))
 
@@ -38,7 +38,7 @@ class Rate:
     def variance(self) -> float:
         """The variance of the share, by the Beta distribution that these requests and Jeffreys' prior give.
 
-        Rows of one request are not independent, so each request counts once. If the rows of a request differ, its share
+        Results of one request are not independent, so each request counts once. If the results of a request differ, its share
         varies less than assumed, so the variance is too large rather than too small.
         """
         mean = (self.share * self.requests + 0.5) / (self.requests + 1.0)
@@ -55,7 +55,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class JudgeAgreement:
-    """How often a judge agrees with labels: the shares of right and of wrong answers that it classifies correctly.
+    """The shares of right answers and of wrong answers that a judge classifies correctly, measured on labels.
 
     With sensitivity v and specificity w, if a share p of answers is right, the judge calls a share q = v p + (1 - w) (1 -
     p) correct; so p = (q + w - 1) / (v + w - 1) (Rogan and Gladen, 1978). The judge's errors are assumed not to depend on
@@ -63,8 +63,8 @@ class JudgeAgreement:
 
     Attributes:
         requests: Labelled requests.
-        rows: Labelled rows with a verdict.
-        agreed: Share of the rows whose verdict agrees with the label; each request counts once.
+        rows: Labelled results with a verdict.
+        agreed: Share of the results whose verdict agrees with the label; each request counts once.
         sensitivity: P(verdict correct | the answer is right).
         specificity: P(verdict wrong | the answer is wrong).
     """
@@ -77,7 +77,7 @@ class JudgeAgreement:
 
     @classmethod
     def of(cls, found: Iterable[tuple[str, bool, bool]]) -> Self:
-        """Compute the agreement from (request id, verdict, truth) of each labelled row."""
+        """Compute the agreement from (request id, verdict, truth) of each labelled result."""
         right: dict[str, list[bool]] = {}
         wrong: dict[str, list[bool]] = {}
         every: dict[str, list[bool]] = {}
@@ -99,7 +99,7 @@ class JudgeAgreement:
         return self.sensitivity.share + self.specificity.share - 1.0
 
     def require(self) -> None:
-        """Raise :class:`ConfigError` unless the labels show that the judge can tell right from wrong answers."""
+        """Raise :class:`ConfigError` unless, by the labels, the judge distinguishes right from wrong answers."""
         error = math.sqrt(self.sensitivity.variance + self.specificity.variance)
         if self.informedness - Z95 * error > 0.0:
             return
@@ -116,20 +116,20 @@ class JudgeAgreement:
 
         Args:
             verdicts: Shares of answers that the judge calls correct, of any shape.
-            judged: Shares of requests that were judged; the other requests are known to be wrong.
+            judged: Shares of requests with an answer for the judge; other requests are known to be wrong.
         """
         share = (np.asarray(verdicts, np.float64) - self.false_share * np.asarray(judged)) / self.informedness
         return np.clip(share, 0.0, 1.0)
 
     def variance_at(self, accuracy: Any, judged: Any = 1.0) -> FloatArray:
-        """Return the part of :meth:`corrected`'s variance that comes from the judge's own rates, by the delta method."""
+        """Return the part of a corrected share's variance due to errors of the judge's rates (delta method)."""
         accuracy = np.asarray(accuracy, np.float64)
         by_sensitivity = accuracy**2 * self.sensitivity.variance
         by_specificity = (np.asarray(judged) - accuracy) ** 2 * self.specificity.variance
         return np.asarray((by_sensitivity + by_specificity) / self.informedness**2)
 
     def half_width(self, accuracy: float, half_width: float) -> float:
-        """Return the half width of a corrected accuracy's 90 % interval, given the half width for the share of verdicts."""
+        """Return the half width of a corrected accuracy's 90 % interval, given that of the share of "correct" verdicts."""
         own = Z90**2 * float(self.variance_at(accuracy))
         return math.sqrt((half_width / self.informedness) ** 2 + own)
 

@@ -15,7 +15,7 @@ from vinelm.trie.difficulty import DifficultyRates
 
 
 def failed_share(cells: ObservationTable) -> FloatArray:
-    """Return the share of failed calls of each node's stage and model, shape (n + 1,); a judge does not see failed calls."""
+    """Return the share of failed calls for each node's stage and model, shape (n + 1,). A judge does not see failed calls."""
     trie = cells.trie
     key = trie.stage.astype(np.int64) * (len(trie.models) + 1) + trie.model + 1
     size = int(key.max()) + 1
@@ -109,7 +109,7 @@ def _signals(annotated: SignalTrie, agreement: JudgeAgreement) -> SignalTrie:
 
 
 def corrected_report(report: ValidationReport, agreement: JudgeAgreement) -> ValidationReport:
-    """Return the report corrected for the judge's errors. Shares by depth remain shares of verdicts."""
+    """Return the report corrected for the judge's errors. Its shares by depth remain shares of "correct" verdicts."""
     scale = agreement.informedness
     selection = report.selection
     if selection is not None:

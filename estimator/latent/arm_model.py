@@ -1,5 +1,5 @@
-"""Which branch a request takes: stick-breaking logistic regressions, one row for each (node, branch but the last, right or
-wrong).
+"""Models which branch a request takes, by stick-breaking logistic regressions. They have a row for each node, each of its
+branches except the last, and a wrong or right answer there.
 
 With branches (arms) 1 to G the questions are: is it arm 1; if not, is it arm 2; and so on; the last arm takes the remaining
 probability. A row's logit is a sum of effects of the decision (the stage that decided, and the arm in question), the model
@@ -11,9 +11,9 @@ group      one effect per                                   meaning
 level      stage x arms to choose from x arm                share of the arm
 choice     stage x arm                                      the same where other arms are possible (a loop's last turn)
 decider    stage x arm x model                              the model that decided changes which arm is taken
-turn       stage x arm x depth                              change with each further invocation
+turn       stage x arm x depth                              change with each further call
 before     stage x arm x stage and model just before        what the decision was based on
-history    stage x arm x earlier stage and model (once)     effect of earlier invocations
+history    stage x arm x earlier stage and model (once)     effect of earlier calls
 outcome    stage x arm                                      the answer so far is right: the decision may depend on it
 verdict    stage x arm x model                              the same for each model
 ========== ===============================================  ==========================================================
@@ -40,7 +40,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ArmQuestions:
-    """The rows of the regression: every (node, branch but the last, wrong or right).
+    """The rows of the regression: each node, each of its branches except the last, and a wrong or right answer there.
 
     Rows of a node are adjacent and ordered by branch. At an answerable node they come in pairs (wrong, right). At other
     nodes no answer is right yet, so there is a single row for each branch.
@@ -49,8 +49,8 @@ class ArmQuestions:
         node: the node that decides, shape (rows,).
         order: the position of the branch in question among the node's branches, shape (rows,).
         right: whether the answer so far is right, shape (rows,).
-        start: first row of each node, shape (n + 1,); meaningless at nodes without a choice.
-        pairs: 2 at answerable nodes and 1 at others, shape (n + 1,).
+        start: index of the first row of each node, shape (n + 1,); meaningless at nodes without a choice.
+        pairs: number of rows for each branch: 2 at answerable nodes and 1 at others, shape (n + 1,).
     """
 
     arms: Arms
@@ -76,7 +76,7 @@ class ArmQuestions:
         return int(self.arms.count.max(initial=0))
 
     def row(self, node: Ints, order: int, right: int) -> Ints:
-        """Return the row of each node's question; a node that is not answerable uses its single row for both outcomes."""
+        """Return the index of each question's row. At a node that is not answerable, right and wrong answers share a row."""
         return self.start[node] + order * self.pairs[node] + np.minimum(right, self.pairs[node] - 1)
 
     def shares(self, probability: FloatArray, nodes: Ints, base: Ints | None = None) -> FloatArray:
@@ -102,7 +102,7 @@ class ArmQuestions:
 
 
 def arm_features(trie: Trie, questions: ArmQuestions) -> FeatureMatrix:
-    """Return the design matrix of the questions; a decision at the root depends only on the request."""
+    """Return the design matrix of the rows. A decision at the root depends only on the request."""
     arms, node, order = questions.arms, questions.node, questions.order
     rows = np.arange(len(node), dtype=np.int64)
     stage, model = trie.stage[node].astype(np.int64), trie.model[node].astype(np.int64)
@@ -142,9 +142,9 @@ class ArmModel:
 
     Args:
         request: the request of each observed decision, shape (decisions,).
-        cell: the cell (observed call) that made the decision; -1 for the choice of the first stage, which no call made.
+        cell: the result whose call made the decision; -1 for the choice of the first stage, which no call made.
         place: index of the decision's node among the nodes with decisions.
-        order: the position of the branch that was taken.
+        order: the position, among its node's branches, of the branch that was taken.
         nodes: the nodes with decisions.
     """
 
@@ -158,7 +158,7 @@ class ArmModel:
 
     @classmethod
     def start(cls, cells: ObservationTable, arms: Arms, grid: FloatArray) -> ArmModel:
-        """Return the model before the first step."""
+        """Return the model before the first Newton step."""
         trie = cells.trie
         questions = ArmQuestions.of(trie, arms)
         cell = np.flatnonzero(arms.is_choice[cells.node] & (cells.arm >= 0))
@@ -198,7 +198,7 @@ class ArmModel:
 
         Args:
             posterior: P(grid point) of each request.
-            belief: P(right) of each cell.
+            belief: P(right) of each result.
             with_variances: also update the variances of the groups.
         """
         if not len(self.nodes):

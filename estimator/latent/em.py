@@ -2,7 +2,7 @@
 
 Three questions are modelled at a node: is the answer right; does the request stop given a right answer; does it stop given
 a wrong answer. So the workflow's check is learned as an imperfect classifier of answers that behaves similarly at all
-nodes, and every row, accepted or not, gives information about the models' accuracy.
+nodes, and every result, accepted or not, gives information about the models' accuracy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class OutcomeProbabilities:
-    """P(yes) of the three questions, shape (n + 1, points) each; ``right`` is 0 at nodes that are not answerable."""
+    """P(yes) for each of the three questions, shape (n + 1, points) each; ``right`` is 0 at nodes that are not answerable."""
 
     right: FloatArray
     stop_if_right: FloatArray
@@ -60,9 +60,9 @@ class LatentFit:
         posterior: P(grid point) of each request, shape (requests, points).
         grid: the points of the latent difficulty (higher is easier), shape (points,).
         probabilities: P(yes) of each question at each node.
-        belief: P(right) of each cell, shape (cells, 1) or (cells, points).
-        regressions: a regression for each question, in the order of :class:`OutcomeProbabilities`; None if its answer is
-            certain.
+        belief: P(right) of each result, shape (results, 1) or (results, points).
+        regressions: a regression for each question, in the order of :class:`OutcomeProbabilities`; None for a question with a
+            certain answer.
         arms: the model of the branches; None if every node has only a single branch.
     """
 
@@ -82,10 +82,10 @@ class LatentFit:
 
 
 def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> LatentFit:
-    """Fit the latent model by EM: per iteration one Newton step per question, then the posterior of each request.
+    """Fit the latent model by EM. Each iteration takes a Newton step for each question and updates each request's posterior.
 
     Args:
-        cells: the observations.
+        cells: the results.
         n_points: number of grid points; 1 means no latent difficulty.
         iterations: EM iterations.
     """
@@ -105,7 +105,7 @@ def fit_latent(cells: ObservationTable, *, n_points: int, iterations: int) -> La
 
 
 class _ExpectationMaximization:
-    """Observations summed per node, and the three regressions. A node's cells differ only in their requests."""
+    """The EM state: the results summed by node, and the three regressions. A node's results differ only in their requests."""
 
     def __init__(self, cells: ObservationTable, grid: FloatArray) -> None:
         self.cells = cells
@@ -144,7 +144,7 @@ class _ExpectationMaximization:
         return OutcomeProbabilities(right * answerable[:, None], stop_if_right, stop_if_wrong)
 
     def expect(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Do the E step; return (posterior of each request over the grid, P(right) of each cell)."""
+        """Do the E step; return (posterior of each request over the grid, P(right) of each result)."""
         known = self.probabilities(of_all=False)
         # For each cell, the log chance of what was seen (stopped or not) together with a right answer, and with a wrong one. It
         # is looked up by node and outcome, since all cells of a node share it.
@@ -195,7 +195,7 @@ class _ExpectationMaximization:
             self.arms.step(posterior, belief, with_variances=with_variances)
 
     def _add_arms(self, arms: ArmModel, if_right: FloatArray, if_wrong: FloatArray) -> FloatArray:
-        """Add the branch taken after each cell to its log likelihoods; return that of each request's first stage."""
+        """Add log P(branch taken) to the results' log likelihoods in place; return each request's log P(first stage)."""
         log = arms.log_likelihood()
         is_first = arms.cell < 0
         cell = arms.cell[~is_first]
@@ -206,7 +206,7 @@ class _ExpectationMaximization:
         return of_first
 
     def _sum(self, values: FloatArray) -> FloatArray:
-        """Sum the cells' values for each node in ``rows``; cells are sorted by node."""
+        """Sum the results' values for each node in ``rows``; results are sorted by node."""
         return np.asarray(np.add.reduceat(values, self._starts, axis=0), dtype=np.float64)
 
 

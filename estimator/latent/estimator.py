@@ -23,9 +23,10 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 class LatentEstimator(RateEstimator):
     """Hierarchical latent-trait model; not in the paper.
 
-    A request's outcomes so far give information about its difficulty, and related prefixes share information. Only
-    unobserved outcomes are predicted; observed outcomes are used as they are. So if every path of every request is
-    observed, the annotations are exact means. Works with any stop rule and gives standard errors of every path metric.
+    A request's outcomes so far give information about its difficulty, and related prefixes share information. Only unobserved
+    outcomes are predicted; observed outcomes are used as they are. So if every path of every request is observed, the
+    annotations are exact means. Works with any stop rule, and estimates standard errors of accuracy, cost and latency of every
+    path.
 
     Args:
         n_points: grid points of the latent difficulty; 1 means no latent difficulty.
@@ -85,7 +86,7 @@ def _predicted(cells: ObservationTable, fit: LatentFit) -> PredictedRates | Merg
 
 
 def _sizes_by_outcome(cells: ObservationTable, fit: LatentFit, predicted: PredictedRates | MergedRates) -> SizesByOutcome:
-    """Return the model of request sizes by difficulty, or by stops if there is no latent difficulty."""
+    """Return the model that predicts request sizes from difficulty, or from stops if there is no latent difficulty."""
     if isinstance(predicted, MergedRates):
         return SizesByDifficulty(fit.posterior, fit.grid, predicted.mix)
     unseen = predicted.unseen.sum(axis=1)

@@ -6,7 +6,7 @@ A node is a prefix (m1, ..., md). Its logit is a sum of effects of its last mode
 group      one effect per                                   meaning
 ========== ===============================================  ==========================================================
 level      stage                                            difficulty of a first answer or a repair
-depth      depth                                            change with each further invocation
+depth      depth                                            change with each further call
 model      model                                            accuracy of the model
 role       stage x model                                    accuracy of the model at this stage
 turn       depth x model                                    accuracy of the model at this depth
@@ -67,7 +67,7 @@ START_VARIANCE = {
 
 @dataclass(frozen=True, eq=False)
 class FeatureMatrix:
-    """Features of every node of a trie.
+    """The features of every node of a trie, one row for each node.
 
     Args:
         design: CSR matrix of shape (n + 1, effects); the root's row is zero.
@@ -129,7 +129,7 @@ class FeatureMatrix:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A group of columns: entries at (row, column) with the value ``times``; 1 if ``times`` is None."""
+    """A group of columns of a sparse matrix: entries at (row, column) with the values ``times``, or 1 if ``times`` is None."""
 
     name: str
     nodes: Ints
@@ -139,7 +139,7 @@ class Part:
 
 
 def _arm_parts(trie: Trie) -> list[Part]:
-    """Return the groups of effects of the branches that led to a node."""
+    """Return the groups of columns for the effects of the branches that led to a node."""
     stage, model = trie.stage.astype(np.int64), trie.model.astype(np.int64)
     nodes = certain_nodes(trie)
     up = trie.parent[nodes].astype(np.int64)
@@ -152,7 +152,7 @@ def _arm_parts(trie: Trie) -> list[Part]:
 
 
 def coded(name: str, rows: Ints, *labels: npt.NDArray[Any], times: npt.NDArray[Any] | None = None) -> Part:
-    """Return a group with one column for each occurring combination of labels (>= -1)."""
+    """Return a group with a column for each combination of labels (>= -1) that occurs."""
     code = np.zeros(len(rows), np.int64)
     for label in labels:
         code = code * (int(label.max(initial=0)) + 2) + label + 1
@@ -161,7 +161,7 @@ def coded(name: str, rows: Ints, *labels: npt.NDArray[Any], times: npt.NDArray[A
 
 
 def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
-    """Return a CSR matrix of all groups, and each column's group. Columns that no node uses stay, all zero."""
+    """Return a CSR matrix of all groups, and each column's group. Columns that no node uses stay in the matrix, all zero."""
     starts = np.cumsum([0, *(part.width for part in parts)])
     rows = np.concatenate([part.nodes for part in parts])
     columns = np.concatenate([part.column + start for part, start in zip(parts, starts, strict=False)])
@@ -174,7 +174,7 @@ def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
 
 
 def just_before(trie: Trie, label: Ints) -> Ints:
-    """Return the label of each node's previous invocation, shape (n + 1,); -1 if there is none or histories differ."""
+    """Return the label of each node's previous call, shape (n + 1,); -1 if there is none or histories differ."""
     order = np.argsort(trie.target, kind="stable")
     starts = np.flatnonzero(np.diff(trie.target[order], prepend=0))  # every node except the root has an edge into it
     of_edge = label[trie.source[order]]
@@ -183,10 +183,10 @@ def just_before(trie: Trie, label: Ints) -> Ints:
 
 
 def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, Ints]:
-    """Return (node, label, times): the labels that occur before a node in all its histories, and how often at least.
+    """Return (node, label, times): the labels that occur before a node in all its histories, and the minimum number of times.
 
-    The result is sorted by node, then label. If ``memory=k`` merges histories, it includes the remembered choices before
-    the node's.
+    The result is sorted by node, then label. If ``memory=k`` merges histories, it includes the remembered choices of models
+    before the node's model.
     """
     times = np.zeros((len(trie), n_labels), np.int16)
     for edges in trie.edge_levels:
@@ -202,13 +202,13 @@ def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, 
 
 
 def certain_nodes(trie: Trie) -> Ints:
-    """Return the non-root nodes whose previous stage and model are known, including depth 1, where there is none."""
+    """Return the nodes, except the root, for which the previous stage and model are known, including all nodes of depth 1."""
     choice = np.where(trie.model >= 0, _choice(trie), len(trie.stages) * len(trie.models))
     return np.flatnonzero(just_before(trie, choice) >= 0)
 
 
 def earlier_choices(trie: Trie, nodes: Ints) -> tuple[Ints, Ints]:
-    """Return (place, choice): for each of ``nodes``, the distinct stages and models that ran before its invocation."""
+    """Return (place, choice): for each of ``nodes``, the distinct stages and models that ran before its call."""
     node, made, _ = certain_before(trie, np.where(trie.model >= 0, _choice(trie), -1), len(trie.stages) * len(trie.models))
     first = np.searchsorted(node, nodes)
     count = np.searchsorted(node, nodes, side="right") - first
@@ -222,7 +222,7 @@ def _choice(trie: Trie) -> Ints:
 
 
 def decisions(trie: Trie) -> tuple[Ints, Ints, Ints]:
-    """Return (node, decision, branch): each node's earlier decisions between several branches, and the branches taken.
+    """Return (node, decision, branch) for each earlier decision between several branches on the way to a node.
 
     ``decision`` is the node at which the choice was made, ``branch`` the node that it led to. For merged histories, only
     the last decision is known, and only if all histories made it at the same stage with the same model.

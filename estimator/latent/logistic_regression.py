@@ -26,7 +26,7 @@ class Prior:
     Args:
         slope: mean of the overall slope, in logits per standard deviation of difficulty.
         slope_variance: variances of the overall, per-stage and per-model slopes.
-        spread: factor on the initial variance of every group of effects except ``level``.
+        spread: the factor by which the initial variance of every group of effects except ``level`` is multiplied.
     """
 
     slope: float
@@ -108,7 +108,9 @@ class Regression:
         self.coefficients = self.coefficients + move * min(1.0, LONGEST_STEP / max(float(np.abs(move).max()), 1e-12))
 
     def update_variances(self) -> None:
-        """Update the groups' variances by MacKay's fixed-point rule: squared effects / number of well-determined effects."""
+        """Update each group's variance by MacKay's fixed-point rule: sum of squared effects / number of well-determined
+        effects.
+        """
         self.covariance = linalg.cho_solve(self._factor, np.eye(len(self.coefficients)), check_finite=False)
         n_groups = len(self.variance)
         squares = np.bincount(self.group, (self.coefficients - self.prior_mean) ** 2 * self._is_used, n_groups)

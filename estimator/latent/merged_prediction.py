@@ -1,4 +1,6 @@
-"""Predicts rates of a merged trie's nodes by the latent model: means over the merged histories, with the profile's choices."""
+"""Predicts rates of a merged trie's nodes by the latent model: means over the merged histories, if models are chosen as in the
+profile.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class MergedRates:
     """Rates of every node of a merged trie, shape (n + 1,) each.
 
     Args:
-        rates: conditional on reaching the node, over the requests that reach it in the profile.
+        rates: the rates given that a request reaches the node, for requests that reach it in the profile.
         arm_rates: probability of each edge's branch, shape (edges,).
         by_difficulty: the rates for requests of each difficulty.
         success_se: standard error of ``rates.success``, from the posterior of the model's effects for the given mix of
@@ -44,7 +46,7 @@ class MergedRates:
     mix: FloatArray
 
     def errors(self, cost_usd: MeanEstimate, latency_s: MeanEstimate) -> StandardErrors:
-        """Return the standard errors of one invocation at each node, including all three parts of an amount's error."""
+        """Return the standard errors of the rates, costs and latencies of one call at each node."""
         cost_se, latency_se = (
             np.asarray(np.sqrt(amount.mean_var + amount.along**2 + amount.mean**2 * amount.shared))
             for amount in (cost_usd, latency_s)
@@ -53,12 +55,11 @@ class MergedRates:
 
 
 def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) -> MergedRates:
-    """Propagate the requests' difficulties along the edges, and return means at each node.
+    """Propagate the requests' difficulties along the edges, and return the mean rates at each node.
 
-    A node represents many histories, of which few were observed. So observations do not replace predictions here, but shift
-    the node's probabilities by an effect of the node, shrunk according to the spread of these effects over all nodes.
-    Deeper in a loop than any row of the stage, no answer counts as right, because no data show that further turns still
-    help.
+    A node represents many histories, of which few were observed. So observations do not replace predictions here, but shift the
+    node's probabilities by an effect of the node, shrunk according to the spread of these effects over all nodes. Deeper in a
+    loop than any result of the stage, no answer counts as right, because there are no data on whether further turns still help.
     """
     probabilities = _with_node_effects(cells, fit)
     probabilities.right[_beyond_rows(cells, trie)] = 0.0
@@ -84,7 +85,7 @@ def predict_merged(cells: ObservationTable, trie: MergedTrie, fit: LatentFit) ->
 
 
 def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
-    """Return a mask of the nodes that are deeper than all rows of their stage, shape (n + 1,)."""
+    """Return a mask of the nodes that are deeper than all results of their stage, shape (n + 1,)."""
     deepest = np.zeros(len(trie.stages), np.int64)
     np.maximum.at(deepest, trie.stage[cells.node], trie.depth[cells.node])
     beyond: BoolArray = trie.depth > deepest[trie.stage]
@@ -102,9 +103,9 @@ def _arms(fit: LatentFit, arms: Arms, probabilities: OutcomeProbabilities) -> tu
 
 
 def _choice_shares(cells: ObservationTable, trie: MergedTrie) -> FloatArray:
-    """Return for each edge how often the profile chose its model at its stage, as a share; shape (edges,).
+    """Return for each edge the share of its stage's results with its model, shape (edges,).
 
-    Shares are counted over the stage's rows and shrunk towards a uniform choice; shares of edges with the same source and
+    Shares are counted over the stage's results and shrunk towards a uniform choice; shares of edges with the same source and
     stage sum to 1.
     """
     n_models = len(trie.models)
@@ -117,7 +118,7 @@ def _choice_shares(cells: ObservationTable, trie: MergedTrie) -> FloatArray:
 
 
 def _masses(trie: MergedTrie, start: FloatArray, arm: FloatArray, share: FloatArray) -> FloatArray:
-    """Return the mass of each grid point at each node, from ``start`` at the root, if models are chosen as in the profile.
+    """Return the mass of each grid point at each node, given the mass ``start`` at the root and the profile's choice of models.
 
     ``arm``: the part of a source's mass that takes the edge's branch, shape (edges, points). ``share``: each edge's share
     within its branch, shape (edges,).
@@ -133,7 +134,7 @@ def _masses(trie: MergedTrie, start: FloatArray, arm: FloatArray, share: FloatAr
 
 
 def _with_node_effects(cells: ObservationTable, fit: LatentFit) -> OutcomeProbabilities:
-    """Return the fitted probabilities, with each node's logits shifted to account for what features do not explain."""
+    """Return the fitted probabilities, with each node's logits shifted by an effect of the node that the features lack."""
     fitted = fit.probabilities
     weight, stop = fit.posterior[cells.request], cells.stop[:, None]
     right, wrong = weight * fit.belief, weight * (1.0 - fit.belief)

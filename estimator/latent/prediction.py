@@ -1,4 +1,6 @@
-"""Predicts unobserved outcomes and branches. Gives rates of every node over *all* requests, using observations as they are."""
+"""Predicts unobserved outcomes and branches. Observed outcomes stay as they are, so the rates of every node are over *all*
+requests, observed or not.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class PredictedRates:
     Args:
         rates: the rates over observed and predicted requests.
         arm_rates: probabilities of the branches, per node.
-        reaching: expected number of requests that reach the node, including ``cells.count`` observed requests.
+        reaching: expected number of requests that reach the node, including the ``cells.count`` observed requests.
         unseen: expected number of unobserved requests that reach the node, by grid point, shape (n + 1, points).
         mean_difficulty: mean grid value of the unobserved requests.
         arms: the branches.
@@ -48,7 +50,7 @@ class PredictedRates:
 
 
 def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
-    """Propagate every request down all paths and branches.
+    """Propagate every request down all paths and branches, and return the expected rates of every node.
 
     A request observed at a node certainly reaches it, so it counts there with its full posterior. If it continues, it
     counts on the branch that it took or, if this is unknown, on the predicted branches. All other requests are propagated
@@ -110,7 +112,9 @@ def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen:
 def _seen_arms(
     cells: ObservationTable, fit: LatentFit, arms: Arms, shares: ChoiceProbabilities
 ) -> tuple[FloatArray, FloatArray]:
-    """Return how many observed requests took each branch, and how many with a right answer; shape (arms, points) each."""
+    """Return the number of observed requests that took each branch, and of those with a right answer; shape (arms, points)
+    each.
+    """
     goes_on = ~cells.stop & (arms.count[cells.node] > 0)
     weight, belief = fit.posterior[cells.request], fit.belief * np.ones(len(fit.grid))
     known = np.flatnonzero(goes_on & (cells.arm >= 0))

@@ -1,9 +1,9 @@
 """Standard errors of the path metrics: the delta method along every path and its branches, times a calibrated factor.
 
-Here, the accuracy of a path is the probability of ending on it, or before it on a shared part, with a correct answer; plans
-add up the masses of the paths on which they end (docs/estimators.md#arms). Let L be the derivative of log P(branch) by a
-logit of the node at which the branch begins (if only one stage follows, the derivative of log (1 - s)), and B the mass of
-correct answers that ended earlier. The derivatives of A(u) along effects x_j are
+Here, the accuracy of a path is the probability that a request ends at the path's last node or at an ancestor of it, with a
+correct answer. The accuracy of a plan is the sum over the paths on which it ends (docs/estimators.md#arms). Let L be the
+derivative of log P(branch) by a logit of the node at which the branch begins (if only one stage follows, the derivative of log
+(1 - s)), and B the mass of correct answers that ended earlier. The derivatives of A(u) along effects x_j are
 
 - reach_j db_j for proper ancestors j, and reach_u da_u for u itself;
 - (A(u) - B_j) L_j for every step from an ancestor j down to u, including the steps of the branches' regression.
@@ -43,9 +43,8 @@ TINY = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class StandardErrors:
-    """Standard errors of path accuracy (fraction), cost (dollars) and latency (seconds), and of each node's ``arm``.
-
-    Shape (n + 1,) each; ``arm`` is None if unknown.
+    """Standard errors of path accuracy (fraction), cost (dollars) and latency (seconds), and of each node's ``arm``. Arrays of
+    shape (n + 1,); ``arm`` is None if unknown.
     """
 
     accuracy: FloatArray
@@ -65,15 +64,16 @@ def standard_errors(
 ) -> StandardErrors:
     """Return the standard errors for *further requests from the same population* (see the module's docstring).
 
-    They come from two sources: the posterior of the effects for unobserved outcomes, and the sample of requests.
+    They come from two sources: the uncertainty of the effects, which predict unobserved outcomes, and the random sample of
+    requests.
 
     Args:
         cells: the observations.
         fit: the latent model fitted to them.
         predicted: its predicted rates and branches.
         annotated: the trie annotated with ``predicted``.
-        cost_usd: estimate of the dollars per invocation.
-        latency_s: estimate of the seconds per invocation at zero load.
+        cost_usd: estimate of the cost per call, in dollars.
+        latency_s: estimate of the latency per call at zero load, in seconds.
     """
     n, trie, spent = cells.n_requests, cells.trie, annotated.path_cost_usd
     shrunk = (annotated.accuracy * n + 1.0) / (n + 2.0)  # an observed 0 or 1 is not certainty
@@ -204,7 +204,7 @@ class Gradients(NamedTuple):
         return self.own + self.of_later(accuracy, ended, self.passed)
 
     def of_later(self, metric: FloatArray, before: FloatArray, passed: FloatArray | float = 0.0) -> FloatArray:
-        """Return the gradient of a path metric by the path's branches, which change the chances of what follows.
+        """Return the gradient of a path metric due to the branches on the path, which change the probability of later nodes.
 
         Args:
             metric: the metric of the nodes.
@@ -215,7 +215,7 @@ class Gradients(NamedTuple):
         return along + self._running(passed - before[self.up][:, None] * self.arm)
 
     def _running(self, rows: FloatArray) -> FloatArray:
-        """Return the sums of the rows from the top of the subtree down to each node."""
+        """Return, for each node, the sum of the rows from the top of its subtree down to it."""
         total, depth = rows.copy(), self.trie.depth[self.nodes]
         for d in range(int(depth[0]) + 1, int(depth.max()) + 1):
             level = np.flatnonzero(depth == d)
@@ -266,7 +266,7 @@ def _arm_sampling(predicted: PredictedRates, trie: Trie) -> FloatArray:
 
 
 def _unknown(cells: ObservationTable, predicted: PredictedRates) -> FloatArray:
-    """Return the share of requests whose outcome on a path is unobserved: its end, an earlier stop or another branch."""
+    """Return the share of requests for which no outcome on a path (its end, an earlier stop or another branch) was observed."""
     trie, arms, size = cells.trie, predicted.arms, len(cells.trie)
     stops = np.bincount(cells.node[cells.stop], minlength=size).astype(np.float64)
     known = np.flatnonzero(cells.arm >= 0)

@@ -45,7 +45,7 @@ class Binding:
 
     @property
     def reads(self) -> str:
-        """What the binding reads: a tool's calls, a name, the user's words, or nothing."""
+        """The source that the binding reads: a tool's calls, a name, the user's words, or nothing."""
         return f"call {self.tool}" if self.kind == "call" else f"named {self.path[0]}" if self.kind == "named" else self.kind
 
 
@@ -54,7 +54,7 @@ Bindings = tuple[tuple[str, Binding], ...]
 
 
 class Filled(NamedTuple):
-    """Arguments filled in by bindings, and the history index of their newest source event (-1: none)."""
+    """Arguments filled in by bindings, and the position in the history of the newest event that they use; -1 for none."""
 
     arguments: dict[str, Any]
     source: int
@@ -108,7 +108,7 @@ class Sources:
 
 
 def fill(bindings: Bindings, sources: Sources) -> dict[str, Filled]:
-    """Return the calls that ``bindings`` yield now, by the text of their arguments, newest sources first.
+    """Return the arguments of the calls that ``bindings`` yield now, by their JSON text, those with the newest sources first.
 
     Returns at most :data:`MOST_ROWS` calls.
     """
@@ -144,7 +144,7 @@ def _of_calls(calls: Sequence[tuple[int, Mapping[str, Any]]], paths: dict[str, P
 
 
 def _rows(node: Any, paths: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
-    """Yield the values at ``paths``; paths that share a wildcard use the same item."""
+    """Yield the combinations of values at ``paths``; paths that share a wildcard use the same item of the list."""
     ended = {name: node for name, path in paths.items() if not path}
     if ended and isinstance(node, (dict, list)):
         return

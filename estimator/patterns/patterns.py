@@ -36,12 +36,12 @@ LEAST_MOMENTS = 30
 
 @dataclass(frozen=True)
 class Patterns:
-    """Mined patterns.
+    """The patterns mined from recorded sessions.
 
     Args:
         reads: the names of the read-only tools.
         sets: pairs of a tool and a set of bindings for its arguments.
-        counts: hits and trials by key.
+        counts: by key, the number of possible calls that were requested (hits), and of all possible calls (trials).
         coefficients: the coefficients of the logistic regression, one for each feature; empty without enough data.
         seconds: quantiles of the recorded durations of each read, at most :data:`MOST_SECONDS`.
         schemas: the digest of each tool's schema (:func:`schema_digest`), if known.
@@ -212,7 +212,7 @@ def _count(
     reads: frozenset[str],
     support: Mapping[tuple[str, Bindings], set[Hashable]],
 ) -> tuple[list[tuple[str, Bindings]], dict[Key, list[int]], dict[Hashable, dict[Key, list[int]]]]:
-    """Return the sets that ever make a call likely, their counts, and each group's part of the counts."""
+    """Return the sets that make a call likely at any moment, their counts, and the part of the counts from each group."""
     found = list(support)
     counts: dict[Hashable, dict[Key, list[int]]] = defaultdict(dict)
     total: dict[Key, list[int]] = {}
@@ -235,7 +235,7 @@ def _count(
 def _moments(
     sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str], sets: Sequence[tuple[str, Bindings]]
 ) -> Iterator[Moment]:
-    """Yield every possible call after every event. ``seen`` is valid only until the next item is requested."""
+    """Yield every possible call after every event. A yielded ``seen`` is valid only until the next item is requested."""
     ready = with_sources(sets)
     for session, group in zip(sessions, groups, strict=True):
         seen = SessionState(reads)
@@ -247,7 +247,7 @@ def _moments(
 
 
 def read_before_the_next_write(events: History, reads: frozenset[str]) -> set[str]:
-    """Return the keys of the reads before the next write."""
+    """Return the keys of the reads that were requested before the next write."""
     coming: set[str] = set()
     for event in events:
         if isinstance(event, ToolEvent):

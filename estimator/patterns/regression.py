@@ -1,4 +1,4 @@
-"""The probability that a possible call is requested before the next write: from backed-off counts, by logistic regression."""
+"""Predicts by logistic regression on backed-off counts whether a possible call is requested before the next write."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def keys_of(one: Yielded, is_again: bool, seen: SessionState) -> list[Key]:
 
 
 def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
-    """Return the probability at each suffix length, shrunk towards the probability at the next shorter length."""
+    """Return the share of hits at each suffix length, shrunk towards the share at the next shorter length."""
     values, p = [], PRIOR
     for key in keys:
         hits, trials = lookup(key) or NEVER
@@ -77,13 +77,13 @@ def features_of(
 
 
 def probability(features: Sequence[float], coefficients: Sequence[float]) -> float:
-    """Return the calibrated probability."""
+    """Return the calibrated probability that the call is requested before the next write."""
     score = sum(map(float.__mul__, map(float, features), coefficients))
     return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, score))))
 
 
 def fit(features: NDArray[np.float64], hits: NDArray[np.float64]) -> list[float]:
-    """Return the coefficients, by Newton steps.
+    """Return the coefficients of the logistic regression, fitted by Newton steps.
 
     Args:
         features: shape (calls, features), the first column 1.
@@ -134,7 +134,7 @@ def fit_calibrated(features: NDArray[np.float64], hits: NDArray[np.float64], gro
 
 
 def add_counts(counts: dict[Key, list[int]], other: Mapping[Key, Sequence[int]]) -> None:
-    """Add hits and trials to ``counts``."""
+    """Add the given hits and trials to ``counts``, in place."""
     for key, (hits, trials) in other.items():
         of_key = counts.setdefault(key, [0, 0])
         of_key[0] += hits

@@ -1,4 +1,6 @@
-"""Replays tool prefetching on recorded sessions: how many reads are ready when requested, and the seconds and dollars."""
+"""Replays tool prefetching on recorded sessions: the number of reads that are ready when requested, and the effect on time and
+cost.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,21 @@ LEAST_GAIN = 0.01
 
 @dataclass
 class Replayed:
-    """Sums over replayed sessions.
+    """Sums over the replayed sessions.
 
     Args:
-        calls: calls of any tool.
-        reads: calls of read-only tools.
-        ready: reads whose result was available or in flight: prefetched, or read before and still valid.
-        repeats: the reads in ``ready`` that needed no prefetching.
-        speculations: reads that were prefetched.
-        used: the prefetched reads that were requested while still valid.
+        calls: the number of calls of any tool.
+        reads: the number of calls of read-only tools.
+        ready: the number of reads with a result available or in flight: prefetched, or read before and still valid.
+        repeats: the number of the reads in ``ready`` that needed no prefetching.
+        speculations: the number of reads that were prefetched.
+        used: the number of prefetched reads that were requested while still valid.
         model_s: seconds of model calls.
         tool_s: seconds of tool calls, without prefetching.
         read_s: the part of ``tool_s`` spent on reads.
-        hideable_s: seconds of reads that would be saved if each read started together with the model call before it.
+        hideable_s: seconds that would be saved if each read started together with the model call before it.
         saved_s: seconds that prefetching saves.
-        waste_usd: dollars of prefetched reads that were not used.
+        waste_usd: cost of the prefetched reads that were not used, in dollars.
     """
 
     calls: int = 0
@@ -72,7 +74,7 @@ class Replayed:
 
     @property
     def nothing_to_gain(self) -> str | None:
-        """Why prefetching is not worthwhile here; None if it may be, or if no times were recorded."""
+        """The reason why prefetching cannot save time here; None if it may save time, or if no times were recorded."""
         if not self.total_s or self.hideable_s >= LEAST_GAIN * self.total_s:
             return None
         share = self.read_s / self.tool_s if self.tool_s else 0.0
@@ -114,9 +116,9 @@ def replay(
         session: the events of the session.
         predicted: the candidates after each event.
         reads: the names of the read-only tools.
-        least: the least probability at which a read is prefetched.
-        at_once: prefetches that may run at the same time.
-        cost_usd: dollars of one prefetched read.
+        least: the minimum probability at which a read is prefetched.
+        at_once: maximum number of prefetches that run at the same time.
+        cost_usd: cost of a prefetched read, in dollars.
         messages_s: when each user message came, by its position in the session, in the seconds of the calls; a message without
             a known time counts as coming right after the call before it.
     """
@@ -178,13 +180,13 @@ def hold_out(
     folds: int = 3,
     cost_usd: float = 0.0,
 ) -> Replayed:
-    """Replay each session with patterns of the other folds; sessions of a group share a fold.
+    """Replay each session with patterns mined from the other folds, and return the sums. Sessions of a group share a fold.
 
     Args:
         sessions: see :func:`vinelm.estimator.patterns.patterns.mine`.
         reads: see :func:`vinelm.estimator.patterns.patterns.mine`.
         groups: see :func:`vinelm.estimator.patterns.patterns.mine`.
-        folds: the number of parts, >= 2.
+        folds: the number of folds, >= 2.
         cost_usd: see :func:`replay`.
     """
     names = frozenset(reads)

@@ -26,7 +26,7 @@ WithSources = tuple[str, Bindings, tuple[str, ...]]
 
 
 def with_sources(sets: Iterable[tuple[str, Bindings]]) -> tuple[WithSources, ...]:
-    """Return each set together with the sources of its bindings."""
+    """Return each set of bindings together with the sources that its bindings read."""
     return tuple((tool, of, tuple({one.reads: None for _, one in of if one.kind != "constant"})) for tool, of in sets)
 
 
@@ -35,8 +35,8 @@ class Yielded(NamedTuple):
 
     Args:
         at: the number of the set.
-        rank: the number of not yet executed calls before it in the set's list, at most 8.
-        of: the number of not yet executed calls that the set yields.
+        rank: the number of calls before it in the set's list that were not executed yet, at most 8.
+        of: the number of calls of the set that were not executed yet.
         read_share: the share of the set's calls that were already executed.
         age: events since the newest source of its arguments.
     """
@@ -136,7 +136,7 @@ class SessionState:
         return found
 
     def _rows(self, tool: str, bindings: Bindings) -> list[tuple[str, Filled]]:
-        """Return the current calls of a set, with keys."""
+        """Return the calls that a set yields now, each with its key."""
         rows = []
         for text, filled in fill(bindings, self.sources).items():
             key = self._keys.get((tool, text))

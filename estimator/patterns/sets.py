@@ -31,7 +31,9 @@ _MOST_LEAVES = 2000
 def find_sets(
     sessions: Sequence[History], groups: Sequence[Hashable], reads: frozenset[str]
 ) -> dict[tuple[str, Bindings], set[Hashable]]:
-    """Return a few sets of bindings for each tool: by (tool, bindings), the groups in which the set yielded a call."""
+    """Return a few sets of bindings for each tool, as a mapping from (tool, bindings) to the groups in which the set yielded a
+    call.
+    """
     finder = _Finder(sessions, groups, reads)
     support: dict[tuple[str, str, Binding], set[Hashable]] = defaultdict(set)
     for read in finder.reads_with_sources():
@@ -62,7 +64,7 @@ def find_sets(
 
 @dataclass
 class _Yield:
-    """What a set of bindings yielded: the numbers of the recorded calls, their groups, and the number of all yielded calls."""
+    """The calls that a set of bindings yields: the indices of those that were recorded, their groups, and the number of all."""
 
     calls: set[int] = field(default_factory=set)
     groups: set[Hashable] = field(default_factory=set)
@@ -70,7 +72,9 @@ class _Yield:
 
 
 def _cover(found: Mapping[tuple[str, Bindings], _Yield]) -> list[tuple[str, Bindings]]:
-    """Return sets that cover the calls, chosen greedily: most new calls first; on ties, fewest other yields."""
+    """Return sets that together yield the calls, chosen greedily by the number of new calls; on ties, by the fewest other
+    yields.
+    """
     chosen: list[tuple[str, Bindings]] = []
     covered: set[int] = set()
     left = sorted(found)
@@ -145,7 +149,9 @@ class _Finder:
             yield path, node
 
     def reads_with_sources(self) -> Iterator[_Read]:
-        """Yield every read whose arguments all have a source. ``seen`` is valid only until the next read."""
+        """Yield every read for which each argument has a source. A yielded ``seen`` is valid only until the next item is
+        requested.
+        """
         for session, group in zip(self.sessions, self.groups, strict=True):
             seen = SessionState(self.reads)
             at_hand: dict[tuple[type, Any], set[Binding]] = defaultdict(set)

@@ -3,7 +3,7 @@
 Types of an answer: right (R), none (E), wrong but equal to a right answer by ``agree`` (V), the request's usual mistake
 (W1), its second mistake (W2), wrong in a unique way (U). Answers of the same type agree, and R agrees with V; an answer of
 type U agrees with no other. With easiness t and popularity k (of the usual mistake) on a grid, and c the context of the
-answer (model, stage, earlier invocations):
+answer (model, stage, earlier calls):
 
     p = sigma(a_c + t)                         w = (1 - p)(1 - e_c)
     P(R) = p (1 - g)                           P(W1) = w u,            u = sigma(b_c + k)
@@ -63,10 +63,10 @@ TINY = 1e-12
 class Features:
     """Effects on an answer's log odds, each with a normal prior.
 
-    There are effects of models, stages, being later, asking the same model again, earlier outcomes of stages without an
-    answer, how the request began and which models suit that, and the price. An effect of the price is needed because
-    expensive models are mostly better but few of their answers are bought: without it, the prior would pull them to the
-    mean of the cheap models.
+    The effects are those of the model, the stage, a later answer, the same model called again, earlier outcomes of stages
+    without an answer, how the request began (also for each model), and the price. The effect of the price is needed because
+    expensive models are mostly better but have few answers. Without it, the prior would pull them to the mean of the cheap
+    models.
 
     Args:
         matrix: Shape (contexts, effects).
@@ -126,7 +126,7 @@ class Grid:
 
     @classmethod
     def new(cls) -> Grid:
-        """Return the grid of the module's settings."""
+        """Return the grid that the module's constants define."""
         easy, popular = np.linspace(-EASY_END, EASY_END, POINTS_EASY), np.linspace(-POPULAR_END, POPULAR_END, POINTS_POPULAR)
         t, k = (values.ravel() for values in np.meshgrid(easy, popular, indexing="ij"))
         log = -0.5 * (t / EASY_SD) ** 2 - 0.5 * k**2
@@ -152,13 +152,12 @@ class AnswerFit:
         label_rates: P(label | context, right / none / wrong), shape (contexts, 3, labels).
         same_again: P(the model repeats its earlier answer) by context, NaN if the context is not ``is_again``.
         label_follows_class: Whether all answers of a class have the same label.
-        cost_usd: Dollars of an invocation for a request of mean size, by context.
+        cost_usd: Cost of a call in dollars for a request of mean size, by context.
         size: Size of the requests of each latent pair, relative to the mean; shape (points,).
         verdicts: The judges, and the stages that were skipped.
         verdict_effects: Effects of judges' verdicts; see :class:`~vinelm.estimator.signals.verdicts.Verdicts`.
-        growth: Relative increase of an invocation's dollars per earlier invocation, because prompts grow with their
-            history.
-        turn: Mean number of earlier invocations over the rows behind ``cost_usd``, by context.
+        growth: Relative increase of a call's cost per earlier call, because prompts grow with their history.
+        turn: Mean number of earlier calls over the results from which ``cost_usd`` was estimated, by context.
     """
 
     contexts: tuple[Context, ...]
@@ -211,13 +210,13 @@ OF_TYPE = np.array([0, 1, 0, 2, 2, 2])
 
 @dataclass(frozen=True, eq=False)
 class Labelings:
-    """Every assignment of types to the wrong classes of each request, as counts of (context, type).
+    """All assignments of types to each request's classes of wrong answers, as counts of (context, type).
 
     A class with answers of several models cannot be OWN; a class with answers of one model may be a single answer that the
     model repeats. At most one class is the USUAL mistake, and at most one the SECOND.
 
-    Many requests have equal rows except for dollars: the same models, agreement of answers and scores. They form a pattern,
-    whose labelings are stored once.
+    Many requests have results that differ only in cost: the same models, agreement of answers and scores. Such requests form a
+    pattern, and the pattern's labelings are stored once.
 
     Args:
         pattern_of: The pattern of each request, shape (requests,).
@@ -237,7 +236,7 @@ class Labelings:
 
     @classmethod
     def of(cls, table: AnswerTable) -> Labelings:
-        """Enumerate the labelings of all requests."""
+        """Enumerate the labelings of all requests in the table."""
         width, answers = len(table.contexts) * N_TYPES, [context.answers for context in table.contexts]
         verdicts = table.verdicts
         known: dict[tuple[object, ...], int] = {}
@@ -292,7 +291,7 @@ class Labelings:
 
 
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
-    """Return all possible types of wrong classes, or else all OWN; ``shared``: which have several models' answers."""
+    """Return the possible types of all classes of wrong answers; ``shared``: whether several models gave it."""
     found = []
     allowed = (OWN, USUAL, SECOND, ALIKE) if may_be_alike else (OWN, USUAL, SECOND)
     # Four classes are distinguished and the others are OWN, since the assignments multiply with every further class.
@@ -319,9 +318,9 @@ def fit_answers(
     Args:
         table: The answers.
         labelings: The table's labelings, if several fits share them; None to enumerate them here.
-        weights: How often each request counts (for the bootstrap), shape (requests,); None: once.
+        weights: The weight of each request (for the bootstrap), shape (requests,); None means 1.
         centre: Means of the effects' priors in standard deviations, shape (2, effects): for being right or alike, and for
-            making the usual mistake; None for 0. With random means, fits differ for models with few rows.
+            making the usual mistake; None for 0. With random means, fits differ for models with few results.
         iterations: EM iterations, with one Newton step of the effects in each.
     """
     weights = np.ones(len(table.requests)) if weights is None else weights
@@ -412,10 +411,10 @@ class _Fit:
 
 
 def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit: _Fit) -> AnswerFit:
-    """Return the model with dollars by context, and sizes of requests by latent pair (harder requests are often larger).
+    """Return the model with costs by context, and sizes of requests by latent pair (harder requests are often larger).
 
-    A row's size is its dollars divided by the mean of its context. The mean of a context with few rows is shrunk towards
-    its model's mean.
+    A result's size is its cost divided by the mean cost of its context. The mean of a context with few results is shrunk
+    towards its model's mean.
     """
     weight = table.weight * weights[table.request]
     weight = weight * np.array([context.model != SKIP for context in table.contexts])[table.context]  # skipping costs nothing
@@ -439,11 +438,11 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
 
 
 def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -> FloatArray:
-    """Return prior dollars for contexts with few rows: their model's dollars times their position's extra cost.
+    """Return the prior costs for contexts with few results: their model's cost times the relative cost of their position.
 
-    A later answer has a longer prompt. The model's dollars, which are mostly those of first answers, would underestimate
-    the cost of plans that continue. No later position counts as cheaper. ``paid`` and ``expected`` are dollars and rows (of
-    mean size) by context.
+    A later answer has a longer prompt. The model's mean cost, mostly of first answers, would underestimate the cost of plans
+    that continue. No later position counts as cheaper. ``paid`` is the total cost in dollars and ``expected`` the number of
+    results (of mean size), by context.
     """
     same, later = _same_model(table.contexts), np.array([c.is_later for c in table.contexts])
     place = [(c.is_later, c.is_later and c.stage) for c in table.contexts]
@@ -459,11 +458,10 @@ def _usual_dollars(table: AnswerTable, paid: FloatArray, expected: FloatArray) -
 
 
 def _growth(table: AnswerTable, weight: FloatArray, expected_usd: FloatArray) -> tuple[FloatArray, float]:
-    """Return the mean number of earlier invocations by context, and the growth of dollars per earlier invocation.
+    """Return the mean number of earlier calls by context, and the relative growth of the cost per earlier call.
 
-    Most rows are of early invocations, and a loop's later invocations share their context. Without the growth, the cost of
-    deeper plans would be underestimated. It is estimated by least squares within contexts, shrunk towards 0, and never
-    negative.
+    Most results are of early calls, and a loop's later calls share their context. Without the growth, the cost of deeper plans
+    would be underestimated. The growth is estimated by least squares within contexts, shrunk towards 0, and never negative.
     """
     n = len(table.contexts)
     count = np.bincount(table.context, weight, n)
@@ -486,7 +484,7 @@ def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: Flo
 
 
 def _log_price(table: AnswerTable) -> FloatArray:
-    """Return log10 of the mean dollars of each context's model, minus the mean over models; all 0 if most models are free."""
+    """Return log10 of the mean cost of each context's model, minus its mean over models; all 0 if most models are free."""
     n, same = len(table.contexts), _same_model(table.contexts)
     rows = same @ np.bincount(table.context, minlength=n)
     first = (same.argmax(axis=1) == np.arange(n)) & (rows > 0.0)  # one context of each model
@@ -497,7 +495,7 @@ def _log_price(table: AnswerTable) -> FloatArray:
 
 
 def _same_model(contexts: Sequence[Context]) -> FloatArray:
-    """Return 1 if two contexts share a model and both answer or neither does; shape (contexts, contexts)."""
+    """Return 1 where two contexts have the same model, and both write an answer or neither does; shape (contexts, contexts)."""
     models = np.array([f"{c.answers}{c.model}" for c in contexts])
     return np.asarray(models[:, None] == models, np.float64)
 
@@ -512,11 +510,11 @@ def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArra
 
 
 def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: tuple[Context, ...], usual: float) -> FloatArray:
-    """Return P(a type in ``some`` | a type in ``among``) by context: by model, shrunk towards the mean of all models.
+    """Return P(a type in ``some`` | a type in ``among``) by context, estimated by model and shrunk towards all models' mean.
 
-    After a stage without an answer, it is computed separately for each signal, because what such a stage found changes how
-    far right-looking answers can be trusted. The mean of all models is shrunk towards ``usual``. ``counts`` has shape
-    (contexts, types, points).
+    After a stage without an answer, it is computed separately for each signal, because the outcome of such a stage changes the
+    probability that an answer which looks right is right. The mean of all models is shrunk towards ``usual``. ``counts`` has
+    shape (contexts, types, points).
     """
     yes, asked = counts[:, some].sum(axis=(1, 2)), counts[:, among].sum(axis=(1, 2))
     overall = (yes.sum() + usual * PSEUDO_COUNTS) / (asked.sum() + PSEUDO_COUNTS)
@@ -527,9 +525,10 @@ def _share_of(counts: FloatArray, some: list[int], among: list[int], contexts: t
 
 
 def _label_rates(table: AnswerTable, weights: FloatArray) -> FloatArray:
-    """Return P(label | context, right / none / wrong): by model, shrunk towards contexts with the same next stages.
+    """Return P(label | context, right / none / wrong), estimated by model and shrunk towards contexts with the same next
+    stages.
 
-    All models of a stage without an answer share their rates after the same signal.
+    After the same signal, all models of a stage without an answer have the same rates.
     """
     counts = np.zeros((len(table.contexts), 3, len(table.labels)))
     weight = table.evidence * weights[table.request]

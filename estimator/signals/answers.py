@@ -1,4 +1,4 @@
-"""Converts rows to answers: model, correctness, signal, and the request's other answers that agree with it."""
+"""Converts results to answers: model, correctness, signal, and the class of answers that agree with it."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ Cells = dict[tuple[str, tuple[str, ...]], Observation]
 class AnswerTable:
     """The scored answers of a profile; arrays of shape (answers,).
 
-    Rows of the same request and model on different paths often hold the same answer, so each has the weight 1 / (number of
-    these rows). If the application branches, only rows at the same stage after the same signal are counted together.
+    Results of the same request and model on different paths often hold the same answer, so each has the weight 1 / (number of
+    these results). If the application branches, only results at the same stage after the same signal are counted together.
 
     Args:
         requests: The distinct requests, sorted.
-        contexts: The distinct contexts, including those of the template without rows.
+        contexts: The distinct contexts, including those of the template without results.
         labels: The distinct labels, at most 16.
         request: Index into ``requests``.
         context: Index into ``contexts``.
         label: Index into ``labels``.
         right: Whether the answer is right, or its score in [0, 1].
         kind: Class of the answer within its request; -1 without an answer.
-        weight: Weight of the row.
-        is_repeat: Whether the model repeats its earlier answer, or again gives none, which says nothing more about the
-            request.
-        cost_usd: Dollars of the row, tools included.
-        turn: The number of the request's earlier invocations.
-        repeats: For each context with ``is_again``: the number of rows, and of rows that repeat the model's earlier answer;
-            shape (contexts, 2).
-        verdicts: The rows that leave the answer unchanged.
+        weight: Weight of the result.
+        is_repeat: Whether the model repeats its earlier answer, or again gives none, which gives no further information about
+            the request.
+        cost_usd: Cost of the result in dollars, tools included.
+        turn: The number of the request's earlier calls.
+        repeats: For each context with ``is_again``: the number of results, and of results that repeat the model's earlier
+            answer; shape (contexts, 2).
+        verdicts: The results that leave the answer unchanged.
     """
 
     requests: tuple[str, ...]
@@ -70,7 +70,7 @@ class AnswerTable:
 
     @cached_property
     def evidence(self) -> FloatArray:
-        """The weight of each row when answers are counted; 0 for a model's repeated answer."""
+        """The weight of each answer in counts of answers: 0 if the model repeats an earlier answer, otherwise ``weight``."""
         return np.where(self.is_repeat, 0.0, self.weight)
 
     @cached_property
@@ -95,16 +95,16 @@ class AnswerTable:
 
     @classmethod
     def of(cls, rows: Iterable[Observation], course: Course, begins: Mapping[str, str] | None = None) -> AnswerTable:
-        """Encode rows.
+        """Encode results.
 
         Args:
-            rows: The rows, with the application's stage names. If it branches, rows that follow another course are left
+            rows: The results, with the application's stage names. If it branches, results that follow another course are left
                 out.
             course: Which stages may follow each other.
             begins: How each request began, one of ``course.starts``; needed if there are several starts.
 
         Raises:
-            EvidenceError: No row is scored, or more than 8 signals occur.
+            EvidenceError: No result is scored, or more than 8 signals occur.
         """
         kept, began = _as_chosen(list(rows), course), begins or {}
         by_cell = {(row.request_id, row.prefix): row for row in kept}
@@ -169,7 +169,7 @@ class AnswerTable:
 
 
 def _as_chosen(rows: list[Observation], course: Course) -> list[Observation]:
-    """Return the rows as later choices see them: without outcomes if other stages run in parallel to the row's stage."""
+    """Return the results without outcomes that a later choice cannot know, because other stages run in parallel to theirs."""
     if not course.joint:
         return rows
     cells = {(row.request_id, row.prefix): row for row in rows}
@@ -178,14 +178,14 @@ def _as_chosen(rows: list[Observation], course: Course) -> list[Observation]:
 
 
 def _labels_before(rows: Iterable[Observation], by_cell: Cells, labels: list[Label], course: Course) -> Ints:
-    """Return the label of the row before each row; -1 without such a row."""
+    """Return the label of the result before each result; -1 without such a result."""
     before = [by_cell.get((row.request_id, row.prefix[:-1])) for row in rows]
     shown = [None if row is None else _label(row, course) for row in before]
     return np.array([labels.index(label) if label in labels else -1 for label in shown], np.int64)
 
 
 def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[tuple[str, ...]]]) -> Iterator[Context]:
-    """Yield the possible contexts; contexts with a repeated model only if some row has a repeated model."""
+    """Yield the possible contexts. Contexts in which a model is called again are included only if some result has one."""
     models, knows_again = {context.model for context in seen}, any(context.is_again for context in seen)
     for stage, has_answer, quiet, arms, begins in course.visits():
         answers = stage not in course.silent
@@ -201,7 +201,7 @@ def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[
 
 
 def _shown_in_silence(rows: Iterable[Observation], course: Course) -> dict[str, set[tuple[str, ...]]]:
-    """Return, for each stage without an answer, the models and labels in its rows; see :attr:`Context.after`."""
+    """Return the values of :attr:`Context.after` that occur in the results of each stage that writes no answer."""
     found: dict[str, set[tuple[str, ...]]] = {stage: set() for stage in course.silent}
     for row in rows:
         if row.stage in found:
@@ -210,7 +210,7 @@ def _shown_in_silence(rows: Iterable[Observation], course: Course) -> dict[str, 
 
 
 def _label(row: Observation, course: Course) -> Label:
-    """Return the label of a row, without its class."""
+    """Return the label of a result: its stop, its signal and, if the application chooses, its next stage."""
     shown = Label.of(bool(row.stopped) and row.failure is None, STATUS[0] if row.failure else row.signal)
     return shown._replace(arm=row.arm) if course.branches else shown
 
@@ -224,14 +224,14 @@ def _earlier(row: Observation, by_cell: Cells) -> list[Observation | None]:
 
 
 def _stages(row: Observation, by_cell: Cells) -> list[str]:
-    """Return the stages of the row's invocations; empty names, which no course has, for invocations without a row."""
+    """Return the stages of the calls on the result's path. A call without a result gets an empty name, which no stage has."""
     return [*("" if other is None else other.stage for other in _earlier(row, by_cell)), row.stage]
 
 
 def _context(
     row: Observation, by_cell: Cells, repeated: dict[Context, list[int]], course: Course, begins: str
 ) -> tuple[Context, bool]:
-    """Return the row's context, and whether the row repeats the model's earlier answer; counts such rows."""
+    """Return the result's context, and whether it repeats the model's earlier answer. Also counts the repetitions, in place."""
     arms: tuple[str, ...] = ()
     if course.branches:
         position = course.after(_stages(row, by_cell))

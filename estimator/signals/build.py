@@ -1,4 +1,4 @@
-"""Builds the trie of signals, whose branches are outcomes, from rows."""
+"""Builds the trie of signals from results. Its branches are the outcomes of calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_HISTORIES = 300_000
 
 
 def why_without_signals(rows: Sequence[Observation], template: Template) -> str | None:
-    """Return in one line why plans over these rows cannot use signals; None if they can."""
+    """Return one line with the reason why plans over these results cannot use signals; None if they can."""
     if not any(row.signal is not None or row.answer_class is not None for row in rows):
         return "the rows hold no signal and no answer: declare signal, agree or answer, and profile again (rows are kept)"
     if not any(row.answer_class is not None for row in rows):
@@ -43,15 +43,15 @@ def estimate_signals(annotated: AnnotatedTrie, rows: Iterable[Observation], *, f
     """Estimate the trie of signals.
 
     Args:
-        annotated: The path trie of the same rows; its seconds, template and catalog are used.
-        rows: All rows, including those after a passed check.
+        annotated: The path trie of the same results; its latencies, template and catalog are used.
+        rows: All results, including those after a passed check.
         fits: The number of fits to resampled requests that are combined; see :class:`Predictive`.
 
     Returns:
         The trie; None if :func:`why_without_signals` returns a reason.
 
     Raises:
-        EvidenceError: No row is scored, or more than 8 signals occur.
+        EvidenceError: No result is scored, or more than 8 signals occur.
     """
     rows = list(rows)
     template = annotated.template
@@ -104,7 +104,7 @@ def signals_trie(
 
 
 class _Layout(NamedTuple):
-    """The positions of nodes. Nodes are numbered level by level from the root, 0.
+    """The positions of the trie's nodes. Nodes are numbered level by level; the root is 0.
 
     ``place``: the pre-order position of each node. ``order``: the nodes in pre-order. ``levels``: the nodes of each level.
     ``arms``: the distinct branches (next stage, label, class). ``arm_of``: by level, the branch of each history, from 1; 0
@@ -131,7 +131,9 @@ class _Nodes:
 
 
 class _Builder:
-    """Builds a trie in pre-order from the histories: a node is a history and the model that runs next."""
+    """Builds the trie of signals, with nodes in pre-order, from the histories: a node is a history and the model that runs
+    next.
+    """
 
     def __init__(  # noqa: PLR0917 - what is known of the histories
         self,
@@ -155,7 +157,7 @@ class _Builder:
         self.label_of = np.array([self.labels.index(label) for label in shown])
 
     def build(self, goes_on: bool, meta: dict[str, Any]) -> SignalTrie:
-        """Return the trie."""
+        """Build and return the trie of signals."""
         layout = self._layout()
         nodes = _Nodes(len(layout.order), self.model.n_fits)
         parts: list[dict[str, Any]] = []
@@ -191,7 +193,7 @@ class _Builder:
         return _Layout([slice(*each) for each in pairwise(bounds)], order, place, *self._arms())
 
     def _connect(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Set the node above each node of a level, and the outcome that leads to it."""
+        """Set each node's parent, and the probability of the parent's outcome that leads to the node, for one level."""
         here, history, models = layout.levels[d], self.masses[d].parent, self.masses[d].model
         nodes.depth[here], nodes.model[here] = d + 1, models
         if not d:
@@ -204,7 +206,7 @@ class _Builder:
         nodes.came_right[here] = before.right[history].max(axis=1) / nodes.reach[up]
 
     def _estimate(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Set reach, dollars and accuracy of a level's nodes from the histories that end with the node's invocation."""
+        """Set reach, cost and accuracy of a level's nodes from the histories that end with the node's call."""
         level, here, known = self.levels[d], layout.levels[d], self.masses[d]
         of, n = known.node, len(known.parent)
         nodes.reach[here] = np.bincount(of, level.reach, n)
@@ -250,7 +252,7 @@ class _Builder:
         return Outcomes(self.labels, stages, goes_on, cost_spread=nodes.cost_spread[layout.order], **arrays)
 
     def _arms(self) -> tuple[list[tuple[int, int, int]], list[Ints]]:
-        """Return ``arms`` and ``arm_of``; see :class:`_Layout`."""
+        """Return the distinct branches and the branch of each history, as in :class:`_Layout`."""
         arms: dict[tuple[int, int, int], int] = {}
         of_levels = []
         for level in self.levels:
@@ -279,7 +281,7 @@ class _Builder:
         )  # fmt: skip
 
     def _amounts(self, cost_usd: FloatArray, base: Ints) -> dict[str, Any]:
-        """Return the dollars estimated here with the path trie's relative spread, and the path trie's seconds."""
+        """Return the costs estimated here, with the path trie's relative variances, and the path trie's latencies."""
         annotated = self.base
         cost_usd[0] = annotated.cost_usd[0]
         ratio = np.divide(cost_usd, annotated.cost_usd[base], out=np.ones(len(base)), where=annotated.cost_usd[base] > 0.0)

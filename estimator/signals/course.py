@@ -13,13 +13,13 @@ class Context(NamedTuple):
     """Everything that an answer's probability of being right depends on, except the request.
 
     Args:
-        is_later: Whether an earlier invocation of the request has given an answer, which this invocation may have seen.
+        is_later: Whether an earlier call of the request has given an answer, which this call may have seen.
         is_again: Whether the same model has answered before, at any stage.
         arms: The stages that the application may continue to; empty if there is no choice, or the request ends.
         answers: Whether the stage writes an answer; the signal of a stage that does not, such as a router, is neither right
             nor wrong.
-        after: The result of :meth:`shown` for the last earlier invocation that wrote no answer; empty without such an
-            invocation.
+        after: The result of :meth:`shown` for the last earlier call that wrote no answer; empty without such an
+            call.
         keeps: Whether the current answer stays unchanged, because the stage judges it or is skipped.
         begins: How the request began, one of :attr:`Course.starts`; empty if all requests begin in the same way.
     """
@@ -35,7 +35,7 @@ class Context(NamedTuple):
     begins: str = ""
 
     def shown(self, label: Label) -> tuple[str, ...]:
-        """Return what an invocation without an answer showed: stage, model, and signal with the next stage."""
+        """Return the stage, model, signal and next stage of a call that wrote no answer."""
         return self.stage, self.model, f"{label.signal or ''} > {label.arm or ''}"
 
 
@@ -43,7 +43,7 @@ class Visit(NamedTuple):
     """A position in the course of a request.
 
     Args:
-        has_answer: Whether an earlier invocation gave an answer.
+        has_answer: Whether an earlier call gave an answer.
         silent: The last earlier stage that writes no answer; None without such a stage.
         arms: The stages that the application may continue to.
         begins: How the request began.
@@ -57,11 +57,12 @@ class Visit(NamedTuple):
 
 
 class Course:
-    """An automaton of stages. Position 0 is the start, and every stage leads to a higher position.
+    """An automaton of stages: a request moves between positions. Position 0 is the start; every stage leads to a higher
+    position.
 
     Attributes:
         branches: Whether the application ever chooses between stages.
-        depth: The largest number of invocations of a request.
+        depth: The maximum number of calls of a request.
         stages: The distinct stages.
 
     Args:
@@ -112,7 +113,7 @@ class Course:
         return stage in self.judges or (model == SKIP and stage not in self.silent)
 
     def allows(self, stage: str, model: str) -> bool:
-        """Return whether a stage may run on a model; if the course has no models, on any model, but it is not skipped."""
+        """Return whether a stage may run on a model. A course without models allows every model, but no skipped stage."""
         return model != SKIP if self.models is None else model in self.models[stage]
 
     @classmethod
@@ -122,7 +123,7 @@ class Course:
         models: Mapping[str, Sequence[str]] | None = None,
         silent: frozenset[str] = frozenset(),
     ) -> Self:
-        """Return the course that runs exactly these invocations."""
+        """Return the course that consists of exactly these calls, in order."""
         return cls((*({stage: k} for k, stage in enumerate(stages, start=1)), {}), models, silent)
 
     def arms(self, position: int) -> tuple[str, ...]:

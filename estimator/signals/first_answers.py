@@ -1,4 +1,4 @@
-"""Simulates the models' first answers to requests by the latent model: the input of a vote or a cascade."""
+"""Simulates the models' first answers to requests by the latent model. A vote or a cascade takes these answers as input."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DrawnAnswers:
         right: Whether the answer is right.
         answer_class: Answers of one request with equal numbers agree; -1 without an answer.
         label: The answer's label, an index into ``labels``.
-        cost_usd: Dollars of the call; infinite for a model without a row.
+        cost_usd: Cost of the call in dollars; infinite for a model without a result.
     """
 
     labels: tuple[Label, ...]
@@ -61,15 +61,15 @@ class FirstAnswers:
 
     @classmethod
     def fit(cls, rows: Iterable[Observation], models: Sequence[str], *, fits: int = FITS) -> FirstAnswers:
-        """Fit to rows of a linear template; the order of the rows does not matter.
+        """Fit to results of a linear template; the order of the results does not matter.
 
         Args:
-            rows: All rows, including those after a passed check.
-            models: The models, in the order of the columns; models without a row are never right.
+            rows: All results, including those after a passed check.
+            models: The models, in the order of the columns; models without a result are never right.
             fits: The number of fits to resampled requests that are combined; see :class:`Predictive`.
 
         Raises:
-            EvidenceError: No row is scored or none is a first answer, or more than 8 signals occur.
+            EvidenceError: No result is scored or none is a first answer, or more than 8 signals occur.
         """
         kept = list(rows)
         stages = sorted({row.stage for row in kept if row.depth == 1})
@@ -80,19 +80,19 @@ class FirstAnswers:
 
     @cached_property
     def _contexts(self) -> npt.NDArray[np.intp]:
-        """The context of each model's first answer, shape (models,); -1 if the model has no row."""
+        """The context of each model's first answer, shape (models,); -1 if the model has no result."""
         index = {context: i for i, context in enumerate(self.predictive.contexts)}
         return np.array([index.get(Context(self.stage, name, False, False), -1) for name in self.models], np.intp)
 
     @cached_property
     def accuracy(self) -> FloatArray:
-        """The expected accuracy of each model's first answer, shape (models,); 0 if the model has no row."""
+        """The expected accuracy of each model's first answer, shape (models,); 0 if the model has no result."""
         right = np.exp(self.predictive.log_types[self._contexts, RIGHT]) @ np.exp(self.predictive.log_weights)
         return np.where(self._contexts >= 0, right, 0.0)
 
     @cached_property
     def cost_usd(self) -> FloatArray:
-        """Expected dollars of a call of each model, shape (models,); infinite if the model has no row."""
+        """Expected cost of a call of each model, in dollars, shape (models,); infinite if the model has no result."""
         return np.where(self._contexts >= 0, self.predictive.cost_usd[self._contexts], np.inf)
 
     def draw(self, requests: int, seed: int) -> DrawnAnswers:
@@ -118,7 +118,7 @@ class FirstAnswers:
 
 
 def _stratified(weights: FloatArray, n: int) -> npt.NDArray[np.intp]:
-    """Return ``n`` indices in proportion to their weights, as evenly as possible."""
+    """Draw ``n`` indices with frequencies as close as possible to their weights (stratified sampling)."""
     cumulative = np.cumsum(weights)
     at = np.searchsorted(cumulative, (np.arange(n) + 0.5) / n * cumulative[-1])
     return np.asarray(np.minimum(at, len(weights) - 1))

@@ -46,7 +46,7 @@ _EXCLUDES = {RIGHT: (RIGHT, ALIKE), ALIKE: (RIGHT, ALIKE), USUAL: (USUAL,), SECO
 
 
 class _Part(NamedTuple):
-    """Rows created in the same way, each with its previous history, and its last answer and outcome.
+    """Rows that were created in the same way, each with its previous history and with its last answer and outcome.
 
     ``vector`` is the vector of the previous row. ``factor`` encodes what multiplies it: the context's number times the
     number of factors (:func:`_n_factors`), plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal
@@ -72,12 +72,12 @@ class _Rows(NamedTuple):
     scale: FloatArray
 
     def take(self, at: npt.NDArray[Any]) -> _Rows:
-        """Return some of the rows."""
+        """Return the rows at the given indices."""
         return _Rows(*(values[at] for values in self))
 
 
 class _Vectors(NamedTuple):
-    """The vectors of a level: ``of_points`` has shape (vectors, points), or (vectors, fits) on the last level.
+    """The vectors of a level, one in each row of ``of_points``: shape (vectors, points), or (vectors, fits) on the last level.
 
     ``total`` is the sum over points, ``of_fits`` the sum over each fit's points, ``sized`` the same sum of mass times size.
     """
@@ -89,7 +89,7 @@ class _Vectors(NamedTuple):
 
     @classmethod
     def of(cls, model: Predictive, of_points: FloatArray, *, is_final: bool) -> _Vectors:
-        """Return the vectors with their sums."""
+        """Return the vectors together with their sums over points and over each fit's points."""
         # The points of a fit lie side by side, so each fit is a slice. Final vectors are already sums by fit.
         starts = np.flatnonzero(np.diff(model.fit, prepend=-1))
         of_fits = of_points if is_final else np.add.reduceat(of_points, starts, axis=1)
@@ -118,7 +118,7 @@ def histories(
         models: All models, in the order of the indices.
         goes_on: Whether a history may continue after its answer has passed the workflow's check.
         least_reach: See :data:`LEAST_REACH`.
-        shares: P(a request begins in each way), shape (starts,); None: all ways are equally frequent.
+        shares: P(a request begins in each way), shape (starts,); None if all ways are equally frequent.
     """
     shares = np.full(len(course.starts), 1.0 / len(course.starts)) if shares is None else shares
     growing = _Growing(model, models, course, shares, goes_on=goes_on, least_reach=least_reach)
@@ -158,7 +158,7 @@ class _Growing:
         self.label_of_class = np.full((n, depth), -1, np.int64)
 
     def add_level(self) -> bool:
-        """Add the histories that are one invocation longer; return False if there are none."""
+        """Add the histories that are one call longer; return False if there are none."""
         is_final = len(self.found) + 1 == self.depth
         _close_rare(self.last, self.rows.history, MOST_LAST_ROWS if is_final else MOST_ROWS)
         known = _Before(self.last, self.label_of_class, len(self.found))
@@ -189,7 +189,7 @@ class _Growing:
         return True
 
     def _stages(self) -> Iterator[tuple[BoolArray, _Contexts, int]]:
-        """Yield the open histories by next stage: their indices, the contexts of that stage, and the next position."""
+        """Yield, for each next stage, the open histories' indices, the contexts of that stage, and the position after it."""
         last, course = self.last, self.course
         has_answer = (last.last != NOT_ASKED).any(axis=1)
         # Everything a context depends on except the model: histories that agree in it are expanded together.
@@ -251,7 +251,9 @@ class _Growing:
         return _Vectors.of(model, found, is_final=is_final), of
 
     def _level(self, part: _Part, first: Ints, after: Ints, *, is_final: bool) -> HistoryLevel:
-        """Return the histories of the rows ``part``; ``first``: a row of each; ``after``: position by previous history."""
+        """Return the histories of the rows ``part``; ``first`` is a row of each history, ``after`` the position by previous
+        history.
+        """
         n, rows, vectors = len(first), self.rows, self.vectors
         sized = vectors.sized
         parent, model, label, kind = part.history[first], part.model[first], part.label[first], part.kind[first]
@@ -292,7 +294,7 @@ class _Growing:
         )  # fmt: skip
 
     def _shown(self, context: Ints, label: Ints) -> Ints:
-        """Return the number of each history's ``Context.after`` value, for invocations that write no answer."""
+        """Return the number of each history's ``Context.after`` value, for calls that write no answer."""
         codes, of = np.unique(context * len(self.model.labels) + label, return_inverse=True)
         found = []
         for number, shown in (divmod(code, len(self.model.labels)) for code in codes.tolist()):
@@ -317,7 +319,7 @@ class _Growing:
 
 
 class _Contexts(NamedTuple):
-    """The models of a stage (index, name), and their contexts when called first, and again (no item: unknown).
+    """The models of a stage as (index, name), and the contexts in which each is called first and again (no item: unknown).
 
     ``copies``: for each earlier label of an answer, the answer's label here; None if different stages may follow here.
     ``keeps``: the judge's number for each model (by index) that leaves the answer unchanged.
@@ -332,7 +334,7 @@ class _Contexts(NamedTuple):
 
 
 def _n_factors(model: Predictive) -> int:
-    """Return the number of factors of a context."""
+    """Return the number of factors that a context may multiply a vector by."""
     return _SAYS + KINDS * len(model.verdicts.signals)
 
 
@@ -386,7 +388,7 @@ def _close_rare(level: HistoryLevel, history: Ints, most_rows: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Before:
-    """The histories before an invocation, and the first label of each of their classes."""
+    """The histories before a call, and the first label of each of their classes."""
 
     level: HistoryLevel
     label_of_class: Ints
@@ -445,7 +447,7 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
 
 
 def _judge(model: Predictive, judge: int, part: _Parts, known: _Before) -> None:
-    """Add the rows after a judge's verdict on the current answer; a skipped judge adds no information.
+    """Add the rows after a judge's verdict on the current answer; a skipped judge gives no information.
 
     A judge that is called again on the same answer repeats its verdict, which adds no evidence.
     """
@@ -470,7 +472,7 @@ def _judge(model: Predictive, judge: int, part: _Parts, known: _Before) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """Collects the rows after a call of one model."""
+    """Collects the rows that follow a call of one model."""
 
     parts: list[_Part]
     rows: _Rows

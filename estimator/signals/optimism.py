@@ -1,4 +1,5 @@
-"""Estimates the optimism of choosing the best of all contingent plans: each fit chooses a plan, and the other fits test it.
+"""Estimates how much too high the accuracy of the best contingent plan is predicted, because it was chosen as the best. Each
+fit chooses a plan, and the other fits test it.
 
 For plans over outcomes, fits to resampled requests differ from their mean as the estimate differs from the truth
 (bootstrap). So a fit's prediction for the plan that it considers best, minus the other fits' prediction for this plan, is a
@@ -36,11 +37,11 @@ class FitMasses:
     Args:
         node: The node that each history belongs to (its parent and last model), ascending, shape (histories,).
         parent: The history before each node, an index into the previous level; ascending, shape (nodes,). On the first
-            level, it is the request's type, or the application's choice before any invocation.
+            level, it is the request's type, or the application's choice before any call.
         model: The model of each node, shape (nodes,).
         right: P(the history, and an answer of class j is right), shape (histories, classes, fits); once each fit has chosen
             which answer to return, P(this answer is right), shape (histories, fits).
-        cost_usd: Expected dollars of the node's invocation, shape (nodes, fits).
+        cost_usd: Expected cost of the node's call in dollars, shape (nodes, fits).
         is_open: Whether a request may continue after the history, shape (histories,).
     """
 
@@ -101,11 +102,11 @@ class FitMasses:
 
 
 def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
-    """Return a choice's optimism from the fits' predictions for their chosen plans; None for a single fit.
+    """Return the optimism of choosing a plan, from the fits' predictions for the plans that they choose; None for a single fit.
 
-    The curve gives the optimism by the dollars that the other fits predict for the plans. It is never below 0, and is
-    scaled to the optimism of a choice on half of the requests, as in :class:`SelectionOptimism`. The advantage over a
-    single model is not measured.
+    The curve gives the optimism as a function of the cost that the other fits predict for the plans. It is never below 0, and
+    is scaled to the optimism of a choice on half of the requests, as in :class:`SelectionOptimism`. The advantage over a single
+    model is not measured.
     """
     n_fits = levels[0].cost_usd.shape[1]
     if n_fits < 2:
@@ -117,10 +118,10 @@ def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
 
 
 def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return, by price of a dollar, the cost of a fit's plan by the other fits, and how much more accuracy the fit predicts.
+    """Return, for each price of a dollar, the cost of a fit's plan and the plan's optimism, by the other fits' predictions.
 
-    Both are means over the fits, of shape (prices,). Third, the dollars that each fit predicts for its plan, shape (prices,
-    fits).
+    The optimism is the fit's predicted accuracy minus the other fits'. Both are means over the fits, of shape (prices,). The
+    third array is the cost in dollars that each fit predicts for its plan, shape (prices, fits).
     """
     cost, gap, expected = np.zeros(PRICES), np.zeros(PRICES), np.zeros((PRICES, own[0].cost_usd.shape[1]))
     for i, price in enumerate(_prices(own)):
@@ -131,7 +132,7 @@ def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatAr
 
 
 def _prices(levels: Sequence[FitMasses]) -> FloatArray:
-    """Return prices in accuracy per dollar, from the price at which the cheapest first model is best down to almost 0."""
+    """Return prices of a dollar in accuracy, from the price at which the cheapest first model is best down to almost 0."""
     models, of_node = np.unique(levels[0].model, return_inverse=True)
     first = np.bincount(of_node, levels[0].cost_usd.mean(axis=1), len(models))
     dearest = max(float(first.max()), 1e-12)
@@ -139,7 +140,7 @@ def _prices(levels: Sequence[FitMasses]) -> FloatArray:
 
 
 def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[FitMasses], list[FitMasses]]:
-    """Return each fit's prediction, and the other fits' mean prediction, for the answers that the fit returns."""
+    """Return each fit's predictions for the answers that it would return, and the other fits' mean predictions for them."""
     own, others = [], []
     for level in levels:
         n = level.cost_usd.shape[1]
@@ -153,7 +154,7 @@ def by_fit_and_others(levels: Sequence[FitMasses]) -> tuple[list[FitMasses], lis
 
 
 def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
-    """Return each fit's best plan by the accuracy that it predicts minus ``price`` times its dollars.
+    """Return each fit's best plan by predicted accuracy minus ``price`` times predicted cost.
 
     For each length from 0, this is the node that the plan continues to after each history, or -1 to end; shape (histories,
     fits). Length 0 has a history for each way to begin.
@@ -175,7 +176,7 @@ def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
 
 
 def worth(levels: Sequence[FitMasses], choice: Sequence[Ints]) -> tuple[FloatArray, FloatArray]:
-    """Return accuracy and dollars of each fit's plan under these masses; each of shape (fits,)."""
+    """Return the accuracy and the cost in dollars of each fit's plan under these masses, each of shape (fits,)."""
     fits = np.arange(levels[0].cost_usd.shape[1])
     accuracy = cost = np.zeros((0, len(fits)))
     for level, picked in zip(reversed(levels), reversed(choice), strict=False):

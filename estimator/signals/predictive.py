@@ -1,6 +1,6 @@
 """Combines fits to resampled requests into probabilities of outcomes that include the uncertainty of the estimate.
 
-A single fit to few rows is overconfident: an answer that it considers right with probability .98 is right less often. The
+A single fit to few results is overconfident: an answer that it considers right with probability .98 is right less often. The
 Bayesian bootstrap (Rubin 1981) weights the requests at random. The mean over the fits of P(history, and class j is right)
 is the predictive probability by which plans are chosen; the spread over the fits gives the standard error of a whole plan.
 """
@@ -33,19 +33,19 @@ class Predictive:
 
     Args:
         log_types: Log P(type | context, point), shape (contexts, types, points).
-        log_weights: Log of the points' weights, which sum to 1 over all fits; shape (points,).
+        log_weights: Log of the points' weights; the weights sum to 1 over all fits; shape (points,).
         size: Size of a point's requests relative to the mean, shape (points,).
         fit: The fit of each point, shape (points,).
         n_fits: Number of fits.
         label_rates: P(label | context, right / none / wrong), shape (contexts, 3, labels).
         same_again: P(the model repeats its earlier answer), shape (contexts,); NaN if a context is not a repetition.
         label_follows_class: Whether all answers of a class have the same label.
-        cost_usd: Dollars for a request of mean size, shape (contexts,).
+        cost_usd: Cost of a call in dollars for a request of mean size, shape (contexts,).
         cost_by_fit: The same by fit, shape (contexts, fits).
         verdicts: The judges, and the stages that may be skipped.
         log_verdicts: Log P(signal | judge, right / missing / wrong, point), shape (judges, 3, signals, points).
-        growth: See :class:`AnswerFit`.
-        turn: See :class:`AnswerFit`; shape (contexts,).
+        growth: Relative increase of a call's cost per earlier call, as in :class:`AnswerFit`.
+        turn: Mean number of earlier calls, as in :class:`AnswerFit`; shape (contexts,).
     """
 
     contexts: tuple[Context, ...]
@@ -66,7 +66,7 @@ class Predictive:
     turn: FloatArray = field(default_factory=lambda: np.zeros(1))
 
     def rise(self, earlier: int) -> FloatArray:
-        """Return the dollars after this many earlier invocations, relative to ``cost_usd``, shape (contexts,)."""
+        """Return the cost of a call after the given number of earlier calls, relative to ``cost_usd``; shape (contexts,)."""
         return np.broadcast_to(np.maximum(1.0 + self.growth * (earlier - self.turn), LEAST_RISE), len(self.contexts))
 
     @property
@@ -77,7 +77,7 @@ class Predictive:
 
     @classmethod
     def of(cls, table: AnswerTable, *, fits: int = FITS, seed: int = 0) -> Predictive:
-        """Fit to the rows and to resampled requests.
+        """Fit the latent model to all requests and to resampled requests, and combine the fits.
 
         Args:
             table: The answers.
@@ -118,7 +118,7 @@ def resampled(requests: int, fits: int, seed: int) -> FloatArray:
     """Return random weights of the requests for each fit, shape (fits, requests).
 
     Summed over all fits, each request has the same weight, so that even the mean of few fits is close to the fit to the
-    original rows.
+    original results.
     """
     weights = np.random.default_rng(seed).dirichlet(np.ones(requests), fits)
     return np.asarray(weights / weights.mean(axis=0))
@@ -127,9 +127,9 @@ def resampled(requests: int, fits: int, seed: int) -> FloatArray:
 def prior_means(effects: int, fits: int, seed: int) -> FloatArray:
     """Return random means of the effects' priors for each fit, in standard deviations; shape (fits, 2, effects).
 
-    Resampling alone underestimates the uncertainty of a model with few rows: if it was right in all three rows, it is right
-    in every resample. With random prior means, the fits differ wherever the prior dominates. The means add up to 0 over the
-    fits.
+    Resampling alone underestimates the uncertainty of a model with few results: if it was right in all three results, it is
+    right in every resample. With random prior means, the fits differ wherever the prior dominates. The means add up to 0 over
+    the fits.
     """
     drawn = np.random.default_rng((seed, 1)).standard_normal((fits, 2, effects))
     return np.asarray(drawn - drawn.mean(axis=0))

@@ -36,15 +36,15 @@ NEVER = -40.0
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """The invocations in a table of answers that leave the answer unchanged. A *judge* is one of their contexts.
+    """The calls in a table of answers that leave the current answer unchanged. A *judge* is a context of such calls.
 
     Args:
         contexts: the table's contexts; see ``Context.keeps``.
         labels: the table's labels.
-        context: the context of each row, an index into ``contexts``; shape (rows,).
-        label: the label of each row, an index into ``labels``; shape (rows,).
-        before: the label of the previous row; -1 without such a row; shape (rows,).
-        is_missing: whether there was no current answer, shape (rows,).
+        context: the context of each result, an index into ``contexts``; shape (results,).
+        label: the label of each result, an index into ``labels``; shape (results,).
+        before: the label of the previous result; -1 without such a result; shape (results,).
+        is_missing: whether there was no current answer, shape (results,).
     """
 
     contexts: tuple[Context, ...] = ()
@@ -66,7 +66,7 @@ class Verdicts:
 
     @cached_property
     def judge(self) -> Ints:
-        """The judge of each row, -1 for answers; shape (rows,)."""
+        """The judge of each result, -1 for answers; shape (results,)."""
         of_context = np.full(len(self.contexts) + 1, -1, np.int64)
         of_context[self.judges] = np.arange(len(self.judges))
         return of_context[self.context]
@@ -88,12 +88,14 @@ class Verdicts:
 
     @cached_property
     def column(self) -> Ints:
-        """Judge, whether the answer was missing, and signal of each row as a single number; -1 for answers; shape (rows,)."""
+        """Judge, whether the answer was missing, and signal of each result as a single number; -1 for answers; shape
+        (results,).
+        """
         code = (self.judge * 2 + self.is_missing) * len(self.signals) + self.signal[self.label] if self.judges else self.judge
         return np.where(self.judge >= 0, code, -1)
 
     def counts_of(self, column: int, right: float) -> list[tuple[int, float]]:
-        """Return the flat indices into an array of :attr:`shape` at which a row with score ``right`` counts, with weights."""
+        """Return the flat indices into an array of :attr:`shape` at which a result counts, with the weights there."""
         rest, signal = divmod(column, len(self.signals))
         judge, is_missing = divmod(rest, 2)
         parts = [(1, 1.0)] if is_missing else [(0, right), (2, 1.0 - right)]
@@ -130,7 +132,7 @@ class Verdicts:
 
     @cached_property
     def follows(self) -> FloatArray:
-        """P(label | its signal, the label before), by judge; the last index of the label before means none.
+        """P(label | its signal, the previous label), by judge; the last index of the previous label means none.
 
         Shape (judges, labels + 1, labels); 0 for labels whose branch is impossible after the judge.
         """

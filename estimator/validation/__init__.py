@@ -1,1 +1,1 @@
-"""Validation on held-out rows: estimates a fitted model's errors, and the optimism of choosing the best plan."""
+"""Validation on held-out results: estimates a fitted model's errors, and the optimism of choosing the best plan."""

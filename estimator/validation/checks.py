@@ -1,4 +1,4 @@
-"""Validate an estimate from the observations alone: held-out error, optimism, disagreement of estimators, minimum evidence.
+"""Validates an estimate from the observations alone: held-out error, optimism, disagreement of estimators, amount of evidence.
 
 Requests are split into two halves by a hash of their ids, and the fit to each half is compared with the other half's
 outcomes. A half has less data, so its errors overestimate the errors of the full fit. If the trie branches, "path" below
@@ -89,18 +89,18 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
 
 
 def _by_caps(fitted: AnnotatedTrie) -> _Measure:
-    """Measure optimism for plans that end at one node, or fixed plans over merged histories: the best under each cap."""
+    """Measure the optimism of the best plan under each cost cap, for paths or for fixed plans over merged histories."""
     caps = _caps(SelectablePlans.of(fitted))
     return lambda chooser, judge: np.array((caps, *_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge))))
 
 
 def _by_prices(fitted: AnnotatedTrie) -> _Measure:
-    """Measure optimism for plans with several ends: the best plan at each of several prices of a dollar."""
+    """Measure the optimism of the best contingent plan (with several ends) at each of several prices of a dollar."""
     return _contingent_gaps if fitted.has_path_metrics else _by_caps(fitted)
 
 
 def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
-    """Return, shape (3, prices): the testing half's dollars, and predicted minus tested values as in :func:`_gaps`."""
+    """Return the chosen plans' cost by the testing half, and the two optimisms of :func:`_gaps`; shape (3, prices)."""
     cost, gap, expected = gaps(FitMasses.of_tries([chooser]), FitMasses.of_tries([judge]))
     one, other = SelectablePlans.of(chooser), SelectablePlans.of(judge)
     alone = _chosen(one, one.single, expected[:, 0])
@@ -109,7 +109,9 @@ def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray
 
 
 def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
-    """Return predicted minus tested accuracy, and advantage over the best single model; shape (2, caps)."""
+    """Return the optimism (predicted minus tested) of accuracy and of the advantage over the best single model; shape (2,
+    caps).
+    """
     caps = _caps(chooser)
     rows = []
     for path, alone in zip(_chosen(chooser, chooser.allowed, caps), _chosen(chooser, chooser.single, caps), strict=True):
@@ -119,14 +121,14 @@ def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
 
 
 def _chosen(chooser: SelectablePlans, candidates: BoolArray, caps: FloatArray) -> Iterator[int | None]:
-    """Yield the most accurate candidate under each cap (on ties, the first in trie order); None if all cost more."""
+    """Yield the most accurate candidate under each cost cap (on ties, the first in trie order); None if all cost more."""
     for cap in caps:
         allowed = candidates & (chooser.cost_usd <= cap)
         yield int(np.argmax(np.where(allowed, chooser.accuracy, -1.0))) if allowed.any() else None
 
 
 def _caps(plans: SelectablePlans) -> FloatArray:
-    """Return logarithmically spaced caps, from the cheapest answerable path to the most expensive path."""
+    """Return logarithmically spaced cost caps, from the cheapest plan that can be chosen to the most expensive."""
     cost = plans.cost_usd[plans.allowed]
     high = float(cost.max())
     if high <= 0.0:
@@ -145,7 +147,7 @@ WARNING_Z = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class DepthCheck:
-    """The predicted and observed share of right answers among the held-out rows of one depth.
+    """The predicted and observed share of right answers among the held-out results of one depth.
 
     ``standard_error`` is the standard error of the difference, clustered by request. Shares are fractions.
     """
@@ -159,7 +161,9 @@ class DepthCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class Disagreement:
-    """Difference of path accuracies between another estimator and the chosen one: absolute mean, and at the best path."""
+    """The difference of path accuracies between another estimator and the chosen estimator: mean absolute, and at the best
+    path.
+    """
 
     estimator: str
     mean_abs: float
@@ -173,15 +177,15 @@ class ValidationReport:
     Args:
         requests: distinct requests.
         best_accuracy: accuracy of the most accurate path, by the latent model.
-        best_promised: the same after correction for selection (:class:`vinelm.plans.promise.Promise`).
+        best_promised: that accuracy after correction for selection (:class:`vinelm.plans.promise.Promise`).
         best_half_width: half width of the 90 % interval of ``best_promised``, including the uncertainty of the correction.
-        held_out_error: root mean square error of P(right | reached) at nodes with at least two held-out rows, corrected for
+        held_out_error: root mean square error of P(right | reached) at nodes with at least two held-out results, corrected for
             sampling noise; None if there is no such node.
         held_out_nodes: number of these nodes, over both halves.
         depths: predicted and observed outcomes per depth.
         optimism: accuracy that one half's fit predicts for its best path under a cost cap, minus the other half's
-            prediction for the same path; mean over caps, splits and both directions. None if a half has no rows.
-        selection: the optimism as a function of a plan's cost; None if a half has no rows.
+            prediction for the same path; mean over caps, splits and both directions. None if a half has no results.
+        selection: the optimism as a function of a plan's cost; None if a half has no results.
         warnings: one sentence each.
     """
 
@@ -204,13 +208,13 @@ class ValidationReport:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in plain.items()}
 
     def require(self, max_error: float, *, spent_usd: float, everything_usd: float) -> None:
-        """Raise :class:`EvidenceError`, with the additional effort needed, if the estimate is too uncertain.
+        """Raise :class:`EvidenceError`, which names the additional data needed, if the estimate is too uncertain.
 
         Args:
             max_error: allowed half width of the 90 % interval of the best path's accuracy (a fraction). With 1 or more,
                 every estimate passes; otherwise at least :data:`FEWEST_REQUESTS` requests are needed.
             spent_usd: dollars spent on the observations.
-            everything_usd: dollars of running every registered request on every path once.
+            everything_usd: the cost of running every registered request on every path once, in dollars.
         """
         lacks = self.lacks(max_error, spent_usd=spent_usd, everything_usd=everything_usd)
         if lacks is not None:
@@ -229,9 +233,9 @@ class ValidationReport:
         return f"{what}: {more_evidence(times, self.requests, spent_usd, everything_usd)}"
 
     def times_needed(self, max_error: float) -> float:
-        """Return how many times the current data :meth:`require` needs: at most 1 if it accepts, else more than 1.
+        """Return the multiple of the current data that :meth:`require` needs: at most 1 if it accepts, otherwise more than 1.
 
-        Errors shrink with the square root of the data.
+        Errors shrink with the square root of the amount of data.
         """
         if max_error >= 1.0:
             return 1.0
@@ -243,13 +247,13 @@ class ValidationReport:
 
 
 def more_evidence(times: float, requests: int, spent_usd: float, everything_usd: float) -> str:
-    """Return, as a clause, how to get ``times`` as much data. Errors shrink with the square root of the data.
+    """Return a clause that advises how to get ``times`` as much data. Errors shrink with the square root of the amount of data.
 
     Args:
         times: The factor by which to multiply the data, > 1.
         requests: Distinct requests that were observed.
         spent_usd: Dollars spent on the observations.
-        everything_usd: Dollars of running every registered request on every path once.
+        everything_usd: The cost of running every registered request on every path once, in dollars.
     """
     if spent_usd <= 0.0:
         return f"profile about {math.ceil(times):,} times as many rows"
@@ -306,7 +310,7 @@ def validate_estimate(
 
 @dataclass(frozen=True, eq=False)
 class _Split:
-    """The rows of two halves of the requests, split by a hash of their ids, and the fit to each half."""
+    """The results of two halves of the requests, split by a hash of their ids, and the fit to each half."""
 
     halves: tuple[ObservationTable, ObservationTable]
     fits: tuple[AnnotatedTrie, AnnotatedTrie]
@@ -326,7 +330,7 @@ def _fit(name: str, cells: ObservationTable, template: Template, catalog: Catalo
 
 
 def _held_out_error(pairs: list[tuple[AnnotatedTrie, ObservationTable]]) -> tuple[float | None, int]:
-    """Return the root mean square error of rates, and the number of nodes.
+    """Return the root mean square error of P(right) over the nodes with enough held-out results, and their number.
 
     The expected product of two different requests' residuals at a node is the squared error of its rate, without sampling
     noise.
@@ -408,7 +412,7 @@ def _warnings(cells: ObservationTable, depths: tuple[DepthCheck, ...]) -> tuple[
 
 
 def _optimism_warnings(promise: Promise) -> tuple[str, ...]:
-    """Return a warning if selection contributes more to the best path's error than all other sources."""
+    """Return warnings: one if selection contributes more to the best path's error than all other sources together."""
     if promise.optimism is None or promise.standard_error is None or promise.optimism <= Z90 * promise.standard_error:
         return ()
     return (

@@ -1,4 +1,4 @@
-"""A separate process that talks to Ray, so that the process that writes the store need not load Ray.
+"""Runs a separate process that talks to Ray, so that the process that writes the store need not load Ray.
 
 :class:`RayLink` starts it as ``python -c ... FD`` and talks to it over a socket. It exits when the run's process exits.
 """
@@ -79,7 +79,7 @@ class RayLink:
             self._process.wait()
 
     def _ended(self) -> Disconnected:
-        """Close the connection, and return the error that ended the process, from its log."""
+        """Close the connection, and return the error that ended Ray's process, as found in its log."""
         with self._lock:
             self._connection.close()
         with self._log as log:

@@ -1,4 +1,4 @@
-"""The code on a cluster node: executes jobs in forked processes, or serves requests on threads.
+"""Runs on a cluster node: executes jobs in forked processes, or serves requests on threads.
 
 It asks the run's process to reserve money and to admit calls under the rate limits.
 """
@@ -53,7 +53,7 @@ class UnitHost:
 
     Raises:
         ConfigError: this node has another version of VineLM, lacks the run's folder, or cannot fork processes.
-        WorkflowError: the workflow does not load here, or is another one.
+        WorkflowError: the workflow does not load here, or differs from the run's workflow.
     """
 
     def __init__(self, setup: HostSetup, make_worker: WorkerMaker | None = None) -> None:
@@ -145,7 +145,7 @@ class AskingRateLimiter:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[AskedPermit]:
-        """See :class:`~vinelm.requests.protocols.RateLimiter`. ``sleep`` raises if the job was ended meanwhile."""
+        """Wait until the run admits an attempt at a call. ``sleep`` raises if the job has been ended."""
         permit = self.host.ask(self.model, tokens)
         try:
             while not permit.admitted.wait(_LOOK_S):
@@ -158,7 +158,7 @@ class AskingRateLimiter:
     async def aadmit(
         self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[AskedPermit]:
-        """As :meth:`admit`, for a coroutine."""
+        """Wait like :meth:`admit`, in a coroutine."""
         permit = self.host.ask(self.model, tokens)
         try:
             while not await asyncio.to_thread(permit.admitted.wait, _LOOK_S):
@@ -185,7 +185,7 @@ def worker_of(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimiter]) 
 
     Raises:
         ConfigError: the folder is missing (``node-folder``), or this system cannot fork processes.
-        WorkflowError: the workflow does not load, or is another one.
+        WorkflowError: the workflow does not load, or differs from the run's workflow.
     """
     if isinstance(setup.units, UnitSetup) and not can_fork():
         raise ConfigError("that system cannot fork processes, which units on a cluster need: use nodes with Linux")
@@ -200,7 +200,7 @@ def worker_of(setup: HostSetup, rate_limiters: Mapping[str, AskingRateLimiter]) 
 
 
 def _lasting(make: Callable[[], Any]) -> Any:
-    """Make a worker on a permanent thread, because the kernel kills a child process when the *thread* that started it ends."""
+    """Make a worker on a permanent thread, because the kernel kills a child process when the thread that started it ends."""
     made: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def run() -> None:

@@ -20,8 +20,8 @@ class HostSetup:
         units: how its processes execute jobs; or a function that takes the rate limits by model and returns the server of whole
             requests.
         limited: the models that have rate limits, which the run enforces.
-        folder: the working directory of the run; None if Ray sets the host's.
-        path: ``sys.path`` of the run, for modules that the host does not find otherwise.
+        folder: the working directory of the run; None if Ray sets the host's working directory.
+        path: the run's ``sys.path``, for modules that the host would not find.
     """
 
     version: str
@@ -41,7 +41,7 @@ class NodeProblem:
 
     @classmethod
     def of(cls, error: BaseException) -> Self:
-        """Return an exception in the form that can be sent."""
+        """Convert an exception to a form that can be sent to another process."""
         return cls(type(error).__name__, str(error), getattr(error, "code", None))
 
     def error(self, where: str = "") -> Exception:
@@ -60,7 +60,7 @@ class NodeProblem:
 
 @dataclass(frozen=True, slots=True)
 class RequestJob:
-    """A job that serves a whole request. Money is reserved only when its host asks.
+    """A job that serves a whole request. Money is reserved when its host asks for it.
 
     Attributes:
         request_id: the request, which the host reads itself.
@@ -73,13 +73,13 @@ class RequestJob:
 
     @property
     def cell(self) -> Cell:
-        """The name of the job's cell (request and models). It contains no models, since the plan chooses them."""
+        """The request and no models, as the job's name. The plan chooses the models."""
         return self.request_id, ()
 
 
 @dataclass(frozen=True, slots=True)
 class RequestOutcome:
-    """A worker's result for a request, and the dollars to book: calls of unknown price count at their maximum."""
+    """A worker's result for a request, and the cost to book, in dollars. Calls of unknown cost count at their maximum cost."""
 
     answer: Any
     settled_usd: float
@@ -98,7 +98,7 @@ class RunUnit:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The answer to :class:`Asked`: whether the reservation was raised."""
+    """The answer to :class:`Asked`: whether the job's reservation was raised."""
 
     unit: int
     is_granted: bool
@@ -106,7 +106,9 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The rate limits admit an attempt; ``replica`` is the index of the replica that serves it (0 without replicas)."""
+    """Reports that the rate limits admit an attempt; ``replica`` is the index of the replica that serves it (0 without
+    replicas).
+    """
 
     attempt: int
     replica: int
@@ -117,7 +119,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A job asks to raise its reservation to this total in dollars, and blocks until the answer."""
+    """Asks to raise a job's reservation to this total, in dollars. The job blocks until the answer."""
 
     unit: int
     upper_usd: float
@@ -125,7 +127,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An attempt at a model call waits for the rate limit; ``tokens`` is the most that it may use."""
+    """Reports that an attempt at a model call waits for the rate limit; ``tokens`` is the maximum number that it may use."""
 
     attempt: int
     model: str
@@ -134,7 +136,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """An attempt has ended, or has stopped waiting; ``used`` is its tokens, None if unknown."""
+    """Reports that an attempt has ended or has stopped waiting; ``used`` is its number of tokens, None if unknown."""
 
     attempt: int
     used: int | None
@@ -158,7 +160,7 @@ ToHost = RunUnit | Granted | Admitted
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The connection to the cluster works. The first event, unless that is :class:`HostRefused`.
+    """Reports that the connection to the cluster works. It is the first event, unless :class:`HostRefused` is.
 
     Attributes:
         nodes: the cluster's nodes with a CPU; it is not known yet how many CPUs are free.
@@ -169,7 +171,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class HostStarted:
-    """Ray has started a host on a node, and the host is loading the workflow."""
+    """Reports that Ray has started a host on a node, and that the host is loading the workflow."""
 
     host: int
     node: str
@@ -177,14 +179,16 @@ class HostStarted:
 
 @dataclass(frozen=True, slots=True)
 class HostReady:
-    """A host is ready to execute jobs."""
+    """Reports that a host is ready to execute jobs."""
 
     host: int
 
 
 @dataclass(frozen=True, slots=True)
 class HostRefused:
-    """A node cannot execute jobs of this run, and is not used again. Without a node: the cluster cannot be used."""
+    """Reports that a node cannot execute jobs of this run, so it is not used again; or, without a node, that the cluster
+    cannot.
+    """
 
     node: str | None
     problem: NodeProblem
@@ -192,14 +196,14 @@ class HostRefused:
 
 @dataclass(frozen=True, slots=True)
 class HostLost:
-    """A host or its node died; unsent results are lost."""
+    """Reports that a host or its node died. Results that the host had not sent are lost."""
 
     host: int
 
 
 @dataclass(frozen=True, slots=True)
 class HostSaid:
-    """Messages from a host, in order."""
+    """The messages that a host has sent, in order."""
 
     host: int
     messages: tuple[FromHost, ...]
@@ -207,7 +211,7 @@ class HostSaid:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The connection to the cluster is lost; the last event."""
+    """Reports that the connection to the cluster is lost. It is the last event."""
 
     detail: str
 

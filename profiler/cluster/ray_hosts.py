@@ -52,7 +52,7 @@ class NodeHost:
         self._host: UnitHost | None = None
 
     def start(self, version: str) -> NodeProblem | None:
-        """Return what is wrong with this node's installation of VineLM, if anything. Called first."""
+        """Return the problem with this node's installation of VineLM, or None. Called before the other methods."""
         try:
             require_version(version)
         except InputError as error:
@@ -60,7 +60,7 @@ class NodeHost:
         return None
 
     def load(self, setup: HostSetup) -> NodeProblem | None:
-        """Load the workflow; return the problem if that fails."""
+        """Load the workflow; return the problem if loading fails, otherwise None."""
         try:
             self._host = UnitHost(setup)
         except Exception as error:  # the workflow is built here, which may raise anything
@@ -121,7 +121,7 @@ class RayHosts:
         ray.shutdown()
 
     def _look(self) -> None:
-        """Start a host on each node that has none."""
+        """Start a host on each usable node that has none."""
         while not self._is_closed.is_set():
             # Ask again in a second if the cluster does not answer now.
             with suppress(RayError, RuntimeError, OSError):
@@ -171,7 +171,7 @@ class RayHosts:
 
 
 def _usable_nodes() -> list[dict[str, Any]]:
-    """Return the running nodes that have a CPU, free or busy."""
+    """Return the running nodes that have a CPU, whether free or busy."""
     return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
 
 
@@ -223,7 +223,7 @@ def _no_cluster(cluster: RayCluster, error: Exception) -> ConfigError:
 
 
 def refusal_of(error: BaseException, version: str) -> NodeProblem | None:
-    """Return why a node can never be used; None if its actor or the node merely died."""
+    """Return the reason why a node can never be used; None if only its actor or the node died."""
     text = str(error)
     if "No module named 'vinelm" in text:
         return NodeProblem.of(ConfigError(f"VineLM {version} is not installed there: install it", code="node-version"))

@@ -30,7 +30,7 @@ def cluster_worker(
     verb: str,
     unit: str = "unit",
 ) -> ClusterWorker:
-    """Return the worker that executes units, or serves requests, on a cluster's nodes; ``close()`` ends the hosts there.
+    """Return the worker that executes jobs, or serves requests, on a cluster's nodes; ``close()`` ends the hosts there.
 
     Args:
         cluster: the cluster.
@@ -39,12 +39,12 @@ def cluster_worker(
         rate_limiters: the rate limits by model.
         on_note: called with one line when a node is lost.
         verb: the name of the user's command, for messages.
-        unit: the name of its jobs in messages.
+        unit: the word for the worker's jobs in messages.
 
     Raises:
         MissingExtra: Ray is not installed.
         ConfigError: a model has cache points, this system has no Ray, or the cluster cannot be used.
-        InputError: a node cannot execute the units: the message names it.
+        InputError: a node cannot execute the jobs; the message names the node.
     """
     marked = next((model for model in models if model.cache_points != "off"), None)
     if marked is not None:

@@ -1,4 +1,4 @@
-"""The run's side of a cluster: sends jobs to hosts, answers the hosts' requests, and repeats lost jobs."""
+"""The run's side of a cluster: sends jobs to hosts, answers the hosts' messages, and repeats jobs of lost hosts."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ class ClusterWorker:
         link: the connection to the hosts; closed with the worker.
         rate_limiters: the rate limits by model, applied here to the calls of all hosts.
         on_note: called with one line, from any thread, when a host is lost, or when a node that joined later cannot be used.
-        unit: the name of its jobs in these lines.
+        unit: the word for the worker's jobs in these lines.
 
     Raises:
-        InputError: a node cannot execute the units: the message names it.
+        InputError: a node cannot execute the jobs; the message names the node.
         ConfigError: the cluster does not answer, or no node has a free CPU (``no-node``).
         WorkerDied: the connection to the cluster was lost.
     """
@@ -128,7 +128,7 @@ class ClusterWorker:
 
         Raises:
             InputError: a node could not be used, before the run began.
-            ConfigError: before the run began, no node provided a CPU in time; ``lack`` is the reason.
+            ConfigError: before the run began, no node provided a CPU in time; the error states the reason ``lack``.
             WorkerDied: the same happened later, or the connection was lost.
         """
         until = time.monotonic() + FIRST_S
@@ -162,12 +162,12 @@ class ClusterWorker:
     def execute(self, job: Job | RequestJob, top_up: TopUp) -> tuple[UnitOutcome | RequestOutcome | None, float]:
         """Execute a job on a host.
 
-        If a host is lost, the cost of its jobs is unknown, so their whole reservations are booked. Each is reserved again and
-        executed on another host.
+        If a host is lost, the cost of its jobs is unknown, so their whole reservations are booked. Each job is then reserved
+        again and executed on another host.
 
         Returns:
-            The job's outcome (None if it was lost and the budget forbids a repetition), and the dollars booked for lost
-            executions.
+            The job's outcome (None if it was lost and the budget does not allow a repetition), and the cost booked for lost
+            executions, in dollars.
 
         Raises:
             WorkerDied: no host is left, or the job was lost too often.
@@ -202,7 +202,7 @@ class ClusterWorker:
         return unit
 
     def _served(self, unit: PlacedUnit, lost_usd: float, top_up: TopUp) -> UnitOutcome | RequestOutcome | None:
-        """Answer the job's requests until it ends; return its outcome, None if its host was lost."""
+        """Answer the job's messages until it ends; return its outcome, or None if its host was lost."""
         while (message := unit.inbox.get()) is not None:
             if isinstance(message, Asked):
                 is_granted = top_up(lost_usd + message.upper_usd)
@@ -259,7 +259,7 @@ class ClusterWorker:
             return note
 
     def _refuse(self, node: str | None, error: Exception) -> str | None:
-        """Record why a node cannot be used. This is an error at the start of the run, later a message."""
+        """Record why a node cannot be used. This is an error at the start of the run, and only a message later."""
         if self._has_begun:
             return f"{error}: this node executes no {self._unit}"
         found = error if isinstance(error, InputError) else ConfigError(str(error), code="node-fails")
@@ -338,7 +338,7 @@ class Admissions:
         started(held.pass_through, "vinelm attempt")
 
     def end(self, host: int, left: Left) -> None:
-        """Free an attempt's slot."""
+        """Free the slot that an attempt holds at the rate limit."""
         with self._lock:
             # None if the host was already considered lost, which freed its places.
             held = self._under_way.pop((host, left.attempt), None)
@@ -346,7 +346,7 @@ class Admissions:
             held.leave(left.used)
 
     def lose(self, host: int) -> None:
-        """Free a lost host's slots. The tokens of its attempts are unknown, so they count at their maximum."""
+        """Free the slots of a lost host's attempts. The tokens of its attempts are unknown, so they count at their maximum."""
         with self._lock:
             lost = [self._under_way.pop(key) for key in list(self._under_way) if key[0] == host]
         for held in lost:
@@ -370,7 +370,7 @@ class HostAttempt:
                 permit.settle(self._used)
 
     def leave(self, used: int | None) -> None:
-        """End the attempt, which used this many tokens."""
+        """End the attempt, and record the number of tokens that it used."""
         self._used = used
         self._is_over.set()
 

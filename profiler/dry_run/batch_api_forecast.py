@@ -17,9 +17,9 @@ class BatchApiForecast:
     """The forecast of a run in batches.
 
     Attributes:
-        cost_usd: median dollars of all calls, in batches or direct.
-        ordinary_usd: median dollars without batches.
-        waves: the least number of batches in sequence: the most invocations of a path.
+        cost_usd: median cost of all calls, in batches or direct, in dollars.
+        ordinary_usd: median cost without batches, in dollars.
+        waves: the minimum number of batches in sequence, which is the maximum number of calls on a path.
         wait_s: the longest time that a run waits for a batch, in seconds.
         timed_cells: the approximate number of results whose calls are made directly, so that they have latencies.
     """
@@ -33,7 +33,7 @@ class BatchApiForecast:
 
 @dataclass(frozen=True, kw_only=True)
 class RunForecast:
-    """What a profile would buy.
+    """A forecast of what a profile would buy and cost.
 
     Attributes:
         workflow: the workflow to profile, with its template bound to the models.
@@ -42,7 +42,7 @@ class RunForecast:
         run: what the run buys within its limits.
         needs: what the run would need without its budgets.
         batches: the forecast for batch APIs, if the run uses them.
-        max_error: the allowed error at which the run would end, see :func:`vinelm.profile`; None: none.
+        max_error: the ``max_error`` of :func:`vinelm.profile`, at which the run would end; None if there is none.
     """
 
     workflow: Workflow
@@ -57,11 +57,11 @@ class RunForecast:
 def batch_forecast(
     forecast: Forecast, prices: BatchPrices, batched: Collection[str], template: Template, catalog: Catalog
 ) -> BatchApiForecast:
-    """Convert a forecast to batches. Pure.
+    """Convert a forecast at ordinary prices to one for batch APIs. Pure.
 
     Args:
-        forecast: at ordinary prices.
-        prices: the terms of the run.
+        forecast: the forecast at ordinary prices.
+        prices: the run's settings for batch APIs.
         batched: the models that are called through batch APIs.
         template: a template bound to the catalog's models.
         catalog: the models.

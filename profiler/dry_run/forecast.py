@@ -1,8 +1,8 @@
-"""Forecasts what a profile will execute and cost, and what its budgets lack to reach its coverage. Calls no model.
+"""Forecasts the calls and the cost of a profile, and by how much its budgets are too small for its coverage. Calls no model.
 
 The whole run, round after round up to its limits, is simulated dozens of times, each time with rates, prices and times drawn
-from the store's rows (whole requests are resampled), or from the catalog's price limits if there are no rows. The results are
-intervals, which are wide without pilot rows.
+from the store's results (whole requests are resampled), or from the catalog's price limits if there are no results. The
+forecast consists of intervals, which are wide without results from a pilot run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_RUNS, _FEWEST_RUNS = 40, 4
 
 
 class ForecastInterval(NamedTuple):
-    """An interval that contains the figure with a probability of about 0.9, if future rows resemble the rows so far."""
+    """An interval that contains a figure with a probability of about 0.9, if future results resemble the results so far."""
 
     low: float
     middle: float
@@ -44,22 +44,22 @@ class ForecastInterval(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """The rows, calls and dollars of a future run, as intervals.
+    """The number of results and calls, and the cost, of a future run, as intervals.
 
     Attributes:
-        calls: model calls by model.
-        all_calls: model calls of all models.
-        requests: requests with a new cell.
-        cells: new cells.
-        cost_usd: dollars.
+        calls: the number of model calls, by model.
+        all_calls: the number of model calls of all models.
+        requests: the number of requests with a new result.
+        cells: the number of new results.
+        cost_usd: the cost in dollars.
         hours: the shortest time that the workers and the endpoints' rate limits allow, in hours.
         coverage: the coverage at which the run ends.
-        pilot_rows: the number of rows that the forecast is calibrated on.
+        pilot_rows: the number of results that the forecast is calibrated on.
         stopped_by: the reason why most simulations ended.
         is_extrapolated: whether the run was too long to be simulated to its end.
         held_back_by: the limit (the workers or an endpoint's rate limit) that determined the time of most simulations.
-        rounds: how many rounds the sampler proposed. A sampler with several rounds is adaptive: each round was proposed once,
-            from the outcomes of the simulation that reached it first.
+        rounds: the number of rounds that the sampler proposed. A sampler with several rounds is adaptive: each round was
+            proposed once, from the outcomes of the simulation that reached it first.
     """
 
     calls: Mapping[str, ForecastInterval]
@@ -77,7 +77,7 @@ class Forecast:
 
     @property
     def total_calls(self) -> float:
-        """The calls of all models, by the midpoints of their intervals."""
+        """The number of calls of all models, as the sum of the midpoints of their intervals."""
         return sum(one.middle for one in self.calls.values())
 
 
@@ -130,9 +130,9 @@ def forecast_profile(
         request_ids: the requests to sample from.
         sampler: proposes the request paths.
         limits: the limits of the run.
-        workers: the number of units that run in parallel.
+        workers: the number of jobs that run in parallel.
         rates: the engines' rate limits (:func:`rates_of`).
-        rows: the store's rows, to calibrate on and to continue from.
+        rows: the store's results, to calibrate on and to continue from.
         committed_usd: dollars booked in the store's ledger.
         seed: the seed of the simulations.
     """
@@ -174,16 +174,17 @@ class Needs:
     Attributes:
         coverage: the coverage at which the run ends, in (0, 1]. None if there are too many paths; the needs are then those of
             every single model on every request.
-        cost_usd: dollars needed, without those of earlier runs.
-        calls: model calls needed.
-        requests: the number of requests that would get new rows.
-        rows: the number of new rows.
-        race_usd: dollars of the first rows: whole runs of all single models and of the current setup. None if the sampler has
-            no such race.
-        left_usd: dollars left of the budget; None without one.
-        left_calls: calls left of the budget; None without one.
-        left_requests: requests to sample from.
-        left_rows: the most rows that could be bought: one for each request and sequence of models without a row.
+        cost_usd: the cost in dollars, without that of earlier runs.
+        calls: the number of model calls needed.
+        requests: the number of requests that would get new results.
+        rows: the number of new results.
+        race_usd: cost in dollars of the comparison at the start: whole runs of all single models and of the current setup. None
+            if the sampler does not begin with it.
+        left_usd: dollars left of the budget; None without a budget.
+        left_calls: calls left of the budget; None without a budget.
+        left_requests: the number of requests to sample from.
+        left_rows: the maximum number of results that could be bought: one for each request and sequence of models without a
+            result.
     """
 
     coverage: float | None
@@ -199,7 +200,7 @@ class Needs:
 
     @property
     def short_usd(self) -> float:
-        """The dollars that the budget lacks at the high end of the forecast; 0 without a budget."""
+        """The dollars by which the budget falls short of the upper end of the needed cost; 0 without a budget."""
         return 0.0 if self.left_usd is None else max(self.cost_usd.high - self.left_usd, 0.0)
 
 
@@ -221,9 +222,9 @@ def needs_of(
         limits: the budgets of the run that is planned.
         template: a template bound to the catalog's models.
         n_requests: the number of requests to sample from.
-        coverage: the coverage at which the forecast run ends; None: it runs every single model on every request.
+        coverage: the coverage at which the forecast run ends. None if the run is every single model on every request.
         times: the length of the whole run, as a multiple of the forecast run.
-        rows: the store's rows.
+        rows: the store's results.
         committed_usd: dollars booked in the store's ledger.
     """
     budget_usd, budget_calls = limits.budget_usd, limits.budget_calls

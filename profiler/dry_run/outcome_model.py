@@ -1,4 +1,4 @@
-"""Random outcomes of calls for a forecast: resampled from a store's rows, or drawn within the catalog's limits."""
+"""Draws random outcomes of calls for a forecast: resampled from a store's results, or drawn within the catalog's limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Kind = tuple[int, str, str]
 
 
 class Unit(NamedTuple):
-    """One simulated unit. ``requests`` counts its calls including retries, ``tokens`` counts prompt and completion, ``arm`` is
+    """One simulated job. ``requests`` counts its calls including retries, ``tokens`` counts prompt and completion, ``arm`` is
     the next stage (None if the request ends).
     """
 
@@ -38,14 +38,14 @@ class Unit(NamedTuple):
 
 
 class OutcomeModel:
-    """Rates at which a request ends or continues to each stage; also dollars, calls, tokens and seconds, by (depth, stage,
-    model).
+    """The rates at which a request ends or continues to each stage, and the cost, calls, tokens and seconds of a call, by
+    (depth, stage, model).
 
-    Whole requests are resampled, because the cells of one request are correlated. Without rows, one continuation rate is drawn,
-    and each possible next stage is equally likely.
+    Whole requests are resampled, because the calls of one request are correlated. Without results, one continuation rate is
+    drawn, and each possible next stage is equally likely.
 
     Args:
-        rows: the rows to resample from; may be empty.
+        rows: the results to resample from; may be empty.
         rng: the random generator; the draws advance it.
     """
 
@@ -77,7 +77,7 @@ class OutcomeModel:
         self._weights: dict[Kind, Mapping[str, float]] = {}
 
     def stage(self, cell: Cell, possible: Sequence[str]) -> str:
-        """Return the stage of a cell's last invocation, out of the possible stages; a request's first stage is drawn once."""
+        """Return the stage of a call, out of the possible stages; a request's first stage is drawn once."""
         if len(possible) == 1:
             return possible[0]
         request_id = cell[0]
@@ -87,7 +87,7 @@ class OutcomeModel:
         return self._first[request_id]
 
     def unit(self, cell: Cell, stages: Sequence[str]) -> Unit:
-        """Draw the outcome of a cell; ``stages`` are the stages that have run, including this one."""
+        """Draw the outcome of a call; ``stages`` are the stages that have run, including this one."""
         stage = stages[-1]
         kind = len(cell[1]), stage, cell[1][-1]
         if kind not in self._weights:
@@ -122,7 +122,7 @@ class OutcomeModel:
         )
 
     def _guessed(self, stage: str, model: str, arm: str | None) -> Unit:
-        """Return a unit of a model that has no row yet."""
+        """Return a simulated job on a model without results, with cost and time from the catalog's limits."""
         share = self._guess_usd[model]
         tokens_out = share * self._max_tokens[model]
         cost = self._bound.usd(stage, model) * share
@@ -130,7 +130,7 @@ class OutcomeModel:
         return Unit(cost, 1, 1, FIRST_PROMPT_TOKENS * share + tokens_out, call_s, 0.0, arm)
 
     def _outcome_weights(self, depth: int, stage: str, model: str) -> Mapping[str, float]:
-        """Return P(the request continues to a stage), by name, and P(it ends); a model's rates are shrunk towards the stage's
+        """Return P(the request continues to a stage), by name, and P(it ends). A model's rates are shrunk towards the stage's
         rates.
         """
         arms = self.template.flow.stages_at[depth - 1][stage]

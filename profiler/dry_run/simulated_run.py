@@ -20,8 +20,8 @@ _IDLE = 20_000  # paths in a row without a new cell, after which an endless samp
 class Proposals:
     """A sampler's rounds, shared by many simulations. Each round is proposed once, for the first simulation that reaches it.
 
-    Exact for samplers whose proposals do not depend on observations. An adaptive sampler would propose differently in each
-    simulation, which takes seconds; the cost of its proposals would hardly change.
+    This is exact for samplers that propose the same whatever the observations. An adaptive sampler would propose differently in
+    each simulation, which takes seconds; the cost of its proposals would hardly change.
     """
 
     def __init__(self, sampler: Sampler) -> None:
@@ -30,11 +30,11 @@ class Proposals:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds that were not empty."""
+        """The number of proposed rounds that have paths."""
         return sum(bool(paths) for paths, _ in self._kept)
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """Return the round's paths. Rounds must be requested in order."""
+        """Return the paths of a round. Rounds must be requested in order."""
         if round_ == len(self._kept):
             self._kept.append(([], iter(self._sampler.propose(round_, observations))))
         paths, more = self._kept[round_]
@@ -50,13 +50,13 @@ class Proposals:
 
 
 class SimulatedRun:
-    """One run simulated with one outcome model, to its end or long enough to extrapolate: the whole run is ``scale`` times as
+    """A run simulated with an outcome model, to its end or until it can be extrapolated; the whole run is ``scale`` times as
     long.
 
     Args:
         model: draws the outcomes.
         committed_usd: dollars booked in the store's ledger.
-        longest: the number of new cells after which the run is extrapolated.
+        longest: the number of new calls after which the run is extrapolated.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class SimulatedRun:
         self.coverage = self._coverage.fraction
 
     def _paths(self, proposals: Proposals, round_: int) -> Iterator[RequestPath]:
-        """Yield the round's paths, until none leads to a new cell."""
+        """Yield the round's paths, until none leads to a new call."""
         idle = 0
         for path in proposals.propose(round_, tuple(self._seen.values())):
             before = self.new_cells
@@ -137,7 +137,7 @@ class SimulatedRun:
             is_continued = is_continued or row.ended(self._rule)
 
     def _draw(self, cell: Cell, stages: Sequence[str], *, is_continued: bool) -> Observation | None:
-        """Return a drawn outcome of the cell; None if a budget does not allow it."""
+        """Return a drawn outcome of the call; None if a budget does not allow it."""
         unit = self.model.unit(cell, stages)
         limits = self._limits
         is_too_expensive = limits.budget_usd is not None and self._committed_usd + unit.cost_usd > limits.budget_usd
@@ -162,7 +162,7 @@ class SimulatedRun:
         self.load.add(model, requests=unit.requests, tokens=unit.tokens, call_s=unit.call_s, tool_s=unit.tool_s)
 
     def _check(self) -> None:
-        """Check the coverage after every 1 % more cells, since a check takes longer than simulating a cell."""
+        """Check the coverage after every 1 % more calls, since a check takes longer than simulating a call."""
         self._check_at = self.new_cells + max(self.new_cells // 100, 1)
         if self._coverage.is_complete:
             self.stopped_by = "complete"
@@ -172,7 +172,7 @@ class SimulatedRun:
             self._extrapolate(self._coverage.fraction)
 
     def _extrapolate(self, fraction: float) -> None:
-        """Estimate how many times longer the whole run is."""
+        """Estimate the length of the whole run as a multiple of the simulated part."""
         limits, totals = self._limits, self._coverage.measure()
         spent = float(totals.paid.sum()) + self._coverage.continued
         new = float(self.new_cells) if self._coverage.is_free else self.cost_usd

@@ -1,4 +1,4 @@
-"""The shortest time that a run can take, given its workers and the endpoints' rate limits."""
+"""Computes the shortest time that a run can take, given its workers and the endpoints' rate limits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rates_of(catalog: Catalog, backends: Mapping[str, Backend]) -> tuple[EngineR
 
 @dataclass
 class Workload:
-    """The work of a run: the seconds of all units; and for each model the requests (including retries), tokens and seconds."""
+    """The work of a run: the seconds of all jobs, and each model's requests (including retries), tokens and seconds."""
 
     seconds: float = 0.0
     requests: Counter[str] = field(default_factory=Counter)
@@ -43,7 +43,7 @@ class Workload:
     busy_s: dict[str, float] = field(default_factory=dict)
 
     def add(self, model: str, *, requests: float, tokens: float, call_s: float, tool_s: float) -> None:
-        """Add a unit, or several equal units."""
+        """Add the work of a job, or of several equal jobs."""
         self.seconds += call_s + tool_s
         self.requests[model] += requests  # type: ignore[assignment]
         self.tokens[model] += tokens  # type: ignore[assignment]
@@ -52,7 +52,7 @@ class Workload:
     def least_s(self, workers: int, rates: Iterable[EngineRate], scale: float = 1.0) -> tuple[float, str]:
         """Return the shortest time in seconds for ``scale`` times this work, and the limit that determines it.
 
-        It is the longest of: the time of all units divided among the workers; for each endpoint, the time of its calls divided
+        It is the longest of: the time of all jobs divided among the workers; for each endpoint, the time of its calls divided
         by its concurrency, and the one-minute windows that its requests and tokens fill before the last window.
         """
         bounds = [(scale * self.seconds / workers, f"{workers} worker{'s' if workers > 1 else ''}")]

@@ -15,10 +15,11 @@ _SHOWN, _CHARS = 4, 80
 
 
 def beside_label(workflow: Workflow, request: Request, values: Mapping[str, Any]) -> str:
-    """Return a line with a request's labels and where its final state contains the first label, or the state's end.
+    """Return a line with a request's labels and the place of the first label in its final state; without such a place, the end
+    of the state.
 
     Args:
-        workflow: knows which keys of a dataset row are labels.
+        workflow: declares which keys of a dataset row are labels.
         request: the request that was run.
         values: the final state.
     """

@@ -1,4 +1,4 @@
-"""Batch APIs: which models support them, and the worker whose units send their calls in batches."""
+"""Batch APIs: which models support them, and the worker whose jobs send their calls in batches."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class BatchPrices:
 
     Attributes:
         times: the waiting times for batches.
-        timed_paths: on how many paths each stage and model is called directly, at the ordinary price. Only these rows have
-            latencies; with 0, neither rows nor estimates have any.
+        timed_paths: the number of paths on which each stage and model is called directly, at the ordinary price. Only the
+            results of these calls have latencies; with 0, neither results nor estimates have latencies.
 
     Raises:
         ConfigError: a value is out of range.
@@ -55,7 +55,7 @@ def batched_models(workflow: Workflow, catalog: Catalog, backends: Mapping[str, 
 
     Raises:
         ConfigError: there is no such model, a model runs on a self-hosted engine, the workflow has a judge, or the graph limits
-            the time of a node, which would expire while its calls wait.
+            the time of a node, which would expire while its calls wait for a batch.
     """
     workflow = resolved(workflow, UnitAdapter(catalog, backends, template=None))
     template = workflow.template.bind(tuple(catalog))
@@ -111,15 +111,15 @@ def gate_of(models: tuple[str, ...], catalog: Catalog, backends: Mapping[str, Ba
 
 
 def through(gate: BatchGate, backends: Mapping[str, Backend]) -> dict[str, Backend]:
-    """Return the backends, changed so that batched units send their calls through the gate."""
+    """Return the backends, changed so that batched jobs send their calls through the gate."""
     return {name: one.through(gate) if isinstance(one, RemoteBackend) else one for name, one in backends.items()}
 
 
 class BatchApiWorker:
-    """A worker whose units share batches.
+    """A worker whose jobs share batches.
 
     Args:
-        worker: runs the units, on threads of this process.
+        worker: runs the jobs, on threads of this process.
         gate: collects their calls.
         records: the batches recorded in the store.
     """
@@ -130,7 +130,8 @@ class BatchApiWorker:
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
         """See :meth:`Worker.run`.
 
-        Calls that an earlier process bought for the cell, and that the unit did not repeat, are booked at their maximum.
+        Model calls that an earlier process bought for the same job, and that the job did not repeat, are booked at their
+        maximum cost.
 
         Raises:
             VineLMError: the run has stopped waiting for its batches.
@@ -149,6 +150,6 @@ class BatchApiWorker:
         return replace(outcome, paid_usd=outcome.settled_usd + unused_usd) if unused_usd else outcome
 
     def close(self) -> None:
-        """See :meth:`Worker.close`; units that are waiting for a batch end."""
+        """See :meth:`Worker.close`; jobs that are waiting for a batch end."""
         self._gate.end()
         self._worker.close()

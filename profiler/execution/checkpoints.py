@@ -124,8 +124,8 @@ class UnitSaver(BaseCheckpointSaver[int]):
         return {"configurable": place}
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
-        """Store the answers given to a node that waits for a further answer; ignore other writes, because a failed unit runs
-        again from its parent.
+        """Store the answers given to a node that waits for a further answer. Ignore other writes, because a failed job runs
+        again from its parent checkpoint.
         """
         thread_id, _ = _place(config)
         answers = [(task_id, channel, value) for channel, value in writes if channel == RESUME]
@@ -191,7 +191,7 @@ _MAPS = frozenset(bytes([first]) for first in (*range(0x80, 0x90), 0xDE, 0xDF))
 
 
 def _place(config: RunnableConfig) -> tuple[str, str]:
-    """Return the thread and namespace of a configuration."""
+    """Return the thread id and the namespace in a LangGraph configuration."""
     configurable = config["configurable"]
     return configurable.get(UNIT_KEY) or configurable["thread_id"], configurable.get("checkpoint_ns") or _ROOT
 

@@ -1,4 +1,4 @@
-"""Digests of everything, besides request and models, that determines an answer: graph, node code, prompts, resources.
+"""Digests of everything that determines an answer, apart from request and models: graph, node code, prompts, resources.
 
 Results of a changed workflow must not be mixed with old results. Each part has a separate digest, so that an error can name the
 changed part. Code is digested as its syntax tree, without comments, docstrings and layout, and the same under every version of
@@ -115,7 +115,9 @@ def fingerprint(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
 
 
 def _scorer_digest(score: Callable[..., Any]) -> str:
-    """Return a digest of the code that scores an answer, or that extracts it if the current setup's answer is the reference."""
+    """Return a digest of the code that scores an answer; if the current setup's answer is the reference, of the code that
+    extracts it.
+    """
     if not isinstance(score, AsToday):
         return code_digest(score)
     return _digest([*score.labels, *(None if one is None else code_digest(one) for one in (score.answer, score.score))])
@@ -127,7 +129,7 @@ def code_digest(target: Callable[..., Any]) -> str:
 
 
 def _functions_of(app: Any) -> Iterator[str]:
-    """Yield digests of an application that is not a graph: a function, or an entrypoint of LangGraph's functional API."""
+    """Yield the digests of an application that is a function or an entrypoint of LangGraph's functional API."""
     for node in getattr(app, "nodes", {}).values():
         bound = getattr(node, "bound", None)
         function = held_attribute(bound, "func") or held_attribute(bound, "afunc")
@@ -138,7 +140,7 @@ def _functions_of(app: Any) -> Iterator[str]:
 
 
 class _Recorder(VineInterface):
-    """A ``vine`` object that records functions before the adapter wraps them."""
+    """A ``vine`` object that records the application's functions before the adapter wraps them."""
 
     def __init__(self, adapter: GraphAdapter) -> None:
         self.adapter = adapter
@@ -146,13 +148,13 @@ class _Recorder(VineInterface):
         self.routes: list[Callable[..., Any]] = []
 
     def stage(self, name: str, fn: Callable[..., Any] | None = None, **settings: Any) -> Any:
-        """See :class:`VineInterface`."""
+        """See :meth:`VineInterface.stage`."""
         if fn is not None:
             self.functions[name] = fn
         return super().stage(name, fn, **settings)
 
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        """See :class:`VineInterface`."""
+        """See :meth:`VineInterface.route`."""
         self.routes.append(fn)
         return super().route(fn, **settings)
 
@@ -183,7 +185,7 @@ def _function(node: Any) -> Any:
 
 
 class _Code:
-    """Collects the parts of code: its syntax tree, then everything in its package that it refers to, each object once."""
+    """Collects the parts of code: its syntax tree, then each object in its package that the code refers to, once."""
 
     def __init__(self) -> None:
         self._seen: dict[int, Any] = {}
@@ -230,7 +232,7 @@ class _Code:
         yield from self.values([value for _, value in members], package)
 
     def values(self, values: list[Any], package: str) -> Iterator[Any]:
-        """Yield the given values that are constants, and the parts of those that are code of the package."""
+        """Yield the values that are constants, and the parts of the values that are code of the package."""
         for value in values:
             plain = _plain(value)
             if plain is not None:

@@ -1,4 +1,4 @@
-"""The input of a unit of work (its job, its budget, how another process builds the workflow), and its result."""
+"""The input of a job (the call, its budget, how another process builds the workflow), and its outcome."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TopUp = Callable[[float], bool]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A unit of work: execute the last invocation of ``prefix`` for one request.
+    """The input of a job: execute the last invocation of ``prefix`` for one request.
 
     Attributes:
         prefix: the models of the invocations up to and including this one.
         parent: the checkpoint after ``prefix[:-1]``; None for the first invocation.
-        upper_usd: the dollars reserved for the unit.
+        upper_usd: the maximum cost reserved for the job, in dollars.
         n_again: the number of preceding invocations whose state is not stored. They are executed again first, from ``parent``,
             which is the checkpoint before them.
         stages: the stages of the invocations of ``prefix``, as far as known: the stage of a first invocation may be unknown.
@@ -35,11 +35,11 @@ class Job:
         is_scoring: whether to only score ``parent``, which is the state after ``prefix``, without executing anything.
         passed: for each earlier invocation, whether its answer passed the workflow's own check, if the request continued after
             a passed answer. Otherwise empty.
-        judged: the judge's verdicts on this request's answers so far, by the digest of the question. None: the judge is not
-            called, so that answers that need a judge have no score.
+        judged: the judge's verdicts on this request's answers so far, by the digest of the question. If None, the judge is not
+            called, and answers that need a judge get no score.
         is_batched: whether its calls go through batch APIs, which all of its models must support.
         digest: the request's digest, with which another machine verifies the request that it reads; None on this machine.
-        prompt_key: the key for hashing the unit's prompts; empty: prompts are not hashed.
+        prompt_key: the key for hashing the job's prompts; if empty, prompts are not hashed.
     """
 
     request: Request
@@ -57,23 +57,23 @@ class Job:
 
     @property
     def cell(self) -> Cell:
-        """The cell that the unit executes."""
+        """The job's request and models."""
         return self.request.id, self.prefix
 
     def stage(self, template: Template) -> str:
-        """Return the stage of the unit's invocation; if it is unknown before the run, the first possible stage."""
+        """Return the stage of the job's invocation; if it is unknown before the run, the first possible stage."""
         return template.stages_at(len(self.prefix), self.stages)[0].name
 
 
 class UnitBudget(SpendGuard):
-    """The dollars and calls that a unit may still spend. Thread-safe.
+    """The dollars and calls that a job may still spend. Thread-safe.
 
     Args:
-        upper_usd: dollars that are already reserved for the unit.
-        top_up: called before a call that needs more; returns whether it may be spent. If not, the call is not made, and
-            :attr:`was_refused` is true even if the application catches the exception.
-        on_settled: called with the dollars of each call that has ended.
-        on_reserved: called with the maximum dollars of calls in flight, at each change.
+        upper_usd: dollars that are already reserved for the job.
+        top_up: called before a call that needs more than is reserved; returns whether that may be spent. If not, the call is
+            not made, and :attr:`was_refused` is true even if the application catches the exception.
+        on_settled: called with the cost of each call that has ended, in dollars.
+        on_reserved: called with the maximum cost of the calls in flight, in dollars, at each change.
         before: called before each call; if it raises, the call is not made.
     """
 
@@ -94,7 +94,7 @@ class UnitBudget(SpendGuard):
         self._on_reserved = on_reserved
 
     def close(self) -> None:
-        """Refuse all further calls, because the unit was abandoned."""
+        """Refuse all further calls, because the job was abandoned."""
         self.was_refused, self.limit_usd = True, 0.0
 
     def authorize(self, upper_usd: float) -> SpendPermit:
@@ -123,16 +123,16 @@ class UnitBudget(SpendGuard):
 
 @dataclass(frozen=True, slots=True)
 class UnitOutcome:
-    """The result of a unit.
+    """The outcome of a job.
 
     Attributes:
-        observation: the row; None if the unit was not finished because the budget did not allow a call.
-        checkpoint: the state from which the next invocation resumes; None after a failure and the last invocation.
-        paid_usd: dollars to book if they differ from the row's: for an unfinished unit, for a worker that died during a call
-            that may have been billed, and for a judged unit (including the judge's cost).
+        observation: the result; None if the job was not finished because the budget did not allow a call.
+        checkpoint: the state from which the next invocation resumes; None after a failure or after the last invocation.
+        paid_usd: the cost to book in dollars, if it differs from the result's: for an unfinished job, for a worker that died
+            during a call that may have been billed, and for a judged job (including the judge's cost).
         judgement: the judge's verdict on the answer; None without a judge.
         shown: if a state is scored again, the state with its labels, to show to a person; never stored.
-        shapes: hashes of the prompts of the row's calls, packed (:mod:`vinelm.prompts.stored`); empty if unknown.
+        shapes: hashes of the prompts of the result's calls, packed (:mod:`vinelm.prompts.stored`); empty if unknown.
     """
 
     observation: Observation | None
@@ -144,7 +144,7 @@ class UnitOutcome:
 
     @property
     def settled_usd(self) -> float:
-        """The dollars to book in the ledger."""
+        """The cost to book in the ledger, in dollars."""
         if self.paid_usd is not None or self.observation is None:
             return self.paid_usd or 0.0
         return self.observation.cost_usd + self.observation.tool_cost_usd
@@ -152,7 +152,7 @@ class UnitOutcome:
 
 @dataclass(frozen=True, slots=True)
 class UnitFinished:
-    """The message that a unit has ended. ``problem`` is the worker's exception if there is no outcome."""
+    """Reports that a job has ended. ``problem`` is the worker's exception if there is no outcome."""
 
     job: Job
     outcome: UnitOutcome | None
@@ -160,25 +160,25 @@ class UnitFinished:
 
 
 class Worker(Protocol):
-    """Runs units, in parallel if called from several threads."""
+    """Runs jobs, in parallel if called from several threads."""
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
-        """Run one unit to its end and return its outcome.
+        """Run one job to its end and return its outcome.
 
         Args:
-            job: the unit.
+            job: the job.
             top_up: requests a higher reservation before a call that may cost more than is reserved; may block.
 
         Raises:
-            InputError: an error that every further unit would raise as well.
+            InputError: an error that every further job would raise as well.
         """
 
     def close(self) -> None:
-        """Stop every unit that is still running. Idempotent."""
+        """Stop every job that is still running. Idempotent."""
 
 
 def run_job(worker: Worker, job: Job, top_up: TopUp) -> UnitFinished:
-    """Run a unit on this thread. The worker's exceptions become part of the message, except ``KeyboardInterrupt``."""
+    """Run a job on this thread. The worker's exceptions become part of the message, except ``KeyboardInterrupt``."""
     try:
         return UnitFinished(job, worker.run(job, top_up))
     except KeyboardInterrupt:
@@ -205,7 +205,8 @@ class LoadedWorkflow(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkflowSource:
-    """A function that builds the workflow in any process, since code, graphs and clients are never sent between processes.
+    """Names a function that builds the workflow in any process, since code, graphs and clients are never sent between
+    processes.
 
     Attributes:
         function: ``module:name``.
@@ -230,14 +231,14 @@ class WorkflowSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitSetup:
-    """The settings of the processes that execute the units of a workflow, here or on a cluster node.
+    """The settings of the processes that execute the jobs of a workflow, here or on a cluster node.
 
     Attributes:
         source: how a process builds the workflow.
         fingerprint: the digests of the workflow's parts in the run's process; the new process must have the same.
-        timeout_s: seconds that one unit may run.
-        memory_mb: MiB that one unit may use beyond its imports; 0 for no limit.
-        is_virtual_time: whether latencies are simulated, so that a killed unit has none.
+        timeout_s: seconds that one job may run.
+        memory_mb: MiB that one job may use beyond its imports; 0 for no limit.
+        is_virtual_time: whether latencies are simulated, so that a killed job has none.
     """
 
     source: WorkflowSource

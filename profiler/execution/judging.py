@@ -1,4 +1,4 @@
-"""Has a workflow's judge score one answer: reserves money, calls the judge, reads the verdict, and reports the cost."""
+"""Scores an answer with the workflow's judge: reserves money, calls the judge, reads the verdict, and reports the cost."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Judging:
             request: the request.
             given: the graph's inputs.
             state: the state's own keys after the answer.
-            known: verdicts on the request's answers so far, by the digest of the question.
+            known: the verdicts on the request's answers so far, by the digest of the question.
             budget: authorizes each call; None allows every call.
 
         Raises:
@@ -158,9 +158,9 @@ def judge_backends_of(workflow: Workflow, catalog: Catalog, backends: Mapping[st
 
 
 def judge_price(workflow: Workflow, catalog: Catalog) -> tuple[str, float] | None:
-    """Return the judge's model and the most that one call can cost, in dollars; None without a judge.
+    """Return the judge's model and the maximum cost of one call, in dollars; None without a judge.
 
-    Assumes a prompt length, as before the first prompt of any stage.
+    The length of the prompt is assumed, as for a stage without results.
 
     Raises:
         ConfigError: see :func:`judge_catalog`.
@@ -191,7 +191,7 @@ def make_judging(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Ba
 
 
 class JudgedUnit:
-    """Judges the answer of one unit.
+    """Judges the answer of one job, and keeps the result.
 
     Attributes:
         judgement: the result; None before the judge has been called.

@@ -1,4 +1,4 @@
-"""The ledger: reserves the maximum price before each unit, books the real price after it, and enforces the budgets.
+"""The ledger: reserves the maximum price before each job, books the real price after it, and enforces the budgets.
 
 See docs/architecture.md#invariants.
 """
@@ -28,14 +28,14 @@ _PROMPT_MARGIN = 1.5
 
 
 class PriceBound:
-    """An upper bound on the dollars of a unit, learned from executed cells of the same stage and model.
+    """The maximum cost expected of a job, in dollars, learned from earlier results of the same stage and model.
 
-    The completion is bounded by the model's ``max_tokens``. The prompt is not known before the stage writes it, so the bound
-    assumes the longest prompt observed at that stage times a margin (2,048 tokens before the first), the most calls that the
-    stage has made in one invocation, and is at least the price of the model's most expensive invocation. If the backend can
-    price a call from its real prompt, the reservation is raised before the call
+    The completion has at most the model's ``max_tokens``. The prompt is not known before the stage writes it, so the bound
+    assumes the longest prompt observed at that stage times a margin (2,048 tokens before the first), and the maximum number of
+    model calls observed in one invocation of the stage. The bound is at least the cost of the model's most expensive
+    invocation. If the backend can price a call from its real prompt, the reservation is raised before the call
     (:class:`~vinelm.profiler.execution.job.UnitBudget`); otherwise an unusually long prompt can exceed the bound, and that call
-    is still booked at its real price. The same sequence of cells gives the same bounds.
+    is still booked at its real price. The same sequence of calls gives the same bounds.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -46,14 +46,14 @@ class PriceBound:
         self._highest_usd: dict[str, float] = {}
 
     def copy(self) -> PriceBound:
-        """Return an independent copy."""
+        """Return an independent copy of the bound."""
         twin = copy.copy(self)
         for name in ("_prompt", "_calls", "_tools_usd", "_highest_usd"):
             setattr(twin, name, dict(getattr(self, name)))
         return twin
 
     def add(self, observation: Observation) -> None:
-        """Update the bound with one executed cell."""
+        """Update the bound with one result."""
         stage, calls = observation.stage, max(observation.calls, 1)
         if observation.tokens_in is not None:  # the sum over calls, which bounds each call's prompt
             self._prompt[stage] = max(self._prompt.get(stage, 0), observation.tokens_in)
@@ -62,7 +62,7 @@ class PriceBound:
         self._tools_usd[stage] = max(self._tools_usd.get(stage, 0.0), observation.tool_cost_usd)
 
     def usd(self, stage: str, model: str) -> float:
-        """Return the maximum dollars expected for one invocation of ``stage`` on ``model``, including tools."""
+        """Return the maximum cost expected of one invocation of ``stage`` on ``model``, including tools, in dollars."""
         entry = self._catalog[model]
         longest = self._prompt.get(stage)
         prompt = FIRST_PROMPT_TOKENS if longest is None else math.ceil(longest * _PROMPT_MARGIN)
@@ -77,7 +77,7 @@ class PriceBound:
 
 @dataclass(slots=True)
 class Reservation:
-    """A unit's reservation: the ledger entry, the dollars and the model calls."""
+    """A job's reservation: the ledger entry, and the reserved dollars and model calls."""
 
     entry: int
     upper_usd: float
@@ -87,11 +87,12 @@ class Reservation:
 class Ledger:
     """Reserves and books money within the budgets, which apply to the whole store, including earlier runs.
 
-    Thread-safe: check and reservation are atomic. Opening a ledger books units that a killed run left open at their maximum.
+    Thread-safe: check and reservation are atomic. Opening a ledger books, at their maximum cost, the jobs that a killed run
+    left open.
 
     Args:
         store: the ledger's store; the caller must have locked it.
-        limits: the budgets for dollars (booked and reserved) and for model calls (of all rows and of running units).
+        limits: the budgets for dollars (booked and reserved) and for model calls (of all results and of running jobs).
         batches: the store's batches, if calls go through batch APIs.
     """
 
@@ -117,7 +118,7 @@ class Ledger:
         """Model calls of all rows, retired ones included, and the bounds of those of units in flight."""
 
     def refusal(self, extra_usd: float, extra_calls: int = 0) -> str | None:
-        """Return in one line why this amount cannot be reserved; None if it can."""
+        """Return one line with the reason why this amount cannot be reserved; None if it can be."""
         budget_usd, budget_calls = self.limits.budget_usd, self.limits.budget_calls
         if budget_usd is not None and round(self.committed_usd + extra_usd - budget_usd, 9) > 0:  # ignore rounding errors
             left = budget_usd - self.committed_usd
@@ -136,16 +137,16 @@ class Ledger:
         is_batched: bool = False,
         is_paid: bool = False,
     ) -> Reservation:
-        """Reserve a unit's maximum cost, durably.
+        """Reserve a job's maximum cost, durably.
 
         Args:
-            request_id: the unit's request.
-            prefix: the unit's prefix.
-            upper_usd: its maximum dollars.
+            request_id: the job's request.
+            prefix: the job's prefix.
+            upper_usd: its maximum cost in dollars.
             upper_calls: its maximum number of model calls.
-            is_batched: whether all its calls go through batch APIs. A reservation that an interrupted run left for the unit is
+            is_batched: whether all its calls go through batch APIs. A reservation that an interrupted run left for the job is
                 replaced by one at least as large.
-            is_paid: whether the unit has already run, so that no budget is checked.
+            is_paid: whether the job has already run, so that no budget is checked.
 
         Raises:
             BudgetExhausted: a budget would be exceeded.
@@ -186,7 +187,7 @@ class Ledger:
             return True
 
     def lower(self, reservation: Reservation, upper_usd: float) -> None:
-        """Lower a reservation, durably, once the unit's call prices are known; see :meth:`top_up`."""
+        """Lower a reservation, durably, once the job's call prices are known; see :meth:`top_up`."""
         with self._lock, self._locked():
             self._store.raise_reservation(reservation.entry, upper_usd)
             self._reserve(upper_usd - reservation.upper_usd)
@@ -196,13 +197,13 @@ class Ledger:
         self, reservation: Reservation, observation: Observation, checkpoint: bytes | None, *, paid_usd: float | None = None,
         judgement: Judgement | None = None, shapes: bytes = b"",
     ) -> None:  # fmt: skip
-        """Write a unit's row, checkpoint and real price in one transaction.
+        """Write a job's result, checkpoint and real price in one transaction.
 
         Args:
-            reservation: the unit's reservation.
-            observation: the row.
-            checkpoint: the state to resume from; None: no state is stored.
-            paid_usd: dollars to book if they differ from the row's.
+            reservation: the job's reservation.
+            observation: the result.
+            checkpoint: the state to resume from; None stores no state.
+            paid_usd: the cost to book in dollars, if it differs from the result's.
             judgement: the judge's verdict on the answer.
             shapes: hashes of its prompts, packed; empty for none.
         """
@@ -223,13 +224,13 @@ class Ledger:
             self._close(reservation, paid, observation.calls)
 
     def settle_without_row(self, reservation: Reservation, paid_usd: float, calls: int = 0) -> None:
-        """Book the cost of a unit without a row: a call was refused, or its cell already has a row."""
+        """Book the cost of a job that adds no result: a model call was refused, or the result already exists."""
         with self.settling(reservation, paid_usd, calls):
             pass
 
     @contextmanager
     def settling(self, reservation: Reservation, paid_usd: float, calls: int = 0, *, name: str | None = None) -> Iterator[None]:
-        """Book a unit's cost in one transaction with what the block writes instead of a row.
+        """Book a job's cost in one transaction with what the block writes instead of a result.
 
         ``name`` is the request, for an entry that was reserved before the request was known.
         """
@@ -244,7 +245,7 @@ class Ledger:
         """Run the block in one transaction, rolled back if it raises.
 
         Raises:
-            StoreError: the run has lost its lock on the store, so another run may be buying the same cells.
+            StoreError: the run has lost its lock on the store, so another run may be buying the same calls.
         """
         self._store.database.require_held()
         with self._store.together():

@@ -1,4 +1,4 @@
-"""Computes the contents of a unit's row: failure and its source line, score, signal, and next stage."""
+"""Computes the contents of a job's result: failure and its source line, score, signal, and next stage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def with_place(detail: str, error: BaseException) -> str:
 
 
 def checked_score(verdict: object, rule: WorkflowStop) -> tuple[bool | float, str | None]:
-    """Return a row's success (a bool or a number in [0, 1]), and what is wrong with the verdict, if anything.
+    """Return a result's success (a bool or a number in [0, 1]), and a description of what is wrong with the verdict, or None.
 
     Args:
         verdict: what ``score(request, state)`` returned.
@@ -51,7 +51,7 @@ def checked_score(verdict: object, rule: WorkflowStop) -> tuple[bool | float, st
 
 
 def failed_row(policy: UnitPolicy, error: BaseException) -> Observation:
-    """Return the row of a unit that ended with an exception."""
+    """Return the result of a job that ended with an exception."""
     last = policy.invocations[-1] if policy.invocations else None
     if isinstance(error, StateError):
         return policy.observation("state", str(error))
@@ -82,7 +82,7 @@ class Scored(NamedTuple):
 
 
 def scored(workflow: Workflow, request: Request, values: dict[str, Any] | None, stage: Stage) -> Scored:
-    """Return the score of the answer in a state."""
+    """Score the answer in a state."""
     if not stage.answerable:
         return Scored(False)
     if values is None:
@@ -110,10 +110,10 @@ def with_shown(
     stage: Stage,
     answer: str | None = None,
 ) -> Observation:
-    """Return the row with the signal and answer that its state shows.
+    """Return the result with the signal and answer that its state shows.
 
     Args:
-        row: the row of an invocation that succeeded.
+        row: the result of an invocation that succeeded.
         signals: the workflow's declared signals.
         values: the state's own keys; None if the state is not visible yet: then only ``signal="status"`` gives a signal.
         stage: the invocation's stage. Only a stage that can answer is checked; after other stages the answer's keys may still
@@ -141,7 +141,7 @@ def with_shown(
 
 
 def with_error(row: Observation, signals: Signals) -> Observation:
-    """Add the signal of ``signal="status"`` to a failed row; return other rows unchanged."""
+    """Add the signal of ``signal="status"`` to a failed result; return other results unchanged."""
     if row.failure is None or signals.signal != "status":
         return row
     return replace(row, signal=STATUS[0])
@@ -158,16 +158,16 @@ def stages_in(values: Any) -> tuple[str, ...]:
 
 
 def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str]) -> tuple[str | None, str | None]:
-    """Return the row's next stage, or an error text if the template does not allow that stage there.
+    """Return the result's next stage, or an error text if the template does not allow that stage there.
 
     Args:
         template: the workflow's template.
-        stages: the stages that have run, the unit's own last.
+        stages: the stages that have run, the job's own last.
         reached: the stages that the graph is about to run; none if it has ended.
 
     Returns:
         (next stage, None); the stage is None if the template allows only one. (None, None) if the graph or the template ends;
-        (None, problem) if they disagree.
+        (None, problem) if graph and template disagree.
     """
     names = list(dict.fromkeys(reached))
     try:
@@ -191,11 +191,11 @@ def arm_after(template: Template, stages: Sequence[str], reached: Iterable[str])
 
 
 def cut_off(template: Template, stages: Sequence[str], reached: Iterable[str]) -> str | None:
-    """Return a line if the graph continues beyond the template's end; otherwise None.
+    """Return a line that reports that the graph continues beyond the template's end; otherwise None.
 
     Args:
         template: the workflow's template.
-        stages: the stages that have run, the unit's own last.
+        stages: the stages that have run, the job's own last.
         reached: the stages that the graph is about to run; none if it has ended.
     """
     names = template.rule.by_itself(list(dict.fromkeys(reached)))

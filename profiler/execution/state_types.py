@@ -46,7 +46,7 @@ class StateSerializer(JsonPlusSerializer):
         """Return the deserialized object.
 
         Raises:
-            StoreError: it names something other than a data type, which may be an attempt to run code.
+            StoreError: the data name something other than a data type, which may be an attempt to run code.
         """
         kind, content = data
         if kind == "msgpack":
@@ -62,7 +62,7 @@ class StateSerializer(JsonPlusSerializer):
 
 
 def _look(content: bytes, wrong: list[object]) -> Any:
-    """Collect names in serialized data that are not data types, without creating objects."""
+    """Collect the names in serialized data that are not data types, without creating objects."""
 
     def inside(code: int, data: bytes) -> None:
         if code != _SNAPSHOT and code not in _CONSTRUCTORS:

@@ -47,7 +47,7 @@ def _found(target: FunctionType | type, text: str) -> Iterator[ast.AST]:
 
 
 def _alone(target: FunctionType | type) -> Iterator[ast.AST]:
-    """Yield the source of a single function, if its file does not parse or has changed since the import."""
+    """Yield the parsed source of a single function. Used if its file does not parse or has changed since the import."""
     if isinstance(target, FunctionType):
         try:
             yield ast.parse(textwrap.dedent(inspect.getsource(target)))

@@ -1,4 +1,4 @@
-"""Executes a unit: the last invocation of ``prefix`` for a request, from the previous checkpoint to the next stage, and scores
+"""Executes a job: the last invocation of ``prefix`` for a request, from the previous checkpoint to the next stage, and scores
 it.
 """
 
@@ -51,9 +51,9 @@ class NeedsReplayError(WorkflowError):
 
 
 class UnitRunner:
-    """Runs units of one workflow in this process. The graph is built once; each unit has a separate LangGraph thread.
+    """Runs jobs of one workflow in this process. The graph is built once; each job has a separate LangGraph thread.
 
-    Under the oracle stop rule, a passed check is recorded, but the request continues. Under the workflow's stop rule, a unit
+    Under the oracle stop rule, a passed check is recorded, but the request continues. Under the workflow's stop rule, a job
     that follows a passed answer resumes where the workflow stopped. Calls the models, which spends money. May be shared by
     threads as far as the workflow's own code allows.
     """
@@ -101,7 +101,7 @@ class UnitRunner:
         return stage in self._nodes
 
     def values_after(self, checkpoint: bytes | None) -> dict[str, Any]:
-        """Return the state's own keys from a unit's checkpoint; empty without a checkpoint."""
+        """Return the state's own keys from a job's checkpoint; empty without a checkpoint."""
         if checkpoint is None:
             return {}
         thread_id = f"u{next(self._threads)}"
@@ -127,16 +127,16 @@ class UnitRunner:
             request: the request.
             prefix: the models of the invocations up to and including this one.
             parent: the checkpoint after ``prefix[:-1]``; None for the first invocation.
-            budget: authorizes each model call; None to allow every call.
+            budget: authorizes each model call; None allows every call.
             stages: see :class:`~vinelm.profiler.execution.job.Job`.
             passed: ignored, because a checkpoint records where the workflow stopped.
 
         Returns:
-            The row and the checkpoint. A stage or tool that raises gives a row with its failure and the cost so far; a call
-            that the budget refused gives no row.
+            The result and the checkpoint. A stage or tool that raises gives a result with its failure and the cost so far; a
+            call that the budget refused gives no result.
 
         Raises:
-            InputError: an error that every further unit would raise as well, such as a graph that does not follow its template
+            InputError: an error that every further job would raise as well, such as a graph that does not follow its template
                 or a missing key.
         """
         thread_id = f"u{next(self._threads)}"
@@ -169,7 +169,7 @@ class UnitRunner:
     def _attempt(
         self, thread_id: str, chat: UnitChat, policy: UnitPolicy, request: Request, parent: bytes | None
     ) -> BaseException | None:
-        """Run the unit; return the exception that ended it, if any."""
+        """Run the job; return the exception that ended it, if any."""
         try:
             self._invoke(thread_id, chat, policy, request, parent)
         except InputError:
@@ -213,14 +213,14 @@ class UnitRunner:
             )
 
     def _kept_ending(self, policy: UnitPolicy) -> tuple[str, ...]:
-        """Return the node after the loop. The state before it is stored too, so that a request can continue there."""
+        """Return the node after the loop. The state before that node is stored too, so that a request can continue there."""
         if not self.can_go_on or not self.signals:
             return ()
         ending = self._endings[policy.stage]
         return () if ending is None or self.template.stage_after(len(policy.prefix)) is None else (ending,)
 
     def _refuse_oracle(self) -> None:
-        """Raise if the run must continue past the graph's end and the next stage is unknown."""
+        """Raise if the run must continue past the graph's end but the next stage is unknown, under the oracle stop rule."""
         if not self.template.knows_past_ends:
             self.template.rule.require_served(
                 WorkflowError(
@@ -288,8 +288,8 @@ class UnitRunner:
         """Score the state after ``prefix`` again, as if the request ended there.
 
         Returns:
-            A row with the success (or with a failure and its text), and the signal and answer of the state (except
-            ``"status"``). No row if a node after the loop makes a call that the budget does not allow.
+            A result with the success (or with a failure and its text), and the signal and answer of the state (except
+            ``"status"``). No result if a node after the loop makes a call that the budget does not allow.
         """
         thread_id = f"u{next(self._threads)}"
         policy = UnitPolicy(self.template, prefix, self.control.models.new_clock(), request)
@@ -316,7 +316,7 @@ class UnitRunner:
         return UnitOutcome(row, shown=beside_label(self.workflow, request, values or {}))
 
     def _ended(self, chat: UnitChat, policy: UnitPolicy, thread_id: str, ending: str) -> tuple[dict[str, Any], str | None]:
-        """Return the final state if the loop ended here, by running the later nodes on a copy; and the error, if any."""
+        """Run the nodes after the loop on a copy; return the final state as if the loop ended here, and the error, if any."""
         # On a copy, because the unit's own checkpoint has to stay where the run waits for the next stage.
         fork = f"{thread_id}-ended"
         self.saver.load(fork, self.saver.dump(thread_id))
@@ -337,7 +337,7 @@ class UnitRunner:
 def _first_boundaries(template: Template, opening: Collection[str], boundaries: Sequence[str]) -> list[str]:
     """Return the stages before which a first invocation pauses.
 
-    Leaves out the first stage if nothing precedes it and it is not visited again; this saves a third of the overhead.
+    Leaves out the first stage if nothing precedes it and it is not visited again, which saves a third of the overhead.
 
     Args:
         template: the workflow's template.
@@ -352,7 +352,7 @@ def _first_boundaries(template: Template, opening: Collection[str], boundaries: 
 
 
 def _only_ending(ends: Collection[str], holders: Collection[str]) -> str | None:
-    """Return the node after a loop whose routes lead to ``ends``; None if there is no such node or more than one."""
+    """Return the only node in ``ends``, to which the routes of a loop lead; None if there is none or more than one."""
     (end, *others) = ends or {END}
     return None if others or end == END or end in holders else end
 
@@ -368,7 +368,7 @@ def _values(state: Any) -> dict[str, Any]:
 
 
 class RunsUnits(Protocol):
-    """The interface of a unit runner."""
+    """The interface of a job runner."""
 
     template: Template
     control: UnitAdapter
@@ -393,10 +393,10 @@ class RunsUnits(Protocol):
 
 
 def run_unit(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
-    """Run a job: execute the unit after re-executing any invocations whose state is lost, or score a state.
+    """Run a job: execute its invocation, after repeating any earlier invocations with lost states, or score a state.
 
-    Invocations that are executed again cost money and write no row. If the workflow's own check decides otherwise than in the
-    recorded rows, the execution is repeated, up to :data:`_ATTEMPTS` times.
+    Invocations that are executed again cost money and write no result. If the workflow's own check decides otherwise than in
+    the recorded results, the execution is repeated, up to :data:`_ATTEMPTS` times.
     """
     if job.is_scoring:
         assert job.parent is not None
@@ -413,7 +413,7 @@ def run_unit(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
 
 
 def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | None:
-    """Execute the invocations without stored states, then the unit; None if the request ends before the unit."""
+    """Execute the invocations without stored states, then the job; None if the request ends before the job."""
     state = job.parent
     for length in range(len(job.prefix) - job.n_again, len(job.prefix)):
         outcome = units.run(
@@ -432,7 +432,7 @@ def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | 
 
 
 def _last(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -> UnitOutcome:
-    """Run the unit's invocation."""
+    """Run the job's invocation."""
     run = partial(units.run, job.request, job.prefix, state, budget, job.stages, passed=job.passed)
     if not job.prompt_key:
         return _judged(units, job, budget, run)
@@ -446,7 +446,7 @@ def _last(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -
 
 
 def _judged(units: RunsUnits, job: Job, budget: UnitBudget, run: Callable[[], UnitOutcome]) -> UnitOutcome:
-    """Run the unit with the workflow's judge, if any. The judge's cost is booked, but is in no column of the row."""
+    """Run the job with the workflow's judge, if any. The judge's cost is booked, but is in no column of the result."""
     if units.judging is None or job.judged is None:
         return run()
     with judged(JudgedUnit(units.judging, job.judged, budget)) as unit:
@@ -457,7 +457,7 @@ def _judged(units: RunsUnits, job: Job, budget: UnitBudget, run: Callable[[], Un
 
 
 class LocalWorker:
-    """Runs units in this process; the :class:`~vinelm.profiler.execution.job.Worker` of ``thread`` and ``inline``."""
+    """Runs jobs in this process; the :class:`~vinelm.profiler.execution.job.Worker` of ``thread`` and ``inline``."""
 
     def __init__(self, units: RunsUnits) -> None:
         self._units = units
@@ -467,7 +467,7 @@ class LocalWorker:
         return run_unit(self._units, job, UnitBudget(job.upper_usd, top_up))
 
     def close(self) -> None:
-        """Do nothing: threads finish their units."""
+        """Do nothing: threads finish their jobs."""
 
 
 _WAITS, _ENDED, _FINAL, _PASSED = b"w", b"e", b"f", b"p"

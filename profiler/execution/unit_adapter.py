@@ -1,4 +1,4 @@
-"""The adapter of a profiled graph: charges each model call to the unit's budget and applies the rate limits."""
+"""The adapter of a profiled graph: charges each model call to the job's budget and applies the rate limits."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ UNIT_BUDGET: ContextVar[UnitBudget | None] = ContextVar("vinelm_unit_budget", de
 
 
 class ReplayedCalls(Protocol):
-    """Answers the calls of a replayed unit; see :mod:`vinelm.profiler.execution.replayed`."""
+    """Answers the calls of a replayed job; see :mod:`vinelm.profiler.execution.replayed`."""
 
     def chat_model(self, call: CallContext, make: Callable[[], BaseChatModel]) -> BaseChatModel:
         """Return the chat model of one invocation; ``make`` returns the real model."""
 
 
 class UnitPrompts:
-    """Hashes of the prompts of a unit's calls, in order. Threads of one unit may share it.
+    """Hashes of the prompts of a job's calls, in order. Threads of one job may share it.
 
     Args:
         key: the store's key.
@@ -61,14 +61,14 @@ UNIT_CALLS: ContextVar[ReplayedCalls | None] = ContextVar("vinelm_unit_calls", d
 
 
 class UnitModels(ModelResolver):
-    """The chat models of profiled units.
+    """The chat models of profiled jobs.
 
-    If the backend can price a call in advance, the unit's budget is checked before the call; otherwise the call is charged at
+    If the backend can price a call in advance, the job's budget is checked before the call; otherwise the call is charged at
     its end.
     """
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
-        """See :class:`ModelResolver`."""
+        """Return the chat model of that name, set up to charge the job's budget and to hash prompts."""
         calls = UNIT_CALLS.get()
         if calls is None:
             return self._charged(name, call, limits)
@@ -98,14 +98,14 @@ class UnitAdapter(VineInterface):
         return frozenset(self.adapter.ends)
 
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        """See :class:`VineInterface`. A route with ``again`` loops as often as the template allows."""
+        """See :meth:`VineInterface.route`. A route with ``again`` loops as often as the template allows."""
         if settings.get("to") is None:
             settings.pop("times", None)
         return super().route(fn, **settings)
 
 
 def _refuse(context: RunContext) -> None:
-    """Raise for a call outside of a unit, because it could not be charged to any unit."""
+    """Raise for a call outside of a job, because it could not be charged to any job."""
     raise WorkflowError(
         "a model was asked for outside of the profiled run (in a graph or thread of the application's own): "
         "its calls would be in no row, so make them in a node of the workflow's graph"

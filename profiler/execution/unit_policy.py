@@ -1,4 +1,4 @@
-"""The rules of a unit: which model its invocation uses, how interrupts are answered, and which call ends it."""
+"""The rules of a job: which model its invocation uses, how interrupts are answered, and which call ends it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vinelm.template import Template
 
 
 class UnitPolicy(ForcedPolicy):
-    """Makes the unit use the last model of ``prefix``, and makes its :class:`~vinelm.rows.observation.Observation`."""
+    """Makes the job use the last model of ``prefix``, and makes its :class:`~vinelm.rows.observation.Observation`."""
 
     def __init__(
         self, template: Template, prefix: tuple[str, ...], clock: Clock, request: Request, stages: Sequence[str] = ()
@@ -38,7 +38,7 @@ class UnitPolicy(ForcedPolicy):
         self._boundary_s: float | None = None
 
     def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
-        """Return the model of the unit's invocation, and record its stage if the template allows several.
+        """Return the model of the job's invocation, and record its stage if the template allows several.
 
         Raises:
             WorkflowError: the template does not allow the stage there.
@@ -59,7 +59,7 @@ class UnitPolicy(ForcedPolicy):
         self._stage_ended_s = self.clock.now()
 
     def at_boundary(self) -> None:
-        """Record that the next stage is reached or the workflow has ended; later work is not part of the unit."""
+        """Record that the next stage is reached or the workflow has ended; later work is not part of the job."""
         self._boundary_s = self.clock.now()
 
     def observation(
@@ -95,8 +95,8 @@ def answered(workflow: Workflow, policy: UnitPolicy, interrupts: Sequence[Interr
     """Return the value that resumes the interrupted graph, and count the answer.
 
     Raises:
-        WorkflowError: no answer is defined, or several nodes ask at once.
-        VineLMError: the unit has asked too often.
+        WorkflowError: no answer is defined, or several nodes ask at the same time.
+        VineLMError: the job has asked too often.
     """
     where = f"workflow {workflow.name!r} waits for a person (interrupt) in request {policy.request_id!r}"
     if workflow.answer_interrupt is None:
@@ -111,23 +111,23 @@ def answered(workflow: Workflow, policy: UnitPolicy, interrupts: Sequence[Interr
 
 
 class StageReachedError(BaseException):
-    """Raised when the next stage is called, which ends the unit. The next unit runs the calling node again.
+    """Raised when the next stage is called, which ends the job. The next job runs the calling node again.
 
     It is not an ``Exception``, so that an application that handles its models' errors does not catch it.
     """
 
 
 class UnitChat:
-    """Called before each chat model call in one unit; see :class:`vinelm.adapters.langgraph.runs.run_context.ChatHost`.
+    """Called before each chat model call in one job; see :class:`vinelm.adapters.langgraph.runs.run_context.ChatHost`.
 
     Attributes:
-        reached: the stage whose call ended the unit; None if no call ended it.
-        halted: the exception that was raised to end the unit.
+        reached: the stage whose call ended the job; None if no call ended it.
+        halted: the exception that was raised to end the job.
         nodes: the node in which each stage was called.
         problem: what is wrong with the graph, even if the application caught the exception.
 
     Args:
-        wrapped: the nodes of wrapped stages; there a refused call is harmless even if the application catches the exception.
+        wrapped: the nodes of wrapped stages. There a refused call is harmless even if the application catches the exception.
     """
 
     def __init__(self, policy: UnitPolicy, wrapped: frozenset[str]) -> None:
@@ -139,7 +139,7 @@ class UnitChat:
         self._wrapped = wrapped
 
     def admit(self, stage: str, prefix: tuple[str, ...], *, node: str, is_repeated: bool) -> None:
-        """Allow the unit's invocation, and end the unit at the next invocation.
+        """Allow the job's invocation, and end the job at the next invocation.
 
         Raises:
             StageReachedError: this is the next invocation.
@@ -168,7 +168,7 @@ class UnitChat:
         self.nodes.setdefault(stage, node)
 
     def admit_inner(self, stage: str, *, node: str) -> None:
-        """Raise for a call inside a subgraph, because a unit cannot resume from a checkpoint there.
+        """Raise for a call inside a subgraph, because a job cannot resume from a checkpoint there.
 
         Raises:
             WorkflowError: always.
@@ -181,7 +181,7 @@ class UnitChat:
 
     @property
     def has_failed(self) -> bool:
-        """True if every call of the unit's stage failed, even if the application caught the error."""
+        """True if every call of the job's stage failed, even if the application caught the error."""
         calls = self._policy.invocations
         return bool(self.nodes and calls) and all(call.failure is not None for call in calls)
 

@@ -25,14 +25,14 @@ _POLL_S = 1.0  # how often the clock of a unit that waits for the parent is chec
 
 
 class Child:
-    """A unit in a separate process. Time spent waiting for the parent (a reservation, a rate limit) does not count for its
+    """A job in a separate process. Time spent waiting for the parent (a reservation, a rate limit) does not count for its
     timeout.
 
     Attributes:
-        cost_usd: dollars of the calls that the process has reported.
+        cost_usd: cost of the calls that the process has reported, in dollars.
         calls: the number of calls reported.
-        under_way_usd: maximum dollars of the calls in flight; None until the unit reports a call.
-        upper_usd: dollars reserved for the unit.
+        under_way_usd: maximum cost of the calls in flight, in dollars; None until the job reports a call.
+        upper_usd: dollars reserved for the job.
         code: the process's exit code; negative for a signal; None while it runs.
     """
 
@@ -53,7 +53,7 @@ class Child:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Pause the unit's timeout inside the block. Several threads may enter it at once."""
+        """Pause the job's timeout inside the block. Several threads may enter it at once."""
         with self._lock:
             if not self._waits:
                 self._waits_since = time.monotonic()
@@ -73,7 +73,7 @@ class Child:
             return (self._waits_since if self._waits else time.monotonic()) - self._started - self._waited_s
 
     def exited(self, code: int) -> None:
-        """Record the exit and wake the reader, even if a grandchild process keeps the channel open."""
+        """Record the exit and wake the reading thread, even if a grandchild process keeps the channel open."""
         self.code = code
         self.has_exited.set()
         with suppress(OSError):
@@ -83,7 +83,7 @@ class Child:
         """Send the job, answer the child's requests, and return its result; None if it exited without a result.
 
         Raises:
-            TimeoutError: the unit has used up its time.
+            TimeoutError: the job has used up its time.
         """
         self.upper_usd = job.upper_usd
         first = {

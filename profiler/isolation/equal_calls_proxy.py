@@ -19,11 +19,11 @@ from vinelm.threads import started
 
 
 class EqualCallsProxy(ChildRequests):
-    """The parent's side.
+    """The parent's side of the shared cache of equal calls.
 
     Args:
         equal: the stored answers and the calls in flight.
-        waiting: returns, for a unit's number, a context manager that is entered while one of its calls waits for an equal call.
+        waiting: returns, for a job's number, a context manager that is entered while one of its calls waits for an equal call.
     """
 
     def __init__(self, equal: EqualCalls, waiting: Callable[[int], AbstractContextManager[None]]) -> None:
@@ -51,11 +51,11 @@ class EqualCallsProxy(ChildRequests):
 
 
 class ProxiedEqualCalls(EqualCalls):
-    """The child's side, for one unit.
+    """The child's side of the shared cache of equal calls, for one job.
 
     Args:
         theirs: the parent's socket for requests.
-        unit: the unit's number.
+        unit: the job's number.
         deterministic: see :class:`EqualCalls`.
         has_recorded: see :class:`EqualCalls`.
     """
@@ -66,13 +66,13 @@ class ProxiedEqualCalls(EqualCalls):
         self._led: dict[str, socket.socket] = {}
 
     def is_recorded(self, digest: str) -> bool:
-        """See :class:`EqualCalls`."""
+        """See :meth:`EqualCalls.is_recorded`."""
         with requested(self._theirs, {"digest": digest}) as channel:
             answer = receive(channel)
         return answer is not None and bool(answer[0]["is_recorded"])
 
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
-        """See :class:`EqualCalls`."""
+        """See :meth:`EqualCalls.ask`."""
         future: Future[str | None] = Future()
         channel = requested(self._theirs, {"unit": self._unit, "digest": digest, "leads": leads})
 
@@ -91,7 +91,7 @@ class ProxiedEqualCalls(EqualCalls):
         return future
 
     def end(self, digest: str, said: str | None) -> None:
-        """See :class:`EqualCalls`."""
+        """See :meth:`EqualCalls.end`."""
         channel = self._led.pop(digest, None)
         if channel is None:  # the parent was gone
             return

@@ -1,7 +1,7 @@
-"""The process from which children are forked. It imports everything and builds the graph once; each unit is a new fork.
+"""The process from which children are forked. It imports everything and builds the graph once; each job is a new fork.
 
 Started by :mod:`vinelm.profiler.isolation.process_worker` with sockets: ``python -m ... CONTROL LIMITS [EQUAL]``. It runs no
-units itself, has one thread, and exits with all children when the process that started it exits.
+jobs itself, has one thread, and exits with all children when the process that started it exits.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main(descriptor: int, limits: int, equal: int | None = None) -> None:
 
 
 def preload(backends: Iterable[Backend]) -> None:
-    """Run a trivial graph, and do each backend's setup of its first call once, before units are forked. Calls no model.
+    """Run a trivial graph, and do each backend's setup of its first call once, before jobs are forked. Calls no model.
 
     Tracing is off meanwhile: a tracer would start threads, which do not survive a fork, and would report this run as a request.
     """
@@ -173,7 +173,7 @@ class _ForkServer:
             os._exit(70)
 
     def _request(self, request_id: str, digest: str | None) -> Request:
-        """Return a unit's request; raise if it does not match the digest given by a run on another machine."""
+        """Return a job's request; raise if it does not match the digest given by a run on another machine."""
         request = self.requests.get(request_id)
         if digest is not None and (request is None or request.digest() != digest):
             what = "is missing" if request is None else "is another one"

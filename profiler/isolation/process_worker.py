@@ -1,7 +1,7 @@
-"""Runs each unit in a new process: even a crash of the workflow's code becomes a row and does not affect other units.
+"""Runs each job in a new process: even a crash of the workflow's code becomes a result and does not affect other jobs.
 
-One fork server (:mod:`vinelm.profiler.isolation.fork_server`) imports everything and builds the graph once; each unit is a fork
-of it with a separate process group, memory limit and output file. A unit that takes too long is sent SIGTERM, then SIGKILL.
+One fork server (:mod:`vinelm.profiler.isolation.fork_server`) imports everything and builds the graph once; each job is a fork
+of it with a separate process group, memory limit and output file. A job that takes too long is sent SIGTERM, then SIGKILL.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FOREIGN = frozenset(-number for number in (signal.SIGKILL, *ENDING))
 
 @dataclass(frozen=True, slots=True)
 class _Killed:
-    """The result of a unit that was killed from outside."""
+    """Reports that a job's process was killed from outside, with the job's result."""
 
     row: UnitOutcome
 
@@ -49,11 +49,11 @@ class ProcessWorker:
     """A :class:`~vinelm.profiler.execution.job.Worker`. Starts the fork server at once; :meth:`close` ends it and its children.
 
     Args:
-        setup: how the fork server builds the workflow, and the limits of each unit.
+        setup: how the fork server builds the workflow, and the limits of each job.
         rate_limiters: the rate limits by model. Children do not see each other's calls, so calls wait for the limits in this
             process (:mod:`vinelm.profiler.isolation.rate_limit_proxy`).
-        equal: the cache for equal calls of all children (:mod:`vinelm.profiler.isolation.equal_calls_proxy`); None: every call
-            is made.
+        equal: the cache for equal calls of all children (:mod:`vinelm.profiler.isolation.equal_calls_proxy`); None calls the
+            model every time.
 
     Raises:
         WorkflowError: the workflow does not load in a new process, or differs there.
@@ -118,8 +118,9 @@ class ProcessWorker:
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
         """See :meth:`vinelm.profiler.execution.job.Worker.run`.
 
-        A unit whose process was killed from outside (by a person, or by the kernel for lack of memory) runs once more before it
-        gets a failed row, since neither workflow nor model may be the cause. The possible cost of its calls is booked as well.
+        A job whose process was killed from outside (by a person, or by the kernel for lack of memory) runs once more before it
+        gets a failed result, since neither workflow nor model may be the cause. The possible cost of its calls is booked as
+        well.
         """
         lost_usd, attempt = 0.0, 0
         while True:
@@ -173,7 +174,7 @@ class ProcessWorker:
 
     @contextmanager
     def _waiting(self, number: int) -> Iterator[None]:
-        """Pause the unit's timeout inside the block, while a call of the unit waits."""
+        """Pause the job's timeout inside the block, while a call of the job waits."""
         with self._lock:
             unit = self._units.get(number)
         with unit.waiting() if unit is not None else nullcontext():
@@ -186,7 +187,7 @@ class ProcessWorker:
         self._control.sendall(data[sent:])
 
     def _end(self, unit: Child) -> None:
-        """Send SIGTERM, then SIGKILL."""
+        """End a job's processes: send SIGTERM, then SIGKILL."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with self._lock, suppress(OSError):
                 self._send({"kill": unit.number, "signal": int(number)}, [])
@@ -194,7 +195,7 @@ class ProcessWorker:
                 return
 
     def _dead(self, job: Job, unit: Child, kind: FailureKind, detail: str) -> UnitOutcome:
-        """Return the row of a unit that died, with its cost so far. The ledger also books the interrupted call."""
+        """Return the result of a job that died, with its cost so far. The ledger also books the interrupted call."""
         latency_s = 0.0 if self._setup.is_virtual_time else unit.ran_s
         stage = job.stage(self._setup.template)
         row = Observation(
@@ -232,7 +233,7 @@ class ProcessWorker:
             unit.exited(-signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill the fork server and every unit."""
+        """Kill the fork server and every job."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -252,7 +253,7 @@ class ProcessWorker:
 
 
 def _beyond(lost_usd: float, top_up: TopUp) -> TopUp:
-    """Return a top-up function for a restarted unit that keeps the dollars of its first execution reserved."""
+    """Return a top-up function for a restarted job that keeps the possible cost of its first execution reserved."""
     return top_up if not lost_usd else lambda upper_usd: top_up(lost_usd + upper_usd)
 
 

@@ -1,6 +1,6 @@
 """Shares rate limits between child processes: a call in a child waits for the parent's rate limiter.
 
-Each attempt is a request to the parent (:mod:`vinelm.profiler.isolation.child_requests`) with unit, model and tokens. When the
+Each attempt is a request to the parent (:mod:`vinelm.profiler.isolation.child_requests`) with job, model and tokens. When the
 attempt is admitted, the parent answers with one byte: the number of the replica that serves it (0 without replicas). At its
 end, the child sends the tokens used. If a child dies, the kernel closes the child's socket, which frees its slot.
 
@@ -27,7 +27,7 @@ _BEGUN = b"+"
 
 
 class AdmitsAttempts(Protocol):
-    """The part of a :class:`vinelm.requests.protocols.RateLimiter` that threads use."""
+    """The part of a :class:`vinelm.requests.protocols.RateLimiter` that threads use, without coroutines."""
 
     def admit(
         self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0
@@ -36,11 +36,11 @@ class AdmitsAttempts(Protocol):
 
 
 class RateLimitProxy(ChildRequests):
-    """The parent's side.
+    """The parent's side of the shared rate limits.
 
     Args:
         rate_limiters: the rate limits by model.
-        waiting: returns, for a unit's number, a context manager that is entered while one of its attempts waits.
+        waiting: returns, for a job's number, a context manager that is entered while one of its attempts waits.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class _ProxiedPermit:
     prompt: PromptCall | None = None
 
     def settle(self, tokens: int) -> None:
-        """See :class:`vinelm.requests.protocols.RatePermit`."""
+        """See :meth:`vinelm.requests.protocols.RatePermit.settle`."""
         self.tokens = tokens
 
     def take(self, answer: bytes) -> None:
@@ -125,12 +125,12 @@ class ProxiedRateLimiter:
         self._attempt: dict[str, Any] = {"unit": unit, "model": model}
 
     def of(self, prompt: PromptCall) -> ProxiedRateLimiter:
-        """See :class:`vinelm.backends.limits.prompt_admission.AdmitsPrompts`."""
+        """See :meth:`vinelm.backends.limits.prompt_admission.AdmitsPrompts.of`."""
         return ProxiedRateLimiter(self._theirs, self._attempt["unit"], self._attempt["model"], prompt)
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[_ProxiedPermit]:
-        """See :class:`vinelm.requests.protocols.RateLimiter`; uses only ``tokens``, since the parent does the waiting."""
+        """Wait until the parent admits an attempt. Only ``tokens`` is used, since the parent does the waiting."""
         permit = self._request(tokens)
         try:
             permit.take(permit.channel.recv(_LONGEST))
@@ -142,7 +142,7 @@ class ProxiedRateLimiter:
     async def aadmit(
         self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[_ProxiedPermit]:
-        """As :meth:`admit`, for a coroutine."""
+        """Wait like :meth:`admit`, in a coroutine."""
         permit = self._request(tokens)
         try:
             permit.channel.setblocking(False)

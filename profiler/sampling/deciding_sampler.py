@@ -38,32 +38,32 @@ SWAPPED_SHARE = 0.5
 
 
 class DecidingSampler:
-    """Buys the rows that are most useful for choosing a plan (:class:`~vinelm.requests.protocols.Sampler`).
+    """Buys the results that are most useful for choosing a plan (:class:`~vinelm.requests.protocols.Sampler`).
 
-    It begins with a race (:class:`~vinelm.profiler.sampling.race.ModelRace`): all single models and the current setup answer
-    the same first requests. After the race, the dollars depend on the workflow:
+    It begins with a comparison (:class:`~vinelm.profiler.sampling.race.ModelRace`): all single models and the current setup
+    answer the same first requests. How the remaining money is spent depends on the workflow:
 
-    - If a request is one call: answers of the models whose next answers change the best mixtures most per dollar
-      (:mod:`~vinelm.profiler.sampling.mixtures`).
-    - If a request is several calls: half of the dollars buy whole runs of the candidates, and half buy paths of
+    - If a request is one call, it buys answers of the models for which further answers are expected to change the best mixtures
+      most per dollar (:mod:`~vinelm.profiler.sampling.mixtures`).
+    - If a request is several calls, half of it buys whole runs of the candidates, and half buys paths of
       :class:`~vinelm.profiler.sampling.priced_sampler.PricedSampler`. If the workflow's own check is the only signal, no plan
-      continues after a passed first answer. First answers then get the share of the dollars that equals the share of passed
-      first answers, and are chosen as for one call.
-    - If the template declares the current setup: three quarters buy whole runs of it and of the candidates on the same
-      requests, one plan after the other. Some of the other paths differ from the current setup in one place.
+      continues after a passed first answer. Then the share of the money for first answers equals the share of first answers
+      that pass, and first answers are chosen as for one call.
+    - If the template declares the current setup, three quarters buy whole runs of the current setup and of the candidates, on
+      the same requests, one plan after the other. Some of the other paths differ from the current setup in one place.
 
-    A round after the race spends a fifth of the dollars spent before it. At the end, priced paths continue until every reached
-    cell has a row.
+    Each round after the comparison spends a fifth of the money spent before that round. At the end, priced paths continue until
+    every reached call has a result.
 
     Args:
         template: A template bound to the catalog's models.
         catalog: The models with list prices; None if unknown.
         request_ids: The requests to sample from.
         seed: The seed for the order of the requests and of the priced paths.
-        limits: The limits of the profile, which determine how many dollars the race may spend.
-        continued_share: See :class:`PricedSampler`; here also a share of the dollars for priced paths.
-        candidates: The plans whose whole runs are bought; None: no plans.
-        kinds: See :class:`PricedSampler`.
+        limits: The limits of the profile, which determine the budget of the comparison.
+        continued_share: See :class:`PricedSampler`; here it is the share of the money for priced paths that such paths get.
+        candidates: Returns the plans for which whole runs are bought, given the results so far; None for no plans.
+        kinds: The type of each request; see :class:`PricedSampler`.
         few_rounds: Plan fewer and larger rounds, because a round takes hours (as with batches).
 
     Raises:
@@ -108,31 +108,33 @@ class DecidingSampler:
             yield from self._deciding(round_, observations)
 
     def is_racing(self, round_: int, observations: Sequence[Observation]) -> bool:
-        """Return whether a round belongs to the race, given all rows of earlier rounds."""
+        """Return whether a round belongs to the comparison of single models, given all results of earlier rounds."""
         return bool(self._racing(round_, observations))
 
     def _racing(self, round_: int, observations: Sequence[Observation]) -> list[RequestPath]:
-        """Return the paths of a race round; the last result is cached, since it is requested twice."""
+        """Return the paths of a round of the comparison, or none after it. The last list is cached, since it is requested
+        twice.
+        """
         if self._last is None or self._last[0] != round_ or self._last[1] is not observations:
             self._last = round_, observations, self._race.paths(round_, observations)
         return self._last[2]
 
     def asking(self, round_: int, request_id: str, run: Run) -> str:
-        """Describe a path of the race briefly, such as ``gpt-5-mini 12 of 30`` (model, request, requests)."""
+        """Describe a path of the comparison briefly, such as ``gpt-5-mini 12 of 30`` (model, request, requests)."""
         return self._race.asking(round_, request_id, run)
 
     def single_models(self, observations: Sequence[Observation], counted: str = "right") -> SingleModels:
-        """Return the results of each single model and of the current setup; ``counted`` names the counted results ("right")."""
+        """Return the results of each single model and of the current setup; ``counted`` names what counts as good ("right")."""
         return replace(self._race.table(observations), counted=counted)
 
     def race_alone(self) -> Self:
-        """Return a sampler that runs only the race."""
+        """Return a sampler that ends after the comparison of single models."""
         alone = copy(self)
         alone._ends_after_race = True
         return alone
 
     def _deciding(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """Yield the paths of a round after the race, each for the purpose furthest behind its share of the dollars."""
+        """Yield the paths of a round after the comparison, each for the purpose that is furthest below its share."""
         rows = rows_by_cell(observations)
         prices = Prices.of(self.template, self.catalog, observations)
         spent_usd = prices.spent(observations, self.catalog)
@@ -159,7 +161,7 @@ class DecidingSampler:
     def _uses(
         self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices, round_usd: float, left_usd: float
     ) -> list[_Use]:
-        """Return the purposes of a round's dollars."""
+        """Return the purposes on which a round spends its money, with their shares."""
         whole = self._whole_runs(observations, paths, prices)
         has_today = self.template.today is not None
         if self._is_one_call:
@@ -193,9 +195,9 @@ class DecidingSampler:
         return isinstance(first, tuple) and SKIP not in first
 
     def _ended_by_first(self, observations: Sequence[Observation]) -> float:
-        """Return the share of first answers, by the rows, that pass the workflow's check and so end every plan.
+        """Return the share of first answers in the results that pass the workflow's check and so end every plan.
 
-        The share is 0 if the rows have signals or agreement of answers, since plans may then continue after a passed answer.
+        The share is 0 if the results have signals or agreement of answers, since plans may then continue after a passed answer.
         """
         if self.template.stop != "workflow" or not self._begins_alike:
             return 0.0
@@ -231,7 +233,7 @@ class DecidingSampler:
     def _gradient(
         self, observations: Sequence[Observation], paths: RoundPaths, prices: Prices, round_usd: float, left_usd: float
     ) -> Iterator[RequestPath]:
-        """Yield first answers of the models whose answers are expected to change the best mixtures most per dollar."""
+        """Yield first answers, from the models with answers that are expected to change the best mixtures most per dollar."""
         names = [name for name in self._choices[0] if isinstance(name, str)]
         answers = {name: [float(row.success or 0.0) for row in observations if row.prefix == (name,)] for name in names}
         floor = min((usd for usd in prices.usd.values() if usd > 0.0), default=1.0) / 1000.0
@@ -246,12 +248,12 @@ class DecidingSampler:
 
 @dataclass(eq=False)
 class _Use:
-    """A purpose on which a round spends a share of its dollars.
+    """A purpose on which a round spends a share of its money.
 
     Attributes:
-        share: The share of the dollars, > 0.
+        share: The share of the round's money, > 0.
         take: Returns the next path; None if none is left.
-        used_usd: The expected dollars of the paths taken.
+        used_usd: The expected cost of the paths taken, in dollars.
     """
 
     share: float

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileLimits:
-    """Where a profile stops: at the limit that is reached first. None means no such limit.
+    """The limits at which a profile stops, whichever it reaches first. None means no such limit.
 
     Attributes:
-        coverage: the fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
-        budget_usd: dollars booked and reserved in the store, including earlier runs.
-        budget_calls: model calls recorded in the store, including earlier runs.
+        coverage: the fraction, in (0, 1], of the estimated cost of executing every reached call once.
+        budget_usd: maximum dollars booked and reserved in the store, including earlier runs.
+        budget_calls: maximum number of model calls recorded in the store, including earlier runs.
 
     Raises:
         ConfigError: a value is out of range (codes ``coverage-range``, ``budget-usd-range``, ``budget-calls-range``).
@@ -44,12 +44,12 @@ class ProfileLimits:
             raise ConfigError(f"the budget is {self.budget_calls} calls: it must be >= 0", code="budget-calls-range")
 
     def usd(self, prices: Prices, everything: float, rows: Sequence[Observation]) -> float:
-        """Return the total dollars that a profile may spend, in the units of ``prices``.
+        """Return the total that a profile may spend, in the unit of ``prices`` (dollars, or calls if every model is free).
 
         Args:
-            prices: The prices estimated from these rows.
-            everything: The dollars of executing every reached cell once.
-            rows: The rows so far.
+            prices: The prices estimated from these results.
+            everything: The cost of executing every reached call once.
+            rows: The results so far.
         """
         found = [everything if self.coverage is None else self.coverage * everything]
         if self.budget_usd is not None and not prices.is_free:

@@ -1,4 +1,4 @@
-"""For requests of a single call: finds the answers that are expected to change the best mixtures of models most per dollar."""
+"""Finds the answers that are expected to change the best mixtures of models most per dollar, for requests of a single call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Mixtures:
     """Computes the best accuracy of a mixture of two models under several budgets, from the models' accuracies.
 
     Args:
-        usd: The dollars of an answer of each model, > 0; (models,).
+        usd: The cost of an answer of each model, in dollars, > 0; (models,).
     """
 
     def __init__(self, usd: Sequence[float]) -> None:
@@ -54,8 +54,8 @@ def posterior(right: Sequence[float], asked: Sequence[int]) -> tuple[FloatArray,
     """Return the parameters of the Beta posterior of each model's accuracy; (models,) each.
 
     Args:
-        right: How many answers of each model are right, or the sum of their scores; (models,).
-        asked: How many answers of each there are; (models,).
+        right: The number of right answers of each model, or the sum of its scores; (models,).
+        asked: The number of answers of each model; (models,).
     """
     r, n = np.asarray(right, np.float64), np.asarray(asked, np.float64)
     known = n > 0
@@ -64,7 +64,7 @@ def posterior(right: Sequence[float], asked: Sequence[int]) -> tuple[FloatArray,
 
 
 def chances_to_be_strongest(right: Sequence[float], asked: Sequence[int]) -> FloatArray:
-    """Return each model's probability of being the most accurate, by its posterior; for the arguments see :func:`posterior`."""
+    """Return each model's probability of being the most accurate. The arguments are those of :func:`posterior`."""
     from scipy.special import betainc  # the import takes a tenth of a second, and few commands need it
 
     a, b = posterior(right, asked)
@@ -78,12 +78,13 @@ def chances_to_be_strongest(right: Sequence[float], asked: Sequence[int]) -> Flo
 
 
 class Gains:
-    """The expected gain of the best mixtures from further answers: the knowledge gradient of independent Beta posteriors.
+    """The expected gain in the best mixtures' accuracy from further answers: the knowledge gradient of independent Beta
+    posteriors.
 
     Args:
-        mixtures: The value of the mixtures.
-        right: How many answers of each model are right, or the sum of their scores; (models,).
-        asked: How many answers of each there are; (models,).
+        mixtures: Computes the value of the mixtures.
+        right: The number of right answers of each model, or the sum of its scores; (models,).
+        asked: The number of answers of each model; (models,).
     """
 
     def __init__(self, mixtures: Mixtures, right: Sequence[float], asked: Sequence[int]) -> None:
@@ -94,7 +95,7 @@ class Gains:
         self._of = lru_cache(maxsize=None)(self._expected)
 
     def of(self, model: int, answers: int) -> float:
-        """Return the expected gain from a number of further answers of a model."""
+        """Return the expected gain in accuracy from a number of further answers of a model."""
         return self._of(model, answers) if answers else 0.0
 
     def _expected(self, model: int, n: int) -> float:
@@ -110,14 +111,14 @@ class Gains:
 
 
 def purchases(gains: Gains, usd: Sequence[float], open_: Sequence[int], round_usd: float, left_usd: float) -> list[int]:
-    """Return the models whose answers to buy, in order of gain per dollar, until the round's dollars are spent.
+    """Return the models from which to buy answers, in order of gain per dollar, until the round's budget is spent.
 
     Args:
         gains: The expected gains.
-        usd: The dollars of an answer of each model, > 0.
+        usd: The cost of an answer of each model, in dollars, > 0.
         open_: The number of requests that each model has not answered.
-        round_usd: The dollars of the round; the last purchase may exceed them.
-        left_usd: The total dollars left, which no purchase exceeds.
+        round_usd: The dollars to spend in the round; the last purchase may exceed them.
+        left_usd: The total budget left in dollars, which no purchase exceeds.
     """
     pending, found, spent = [0] * len(usd), list[int](), 0.0
     scale = min(usd)

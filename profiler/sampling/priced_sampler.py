@@ -1,7 +1,7 @@
-"""A sampler that calls cheap models more often than expensive models, first on the same requests.
+"""Defines a sampler that calls cheap models more often than expensive models, first on the same requests.
 
-If every model were called equally often, nearly all dollars of a profile would go to the most expensive models. Here the number
-of calls is proportional to ``max(price, 1 % of the median price) ** -alpha`` instead.
+If every model were called equally often, nearly the whole budget of a profile would go to the most expensive models. Here the
+number of calls is proportional to ``max(price, 1 % of the median price) ** -alpha`` instead.
 """
 
 from __future__ import annotations
@@ -45,31 +45,31 @@ class PricedSampler:
     """Calls each model in proportion to price ** -alpha (:class:`~vinelm.requests.protocols.Sampler`).
 
     The requests have one random order, in which every model answers them: a request that an expensive model answered was
-    answered by the cheaper models too, which shows whether they agree. Once a model has answered every request, its paths
+    answered by the cheaper models too, so their answers can be compared. Once a model has answered every request, its paths
     continue after first answers that did not end the request, and its weight is multiplied by the share of requests that
-    continue. After the first answer, the model of each invocation is drawn at random.
+    continue. After the first answer, the model of each call is drawn at random.
 
     A draw considers the models that were drawn less often than their weights require, in proportion to each deficit, so that
-    frequencies are always close to the weights. Each path has at least one cell without a row.
+    frequencies always stay close to the weights. Each path has at least one call without a result.
 
-    Prices are mean dollars of the rows of earlier rounds, tools included; a model without rows has its list price, scaled as in
-    the rows of other models. Round 0 has two paths per model, each later round as many paths as there are rows, so that a run
-    may end at any budget.
+    A model's price is the mean cost of its results in earlier rounds, tools included; a model without results has its list
+    price, scaled as in the results of other models. Round 0 has two paths per model, each later round as many paths as there
+    are results, so that a run may end at any budget.
 
-    The ``probability`` of a path is the product of the probabilities of its draws, given all earlier draws, from the first
-    invocation without a row on. The request is determined by the order. The probability is None if stages with different models
-    are possible.
+    The ``probability`` of a path is the product of the probabilities of its draws, given all earlier draws, from its first call
+    without a result. The request is determined by the order. The probability is None if stages with different models are
+    possible.
 
     Args:
         template: A template bound to the catalog's models.
-        catalog: The models with list prices; None if unknown: round 0 then calls all models equally often.
+        catalog: The models with list prices; None if unknown; round 0 then calls all models equally often.
         request_ids: The requests to sample from.
         seed: Seed of the random choices.
         alpha: Exponent of the price, >= 0; with 0, all models are called equally often.
-        continued_share: Share of the paths, in [0, 1), that continue by one invocation after an answer that the workflow's own
+        continued_share: Share of the paths, in [0, 1), that continue by one call after an answer that the workflow's own
             check passed. Has no effect under the oracle stop rule, or if the template branches.
         kinds: The type of each request. The order then begins with some requests of each type that is frequent enough for an
-            estimate; None: types are not distinguished.
+            estimate. None does not distinguish types.
 
     Raises:
         ConfigError: A setting is out of range, or the possible first stages allow different models.
@@ -131,7 +131,7 @@ def kinds_first(order: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]
 
     Args:
         order: The requests.
-        kinds: The type of each request; types too rare for an estimate count as one type. Empty: the order stays.
+        kinds: The type of each request; types too rare for an estimate count as one type. If empty, the order stays.
     """
     learnt = learnt_kinds(kinds[name] for name in order if name in kinds)
     of_kind: dict[str, list[str]] = {kind: [] for kind in learnt}
@@ -154,7 +154,7 @@ def price_weights(prices: Mapping[str, float], alpha: float) -> dict[str, float]
 
 
 def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
-    """Return the possible models of each invocation; by stage, if stages with different models are possible there.
+    """Return the possible models of each call; by stage, if stages with different models are possible there.
 
     Raises:
         ConfigError: several first stages with different models are possible, and the actual stage is known only when it runs.
@@ -175,14 +175,14 @@ def models_by_depth(template: Template) -> list[Models | Mapping[str, Models]]:
 
 
 class OpenCells:
-    """Tracks open cells: cells without a row that their request is known to reach, and that are not claimed.
+    """Tracks open calls: calls that their request is known to reach, without a result and not claimed by an earlier path.
 
     Args:
-        rows: The rows so far. Rows after a passed check (``is_continued``) are treated separately.
+        rows: The results so far. Results after a passed check (``is_continued``) are treated separately.
 
     Attributes:
-        n_going_on: For each model, the number of requests with its first answer and an open cell after that answer.
-        continuable: The cells of rows that can continue although the workflow's own check passed that answer or an earlier
+        n_going_on: For each model, the number of requests that have a first answer by the model and an open call after it.
+        continuable: The calls after which a request can continue although the workflow's own check passed this or an earlier
             answer.
     """
 
@@ -200,20 +200,20 @@ class OpenCells:
         self.continuable = [cell for cell, row in self._every.items() if self._is_continuable(row)]
 
     def is_new(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a reached cell has no row and is not claimed."""
+        """Return whether a call that its request reaches has no result and is not claimed."""
         return (request, prefix) not in self._rows and (request, prefix) not in self._claimed
 
     def is_open(self, request: str, prefix: Prefix) -> bool:
-        """Return whether a reached cell is new, or can lead to a new cell."""
+        """Return whether a call that its request reaches is new, or can lead to a new call."""
         cell = (request, prefix)
         return bool(self._below[cell]) if cell in self._rows else cell not in self._claimed
 
     def open_below(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models by which a row's request can continue to an open cell."""
+        """Return the models on which a request can continue, after a result, to an open call."""
         return self._below[request, prefix]
 
     def claim(self, request: str, prefix: Prefix) -> None:
-        """Count a new cell as executed. The cells after it are unknown until the next round."""
+        """Count a new call as executed. The calls after it stay unknown until the next round."""
         self._claimed.add((request, prefix))
         while len(prefix) > 1:
             prefix, model = prefix[:-1], prefix[-1]
@@ -225,13 +225,13 @@ class OpenCells:
             self.n_going_on[prefix[0]] -= 1
 
     def not_continued(self, request: str, prefix: Prefix) -> Sequence[str]:
-        """Return the models that have no row after a continuable cell."""
+        """Return the models that have no result after a continuable call."""
         stage = self._template.stage_after(len(prefix))
         models = () if stage is None else stage.models or ()
         return [name for name in models if (request, (*prefix, name)) not in self._every]
 
     def of_today(self, request: str) -> Iterator[Cell]:
-        """Yield the cells, reached with the current setup's models, from which other models can continue."""
+        """Yield the calls on the current setup's models after which other models can continue."""
         today = self._template.today or {}
         prefix: Prefix = ()
         models = dict.fromkeys(today.values())
@@ -249,7 +249,7 @@ class OpenCells:
         return passed and row.failure is None and row.depth < self._template.depth
 
     def _allowed(self, cell: Cell) -> tuple[str, ...]:
-        """Return the models with which a row's request may continue."""
+        """Return the models on which a request may continue after a result."""
         row, template = self._rows[cell], self._template
         if row.ended(template.stop):
             return ()
@@ -276,7 +276,7 @@ class _Draws:
         self._counts: Counter[str] = Counter()
 
     def draw(self, weights: Mapping[str, float]) -> _Drawn:
-        """Draw a model, in proportion to how far each model is below its share."""
+        """Draw a model with a probability proportional to how far it is below its share of the draws."""
         n, total = 1 + sum(self._counts[name] for name in weights), sum(weights.values())
         lacks = {name: max(n * weight / total - self._counts[name], 0.0) for name, weight in weights.items()}
         (model,) = self._rng.choices(tuple(lacks), tuple(lacks.values()))
@@ -304,7 +304,7 @@ class RoundPaths:
         rng.shuffle(self._to_continue)
 
     def next(self) -> RequestPath | None:
-        """Return the next path; None if all reached cells are executed or proposed."""
+        """Return the next path; None if all reached calls are executed or proposed."""
         weights = {}
         for name in self._first:
             share = 1.0 if self._unanswered(name) is not None else self._cells.n_going_on[name] / len(self._order)
@@ -330,17 +330,17 @@ class RoundPaths:
         return self._completed(request, (model,), None)
 
     def n_unanswered(self, model: str) -> int:
-        """Return how many requests the model has not answered."""
+        """Return the number of requests that the model has not answered."""
         return sum(self._cells.is_new(request, (model,)) for request in self._order)
 
     def claim_first(self, path: RequestPath) -> None:
-        """Count the first cell of a path as executed, if it is certain."""
+        """Count the first call of a path as executed, if its model is certain."""
         first = path.path[0]
         if isinstance(first, str) and self._cells.is_new(path.request_id, (first,)):
             self._cells.claim(path.request_id, (first,))
 
     def continued(self) -> RequestPath | None:
-        """Return a path that continues a row by an invocation after a passed check; None if none is left."""
+        """Return a path with a further call after a result that passed the check; None if none is left."""
         while self._to_continue:
             request, prefix = self._to_continue.pop()
             models = self._cells.not_continued(request, prefix)
@@ -352,7 +352,7 @@ class RoundPaths:
     def swapped(self) -> RequestPath | None:
         """Return a path that differs from the current setup in its first model or in later models; None if none is left.
 
-        Most paths continue a cell that the current models have reached, since only the continuation costs money.
+        Most paths continue after calls that the current setup's models have answered, since only the continuation costs money.
         """
         self._n_swapped += 1
         found = self._other_first() if self._n_swapped % FIRST_SWAPPED == 0 else None
@@ -390,7 +390,7 @@ class RoundPaths:
         return None
 
     def _going_on(self, model: str) -> str:
-        """Return the next request, in turn, with an open cell after the model's first answer; such a request must exist."""
+        """Return the next request, in turn, that has an open call after the model's first answer; such a request must exist."""
         at = self._at[model]
         while True:
             request = self._order[at.turn % len(self._order)]
@@ -399,7 +399,7 @@ class RoundPaths:
                 return request
 
     def _completed(self, request: str, prefix: tuple[str, ...], chance: float | None) -> RequestPath:
-        """Return a path that begins with the prefix, with a model for each possible later invocation."""
+        """Return a path that begins with the prefix, with a model for each possible later call."""
         path: list[Choice] = [*prefix]
         probability: float | None = chance
         for depth, models in enumerate(self._choices[len(prefix) :], len(prefix)):
@@ -425,7 +425,7 @@ class RoundPaths:
 
 
 class _FirstAnswer:
-    """A model's position in the order of requests, for first answers and for later invocations."""
+    """A model's positions in the order of requests: one for first answers, one for later calls."""
 
     def __init__(self, turn: int) -> None:
         self.next = 0

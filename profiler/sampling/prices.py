@@ -1,4 +1,4 @@
-"""Estimates from the rows so far what invocations cost and how often requests continue."""
+"""Estimates from the results so far what calls cost and how often requests continue."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ _RATE_PRIOR = 4.0
 
 @dataclass(frozen=True)
 class Prices:
-    """Expected dollars of invocations and runs, estimated from some rows.
+    """The expected cost of calls and runs in dollars, estimated from some results.
 
     Attributes:
-        usd: The dollars of an invocation on each model, >= 0; all 1 if every model is free, so that invocations are counted
-            instead.
-        goes_on: The probability that a request continues after an invocation on the model, in (0, 1).
+        usd: The cost of a call on each model in dollars, >= 0; all 1 if every model is free, so that calls are counted instead.
+        goes_on: The probability that a request continues after a call on the model, in (0, 1).
         is_free: Whether every model is free.
     """
 
@@ -33,7 +32,9 @@ class Prices:
 
     @classmethod
     def of(cls, template: Template, catalog: Catalog | None, rows: Sequence[Observation]) -> Prices:
-        """Estimate the prices from rows; a model without rows has its list price, scaled as in the rows of other models."""
+        """Estimate the prices from results; a model without results has its list price, scaled as in the results of other
+        models.
+        """
         usd = prices_usd(template, catalog, rows)
         is_free = not any(price > 0.0 for price in usd.values())
         counts = {name: [0, 0] for name in usd}
@@ -48,11 +49,12 @@ class Prices:
         return cls(dict.fromkeys(usd, 1.0) if is_free else usd, rates, is_free)
 
     def of_run(self, path: Sequence[Choice], n_paid: int = 0, *, goes_on: bool = False) -> float:
-        """Return the expected dollars of a path after its first ``n_paid`` invocations, if the request continues after them.
+        """Return the expected cost in dollars of a path after its first ``n_paid`` calls, given that the request continues
+        after them.
 
         Args:
-            path: The models of the whole path; if several may run an invocation, their mean counts.
-            n_paid: How many of its invocations have rows.
+            path: The models of the whole path; if several models are possible for a call, the mean of their costs counts.
+            n_paid: The number of its calls that have results.
             goes_on: Whether the path continues after a passed check.
         """
         total, chance = 0.0, 1.0
@@ -63,7 +65,7 @@ class Prices:
         return total
 
     def everything(self, choices: Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]], n_requests: int) -> float:
-        """Return the approximate dollars to execute every reached cell once; ``choices`` are the models of each invocation."""
+        """Return the approximate cost of executing every reached call once; ``choices`` are the models of each call."""
         below = 0.0
         for models in reversed(choices):
             stages = (models,) if isinstance(models, tuple) else tuple(models.values())
@@ -71,7 +73,7 @@ class Prices:
         return n_requests * below
 
     def spent(self, rows: Sequence[Observation], catalog: Catalog | None) -> float:
-        """Return the total dollars of rows, in the units of :attr:`usd`."""
+        """Return the total cost of results, in the unit of :attr:`usd`."""
         return float(len(rows)) if self.is_free else sum(fresh_usd(row, catalog) for row in rows)
 
 
@@ -81,10 +83,11 @@ def listed_usd(catalog: Catalog | None, model: str) -> float:
 
 
 def prices_usd(template: Template, catalog: Catalog | None, observations: Iterable[Observation]) -> dict[str, float]:
-    """Return the dollars of a call to each model: the mean of its rows, or without rows its list price times a common scale.
+    """Return the cost of a call on each model in dollars: the mean over its results, or without results its scaled list price.
 
-    The scale is the ratio of the dollars of all rows to the list prices of their models. If no model has rows, the prices are
-    list prices. Savings by prompt caching are ignored, so that a profile buys the same rows whatever prompts are cached.
+    The scale, common to all models, is the ratio of the cost of all results to the list prices of their models. If no model has
+    results, the prices are list prices. Savings by prompt caching are ignored, so that a profile buys the same results whatever
+    prompts are cached.
     """
     paid: dict[str, list[float]] = {name: [] for name in template.models}
     for row in observations:
@@ -97,7 +100,7 @@ def prices_usd(template: Template, catalog: Catalog | None, observations: Iterab
 
 
 def fresh_usd(row: Observation, catalog: Catalog | None) -> float:
-    """Return a row's dollars, including tools, as if no prompt were cached."""
+    """Return the cost of a result in dollars, including tools, as if no prompt were cached."""
     if catalog is None or row.model not in catalog or not (row.calls and row.tokens_in) or row.tokens_out is None:
         return row.served_usd
     model, calls = catalog[row.model], row.calls
@@ -107,5 +110,5 @@ def fresh_usd(row: Observation, catalog: Catalog | None) -> float:
 
 
 def rows_by_cell(rows: Iterable[Observation]) -> dict[Cell, Observation]:
-    """Return rows by request and prefix."""
+    """Return results by request and prefix."""
     return {(row.request_id, row.prefix): row for row in rows}

@@ -1,4 +1,4 @@
-"""The race of single models: all answer the same requests, twice as many in each round; clearly worse models drop out."""
+"""Compares single models: all answer the same requests, twice as many in each round. Clearly worse models drop out."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Choices = Sequence[tuple[str, ...] | Mapping[str, tuple[str, ...]]]
 
 
 class Racer(NamedTuple):
-    """A whole run that takes part in the race."""
+    """A single model, or the current setup, that takes part in the comparison, with the models of its whole run."""
 
     name: str
     run: Run
@@ -49,13 +49,14 @@ class Racer(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelRace:
-    """Plans the race. Every method is a pure function of the rows, so that a resumed run makes the same plan.
+    """Plans the comparison of single models. Its methods are pure functions of the results, so that a resumed run plans the
+    same.
 
     Args:
         template: A template bound to the catalog's models.
         catalog: The models with list prices; None if unknown.
         order: The requests, in the order in which they are run.
-        choices: The models of each invocation.
+        choices: The possible models of each call.
         limits: The profile's limits.
         requests: The number of requests that the remaining models have answered after each round, increasing.
     """
@@ -93,13 +94,14 @@ class ModelRace:
         return today if today is not None else min(real, key=lambda model: listed_usd(self.catalog, model))
 
     def paths(self, round_: int, observations: Sequence[Observation]) -> list[RequestPath]:
-        """Return the paths of a race round; empty once it is over.
+        """Return the paths of a round of the comparison; empty once the comparison is over.
 
-        Plans the earlier rounds again, each from the rows known then, so that rows bought after the race do not change it.
+        Plans the earlier rounds again, each from the results known then, so that results bought after the comparison do not
+        change the plan.
 
         Args:
             round_: The number of the round, from 0.
-            observations: The rows of all earlier rounds.
+            observations: The results of all earlier rounds.
         """
         every, known = rows_by_cell(observations), dict[Cell, Observation]()
         for earlier in range(round_):
@@ -118,7 +120,7 @@ class ModelRace:
         return f"{name} {self.order.index(request_id) + 1} of {min(asked, len(self.order))}"
 
     def table(self, observations: Sequence[Observation]) -> SingleModels:
-        """Return the results of the single models in all rows."""
+        """Return the table of the single models, computed from the given results."""
         # Sums in one fixed order, whatever the order in which the rows were written.
         rows = sorted(observations, key=lambda row: (row.request_id, row.prefix))
         prices = Prices.of(self.template, self.catalog, rows)
@@ -128,7 +130,7 @@ class ModelRace:
         return SingleModels(models=told, spent_usd=sum(row.served_usd for row in rows))
 
     def _next(self, round_: int, known: Rows) -> list[RequestPath]:
-        """Return the runs of a round that the race's budget allows: request by request, cheap models first."""
+        """Return the runs of a round that the comparison's budget allows: request by request, cheap models first."""
         if round_ > len(self.requests):
             return []
         rows = list(known.values())
@@ -157,7 +159,7 @@ class ModelRace:
         return found
 
     def _usd(self, prices: Prices, rows: Sequence[Observation]) -> float:
-        """Return the race's budget in dollars."""
+        """Return the budget of the comparison in dollars."""
         usd = SHARE * self.limits.usd(prices, prices.everything(self.choices, len(self.order)), rows)
         if self.template.today is None or self.limits.coverage is None:
             return usd
@@ -177,7 +179,7 @@ class ModelRace:
         return prices.of_run(whole_path(self.template, self.template.today or {}))
 
     def _models(self, rows: Rows, prices: Prices, requests: Sequence[str]) -> list[SingleModel]:
-        """Return the results of each racer on these requests, cheapest first."""
+        """Return the accuracy and cost of each single model and of the current setup on these requests, cheapest first."""
         found = []
         for racer in self.racers():
             runs = [run_of(rows, self.template, request, racer.run) for request in requests]

@@ -1,4 +1,4 @@
-"""Functions on whole runs (the models of every invocation of a request) and their rows."""
+"""Defines functions on whole runs (the models of every call of a request) and their results."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def distinct(paths: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def whole_path(template: Template, models: Mapping[str, str]) -> Run:
-    """Return the path in which each stage uses its model, up to the template's last invocation."""
+    """Return the path in which each stage uses its model, up to the template's last call."""
     return tuple(_choice(stages, models) for stages in template.flow.stages_at)
 
 
 def as_run(reached: FloatArray, trie: Trie, template: Template) -> Run:
-    """Return the models of a whole run that follows a plan: at each stage of each invocation, the most frequent model.
+    """Return the models of a whole run that approximates a plan: for each call, the plan's most frequent model at each stage.
 
     Args:
-        reached: For each node, the probability that a request under the plan executes it; shape (n + 1,). The path ends where
-            the plan ends.
+        reached: For each node, the probability that a request under the plan executes the node's call; shape (n + 1,). The path
+            ends where the plan ends.
         trie: The plan's trie.
-        template: A bound template. Stages that the plan does not reach run their current model; if that is unknown, a run ends
+        template: A bound template. Stages that the plan does not reach run their current model; if it is unknown, the run ends
             there.
     """
     path: list[Choice] = []
@@ -59,7 +59,7 @@ def _choice(stages: Iterable[str], models: Mapping[str, str]) -> Choice:
 def run_of(
     rows: Mapping[Cell, Observation], template: Template, request: str, path: Sequence[Choice]
 ) -> tuple[list[Observation], bool]:
-    """Return a request's rows along a path, and whether they form a complete run."""
+    """Return a request's results along a path, and whether they form a complete run."""
     found: list[Observation] = []
     stage = template.first_stages[0].name if len(template.first_stages) == 1 else None
     for choice in path:

@@ -1,4 +1,4 @@
-"""Samplers choose the requests and paths to run. They are pure functions of their settings, seed and the rows so far."""
+"""Samplers choose the requests and paths to run. They are pure functions of their settings, seed and the results so far."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from vinelm.template import Template
 
 
 class CascadeSampler:
-    """A random request and a random model at each depth (VineLM paper §4.2 and appendix A).
+    """Draws a random request, and a random model at each depth (VineLM paper §4.2 and appendix A).
 
     Requests and paths are drawn uniformly with replacement, in one endless round. If several next stages are possible, one draw
-    decides the model of each, so that the actual stage's model is uniform.
+    decides the model of each of them, so that the model of the actual stage is uniformly distributed.
     """
 
     def __init__(self, template: Template, request_ids: Sequence[str], seed: int) -> None:
@@ -54,7 +54,9 @@ class ExhaustiveSampler:
                 yield RequestPath(request_id, path)
 
     def _united(self, models: Models | Mapping[str, Models]) -> Models:
-        """Return every model that a possible stage allows there; a path ends if the next stage does not allow its model."""
+        """Return every model that any possible stage of a call allows. A path ends if the actual stage does not allow its
+        model.
+        """
         if isinstance(models, tuple):
             return models
         return tuple(name for name in self.template.models if any(name in allowed for allowed in models.values()))
@@ -91,13 +93,13 @@ def make_sampler(
         template: The template.
         request_ids: The requests to sample from.
         seed: Seed of the random choices.
-        catalog: List prices for ``"deciding"`` and ``"priced"``; None: the first rounds call all models equally often.
-        limits: The limits of the whole profile, from which ``"deciding"`` computes its shares of dollars.
+        catalog: List prices for ``"deciding"`` and ``"priced"``; with None, the first rounds call all models equally often.
+        limits: The limits of the whole profile, from which ``"deciding"`` computes what each purpose may cost.
         continued_share: Share of the priced paths of ``"deciding"`` and ``"priced"``, in [0, 1), that continue after a passed
             check.
-        candidates: The plans whose whole runs ``"deciding"`` buys.
-        kinds: The type of each request, so that ``"deciding"`` and ``"priced"`` cover each type; None: types are not
-            distinguished.
+        candidates: Returns the plans for which ``"deciding"`` buys whole runs.
+        kinds: The type of each request, so that ``"deciding"`` and ``"priced"`` cover each type. None does not distinguish
+            types.
         few_rounds: Whether a round takes hours, so that ``"deciding"`` plans fewer and larger rounds.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The table of single models: accuracy and cost if one model makes every call, from a profile's rows."""
+"""The table of single models: accuracy and cost if a single model makes every call, from a profile's results."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class SingleModel:
         name: The model's name; for a current setup of several models, the names joined by `` > ``.
         run: The models of a whole run.
         is_current: Whether it is the current setup.
-        requests: The number of requests that have a whole run.
+        requests: The number of requests with a whole run of this model.
         right: The number of right answers; for scores, their sum.
-        low, high: 90 % interval of the accuracy (Beta, Jeffreys' prior), fractions.
-        usd_per_1000: Dollars per 1,000 requests, from its runs, or without runs from list prices scaled as in the rows of other
-            models.
+        low, high: 90 % interval of the accuracy (Beta, Jeffreys' prior), as fractions.
+        usd_per_1000: Cost in dollars per 1,000 requests, from its runs; without runs, from its list price, scaled as in the
+            results of other models.
         is_out: Whether a cheaper model is clearly better: the lower end of its interval is above the upper end of this model's
             interval.
     """
@@ -57,7 +57,7 @@ class SingleModels:
 
     Attributes:
         models: The models.
-        spent_usd: The dollars of the rows so far.
+        spent_usd: The cost of the results so far, in dollars.
         counted: What is counted as a good answer, in a word or two.
     """
 
@@ -67,11 +67,11 @@ class SingleModels:
 
     @property
     def strongest(self) -> SingleModel | None:
-        """The model with the highest probability of being the most accurate; None without rows.
+        """The model with the highest probability of being the most accurate; None without results.
 
-        Expensive models, often the strongest, have few rows in a small profile, so a comparison of means, shrunk towards the
-        mean of all models, would choose them too rarely. A model with fewer than four requests is never named if another has
-        more: three right answers out of three prove little.
+        Expensive models, often the strongest, have few results in a small profile. A comparison of shrunken means would
+        therefore choose them too rarely. A model with fewer than four requests is never chosen if another model has more,
+        because three right answers out of three prove little.
         """
         least = min(LEAST_NAMED, max((one.requests for one in self.models), default=0))
         known = [one for one in self.models if one.requests and one.requests >= least]
@@ -95,7 +95,7 @@ class SingleModels:
         return tuple(one for one in self.models if not one.requests)
 
     def lines(self) -> Iterator[str]:
-        """Yield sentences about the table: the strongest model, the cheapest good model, and models without rows."""
+        """Yield sentences about the table: the strongest model, the cheapest good model, and models without results."""
         best, good = self.strongest, self.cheapest_good
         if best is not None and best.accuracy:
             sparse = f", of {best.requests} requests only" if best.requests < LEAST_REQUESTS else ""
@@ -149,7 +149,7 @@ def without_losers(models: Sequence[SingleModel]) -> list[SingleModel]:
 
 
 def is_apart(models: Sequence[SingleModel]) -> bool:
-    """Return whether the best model's interval lies above the intervals of all other models with rows."""
+    """Return whether the best model's interval lies above the intervals of all other models with results."""
     known = [one for one in models if one.requests]
     if len(known) < 2:
         return len(models) < 2

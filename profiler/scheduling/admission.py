@@ -1,4 +1,4 @@
-"""Chooses the units that may start now: units that a sequential run would execute as well, whatever earlier units return."""
+"""Chooses the jobs that may start now: those that a sequential run would execute too, whatever the results of earlier jobs."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ MARGIN = 8.0
 
 
 class Admission:
-    """Reserves money for units to start, and answers the requests of running units for a higher reservation.
+    """Reserves money for jobs to start, and answers the requests of running jobs for a higher reservation.
 
-    There are never more running units than workers. A unit that waits for an answer keeps its worker. The first unit in order
+    There are never more running jobs than workers. A job that waits for an answer keeps its worker. The first job in order
     is always running and always gets an answer, so no deadlock occurs.
 
     Args:
-        workers: the largest number of units that run at a time.
+        workers: the maximum number of jobs that run at a time.
 
     Attributes:
-        waiting: the top-up requests that are not decided.
+        waiting: the requests for higher reservations (top-ups) that are not decided yet.
         decided: the decided top-up requests, whose answers :meth:`answer` sends.
     """
 
@@ -37,7 +37,7 @@ class Admission:
         self._state, self._paths, self._workers = state, paths, workers
 
     def jobs(self) -> list[Job]:
-        """Reserve money for the units to start, and return them; empty once the run has stopped."""
+        """Reserve money for the jobs to start, and return these jobs; empty once the run has stopped."""
         if self._state.stopped_by is None:
             free = self._workers - len(self._state.running)
             return _Scan(self._state, self._paths, self, free).jobs()
@@ -47,7 +47,9 @@ class Admission:
         return []
 
     def answer(self) -> None:
-        """Send the answers; called once the grants are durable, since the calls follow at once."""
+        """Send the answers to decided top-up requests. Called once the grants are durable, since the model calls follow at
+        once.
+        """
         for request, is_granted in self.decided:
             request.answer(is_granted)
         self.decided.clear()
@@ -61,7 +63,7 @@ class Admission:
 
 
 class _Scan:
-    """A pass over the paths in progress, in order."""
+    """A pass over the paths in progress, in order, that finds the jobs to start."""
 
     def __init__(self, state: RunState, paths: ActivePaths, requests: Admission, free: int) -> None:
         self._state, self._paths, self._cells = state, paths, state.cells
@@ -78,7 +80,7 @@ class _Scan:
         self._possibly_broken = PossiblyBroken(state.cells.first_rows, state.cells.first_answers)
 
     def jobs(self) -> list[Job]:
-        """Reserve and return the units to start. Decides top-up requests whose answer is certain."""
+        """Reserve money for the jobs to start, and return these jobs. Also decides top-up requests where possible."""
         jobs: list[Job] = []
         index = 0
         # Top-up requests are considered even if no worker is free: the units that wait for an answer hold the workers.
@@ -133,7 +135,7 @@ class _Scan:
         return self._state.start(cell, upper_usd, upper_calls, Purchase(path.round, path.probability, is_timed))
 
     def _may_stop_before(self) -> bool:
-        """Return whether earlier cells may stop the run, by reaching its coverage or by showing a broken stage."""
+        """Return whether earlier calls may stop the run, by reaching its coverage or by revealing a broken stage."""
         if self._possibly_broken.may_stop:
             return True
         if self._coverage_bound is not None and self._target is not None and not self._may_reach_target:
@@ -141,7 +143,7 @@ class _Scan:
         return self._may_reach_target
 
     def _answer(self, cell: Cell) -> None:
-        """Decide a top-up request if the answer is certain; otherwise leave it until earlier units are booked."""
+        """Decide a top-up request if the answer is certain; otherwise leave it until earlier jobs are booked."""
         request = self._waiting.pop(cell)
         extra_usd = max(request.upper_usd - self._state.running[cell].upper_usd, 0.0)
         # Neither granted nor refused yet: once earlier units settle below their bounds there may be room.
@@ -151,7 +153,7 @@ class _Scan:
         self._requests.decided.append((request, self._state.top_up(cell, request.upper_usd)))
 
     def _upper(self, path: ActivePath, length: int) -> tuple[float, int]:
-        """Return the most that the unit may cost, over all possible stages."""
+        """Return the maximum cost of the job in dollars, over all possible stages."""
         bound, usd, calls = self._cells.price_bounds.of(path.number), 0.0, 0
         for k in range(length, 0, -1):
             if k < length and (k > len(path.models) or path.cell(k) not in self._cells.without_state):
@@ -164,7 +166,7 @@ class _Scan:
     # -- cells that may come before the next path --------------------------------------------------------------
 
     def _pass_executed(self, path: ActivePath) -> None:
-        """Add the path's uncommitted rows, whose outcome and price are known."""
+        """Add the path's uncommitted results, with their known outcomes and costs, to the bounds."""
         for length in range(path.committed + 1, path.resolve(self._cells.rows, self._rule) + 1):
             cell = path.cell(length)
             row = self._cells.rows.get(cell)
@@ -185,7 +187,7 @@ class _Scan:
                 return
 
     def _pass_remaining(self, path: ActivePath, first: int) -> None:
-        """Add the rest of the path, from its first cell without a row, at the maximum cost."""
+        """Add the path's calls from the first without a result on, at their maximum cost, to the bounds."""
         is_continued = path.goes_on and self._cells.is_continued(path.cell(first))
         if self._coverage_bound is not None:
             self._coverage_bound.may_go_on |= path.goes_on
@@ -219,8 +221,8 @@ class _Scan:
 
 
 class PossiblyBroken:
-    """True if pending earlier cells may show that a stage is broken or that no answer is right, so that a sequential run might
-    stop before this cell.
+    """Tracks whether earlier calls without a result could still reveal that a stage is broken or that no answer is right. A
+    sequential run might then stop before the next call.
     """
 
     def __init__(self, first_rows: FirstRows, answers: AnswersOfToday) -> None:
@@ -230,7 +232,7 @@ class PossiblyBroken:
         self.may_stop = False
 
     def pass_cell(self, stage: str, row: Observation | None, request_id: str) -> None:
-        """Add the next cell in order; ``row`` is its row, if it is executed."""
+        """Add the next call in order; ``row`` is its result, if it is executed."""
         self._is_read = self._is_read or (row is not None and bool(row.success))
         if not self._is_read and request_id not in self._answers.wrong:
             self._asked.add(request_id)
@@ -246,18 +248,18 @@ class PossiblyBroken:
 
 
 class CoverageUpperBound:
-    """An upper bound on the coverage, for all possible outcomes of cells that are running or may be executed earlier.
+    """An upper bound on the coverage, for all possible outcomes of calls that are running or may be executed earlier.
 
-    The bound holds whichever of these cells are executed. It combines an upper bound of the dollars paid with a lower bound of
-    the dollars remaining, which assumes that each such cell is free and ends its request. A cell of unknown stage counts for
-    every stage that it may have.
+    The bound holds whichever of these calls are executed. It combines an upper bound of the cost so far with a lower bound of
+    the remaining cost, for which each such call is assumed to be free and to end its request. A call with an unknown stage
+    counts for every possible stage.
 
     Args:
-        coverage: the coverage of the executed cells.
+        coverage: the coverage of the executed calls.
 
     Attributes:
-        may_go_on: whether some of these cells may follow an answer that the workflow's own check passes. Then these cells are
-            left out of the denominator, where they may not belong.
+        may_go_on: whether some of these calls may follow an answer that the workflow's own check passes. Then these calls are
+            left out of the denominator of the coverage, since they may not belong there.
     """
 
     def __init__(self, coverage: Coverage) -> None:
@@ -279,15 +281,15 @@ class CoverageUpperBound:
         is_open: bool,
         is_continued: bool = False,
     ) -> None:
-        """Add a cell that may be executed, at a cost of at most ``upper_usd``.
+        """Add a call that may be executed, at a cost of at most ``upper_usd``.
 
         Args:
-            request_id: the cell's request.
-            length: the number of its invocations.
-            visits: the stages and models that its last invocation may have.
-            upper_usd: upper bound on its dollars.
-            is_open: whether the executed cells show that the request reaches the cell.
-            is_continued: whether the executed cells show that the request does not reach the cell.
+            request_id: the call's request.
+            length: the number of models in its path.
+            visits: the possible (stage, model) pairs of the call.
+            upper_usd: its maximum cost in dollars.
+            is_open: whether the results so far prove that the request reaches the call.
+            is_continued: whether the results so far prove that the request does not reach the call.
         """
         if is_continued:
             self._continued_usd += upper_usd
@@ -304,7 +306,7 @@ class CoverageUpperBound:
 
     @property
     def most(self) -> float:
-        """The upper bound; 1.0 if unknown."""
+        """The upper bound on the coverage; 1.0 if unknown."""
         extra, continued, certain = self._upper_usd, self._continued_usd, float(self._totals.paid.sum())
         is_free = self._coverage.is_free
         # An upper bound of a fraction: the numerator takes the most that may be paid, the denominator the least that may

@@ -1,11 +1,12 @@
-"""Coverage: the fraction of an exhaustive profile's dollars that has been spent. The total is an estimate.
+"""Computes the coverage: the fraction of an exhaustive profile's cost that has been spent. The total is an estimate.
 
-``coverage`` is the dollars of executed (request, node) cells over the dollars of running every request on every *reached* node
-once; requests end at a passed check, and common prefixes are executed once. The denominator is estimated: the dollars spent,
-plus for each open cell (reached, not executed) the expected price of its subtree from mean costs and continuation rates. It is
-exact once all reached cells are executed. If all cells so far were free, cells are counted instead of dollars.
+``coverage`` is the cost of the executed calls, each a (request, node) pair, divided by the cost of running every request on
+every *reached* node once; requests end at a passed check, and common prefixes are executed once. The denominator is estimated:
+the cost so far, plus the expected cost of each open call (reached, not executed) and of the calls after it, from mean costs and
+continuation rates. It is exact once all reached calls are executed. If all calls so far were free, calls are counted instead of
+dollars.
 
-Cells after an answer that the workflow's own check passed are not reached and do not count in the denominator. Their cost
+Calls after an answer that the workflow's own check passed are not reached and do not count in the denominator. Their cost
 counts in the numerator, so that a run that stops at a coverage has spent at most that fraction.
 """
 
@@ -32,7 +33,8 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class CellKinds:
-    """Numbers the kinds of cells of a template: a *slot* is a stage with one of its models, a *kind* is a slot at a depth.
+    """Numbers the sorts of calls that a template allows: a *slot* is a stage with one of its models, a *kind* is a slot at a
+    depth.
 
     Attributes:
         slots: the number of each (stage, model).
@@ -53,7 +55,7 @@ class CellKinds:
 
     @classmethod
     def of(cls, template: Template) -> CellKinds:
-        """Number the kinds of cells of a template that is bound to models."""
+        """Number the kinds of calls of a template that is bound to models."""
         models = {name: i for i, name in enumerate(template.models)}
         stages = {stage.name: i for i, stage in enumerate(template.stages)}
         pairs = [(stage.name, model) for stage in template.stages for model in stage.models or ()]
@@ -98,7 +100,7 @@ class CellKinds:
         return np.asarray(self.allowed / np.maximum(self.allowed.sum(axis=-1, keepdims=True), 1.0))
 
     def place(self, row: Observation) -> tuple[int, int, int]:
-        """Return depth (from 0), slot and outcome of a row."""
+        """Return the depth (from 0), the slot and the outcome of a result, as numbers."""
         return row.depth - 1, self.slots[row.stage, row.model], self._outcome(row)
 
     def stage_of(self, outcome: int) -> int | None:
@@ -115,12 +117,12 @@ class CellKinds:
 
 @dataclass(slots=True)
 class CellCounts:
-    """Counts of executed cells by kind. Arrays may have leading axes.
+    """Counts of executed calls by kind. Arrays may have leading axes.
 
     Attributes:
-        outcomes: the number of cells that ended by the stop rule, that continued to an unknown stage, and that continued to
+        outcomes: the number of calls that ended by the stop rule, that continued to an unknown stage, and that continued to
             each stage; (depth, slots, 2 + stages).
-        paid: the cells' total dollars; (depth, slots).
+        paid: the total cost of the calls, in dollars; (depth, slots).
     """
 
     kinds: CellKinds
@@ -129,16 +131,16 @@ class CellCounts:
 
     @classmethod
     def none(cls, kinds: CellKinds) -> CellCounts:
-        """Return empty counts."""
+        """Return counts that are all 0."""
         return cls(kinds, np.zeros((*kinds.shape, _WENT_ON + len(kinds.stages))), np.zeros(kinds.shape))
 
     @property
     def counts(self) -> FloatArray:
-        """The number of cells; (depth, slots)."""
+        """The number of calls; (depth, slots)."""
         return np.asarray(self.outcomes.sum(axis=-1))
 
     def add(self, depth: int, slot: int, outcome: int, usd: float) -> None:
-        """Add a cell."""
+        """Add a call."""
         self.outcomes[depth, slot, outcome] += 1
         self.paid[depth, slot] += usd
 
@@ -147,14 +149,14 @@ class CellCounts:
         return CellCounts(self.kinds, self.outcomes.copy(), self.paid.copy())
 
     def priced(self, *, is_free: bool) -> CellCounts:
-        """Return these counts; if every cell was free, with a price of 1 for each cell."""
+        """Return these counts, with a cost of 1 for each call if every call was free."""
         return replace(self, paid=self.counts) if is_free else self
 
     def means(self) -> FloatArray:
-        """Return the mean cost of each kind of cell, shrunk towards its model's mean (for a new model, the overall mean).
+        """Return the mean cost of each kind of call, shrunk towards its model's mean (for a new model, the overall mean).
 
-        If several stages share a depth, it is shrunk towards the mean of its stage and model over all depths, which is shrunk
-        towards the model's mean.
+        If several stages share a depth, the mean is shrunk towards the mean of its stage and model over all depths, which is
+        shrunk towards the model's mean.
         """
         counts, of_model = self.counts, self.kinds.of_model
         ran, paid = counts.sum(axis=-2), self.paid.sum(axis=-2)
@@ -165,7 +167,7 @@ class CellCounts:
         return np.asarray((self.paid + _COST_PRIOR * mean[..., None, :]) / (counts + _COST_PRIOR))
 
     def rates(self) -> FloatArray:
-        """Return P(a request continues to a stage) for each kind of cell; (depth, slots, stages). Rates are shrunk towards the
+        """Return P(a request continues to a stage) for each kind of call; (depth, slots, stages). Rates are shrunk towards the
         stage's rates at that depth, which are shrunk towards the overall rate, spread evenly over the possible stages.
         """
         kinds, counts = self.kinds, self.counts
@@ -180,14 +182,14 @@ class CellCounts:
     def rest(
         self, unopened: FloatArray, unknown: float, weight: FloatArray | None = None, *, is_least: bool = False
     ) -> FloatArray:
-        """Return the expected price of executing the open cells and all cells after them.
+        """Return the expected cost of executing the open calls and all calls after them.
 
         Args:
-            unopened: the number of open cells of each kind.
+            unopened: the number of open calls of each kind.
             unknown: the number of requests that have not started.
-            weight: the weight of each kind of cell; None: 1.
-            is_least: whether requests that have not started are assumed to begin with the cheapest stage; otherwise with the
-                same stages as other requests.
+            weight: the weight of each kind of call; None means 1.
+            is_least: whether requests that have not started are assumed to begin with the cheapest stage. Otherwise they are
+                assumed to begin with the same stages as other requests.
         """
         kinds, rates = self.kinds, self.rates()
         cost = self.means() if weight is None else self.means() * weight
@@ -211,10 +213,10 @@ class CellCounts:
         return np.asarray(total + unknown * (shares * below[..., first]).sum(axis=-1))
 
     def leaves(self) -> FloatArray:
-        """Return the expected number of the template's paths below each kind of cell; (depth, slots).
+        """Return the expected number of the template's paths below each kind of call; (depth, slots).
 
-        A request that ends early counts for each path below. If stages share a depth, the path that it would have taken is
-        unknown, so it counts once.
+        A request that ends early counts for each path below. If stages share a depth, the path that the request would have
+        taken is unknown, so it counts once.
         """
         kinds, rates = self.kinds, self.rates()
         found, below = np.zeros(kinds.shape), np.zeros(len(kinds.stages))
@@ -228,17 +230,17 @@ class CellCounts:
 
 
 class Coverage:
-    """Running totals of the executed cells by depth, stage and model. Add each cell once, parents before children.
+    """Running totals of the executed calls by depth, stage and model. Add each call once, parents before children.
 
     Args:
         n_requests: the number of requests in the profile.
 
     Attributes:
-        totals: the executed cells that are reached.
-        unopened: the number of open cells of each kind (reached, not executed), without the requests in :attr:`unknown`.
-        unknown: the number of requests without rows, if several first stages are possible.
-        continued_usd: the dollars of executed cells that their requests do not reach by the stop rule.
-        n_continued: the number of these cells.
+        totals: the counts of executed calls that their requests reach.
+        unopened: the number of open calls of each kind (reached, not executed), without the requests in :attr:`unknown`.
+        unknown: the number of requests without results, if several first stages are possible.
+        continued_usd: the cost in dollars of executed calls that, by the stop rule, their requests do not reach.
+        n_continued: the number of these calls.
     """
 
     def __init__(self, template: Template, n_requests: int) -> None:
@@ -256,7 +258,7 @@ class Coverage:
         self._fraction: float | None = None  # None since the last cell was added
 
     def add(self, observation: Observation) -> None:
-        """Add one executed cell."""
+        """Add one executed call."""
         self._fraction = None
         usd = observation.asked_usd
         self.equal_usd += usd - (observation.cost_usd + observation.tool_cost_usd)
@@ -281,46 +283,46 @@ class Coverage:
             self.unopened[depth + 1, kinds.stage == arm] += 1
 
     def is_known(self, request_id: str) -> bool:
-        """Return whether the template or a row determines the request's first stage."""
+        """Return whether the template or a result determines the request's first stage."""
         return self._is_first_known or request_id in self._requests
 
     @property
     def is_complete(self) -> bool:
-        """True if every reached cell is executed."""
+        """True if every reached call is executed."""
         return self.unknown <= 0 and not self.unopened.any()
 
     @property
     def counts(self) -> FloatArray:
-        """The number of executed cells; the first axis is the depth from 0."""
+        """The number of executed calls; the first axis is the depth from 0."""
         return self.totals.counts
 
     @property
     def counts_per_depth(self) -> tuple[int, ...]:
-        """The number of executed cells at each depth, from 1, without unreached cells."""
+        """The number of executed calls at each depth, from 1, without unreached calls."""
         return tuple(int(n) for n in self.counts.sum(axis=1))
 
     @property
     def spent_usd(self) -> float:
-        """The dollars of the executed cells, including tools. Calls answered from equal calls cost nothing."""
+        """The cost of the executed calls in dollars, including tools. Calls answered from equal calls cost nothing."""
         return float(self.totals.paid.sum()) + self.continued_usd - self.equal_usd
 
     @property
     def is_free(self) -> bool:
-        """True if all cells so far were free, so that cells are counted instead of dollars."""
+        """True if all calls so far were free, so that calls are counted instead of dollars."""
         return not self.totals.paid.any()
 
     @property
     def continued(self) -> float:
-        """The amount that unreached cells add to the numerator: dollars, or cells if all are free."""
+        """The amount that unreached calls add to the coverage's numerator: dollars, or the number of calls if all are free."""
         return float(self.n_continued) if self.is_free else self.continued_usd
 
     def measure(self) -> CellCounts:
-        """Return the counts that measure coverage: dollars, or cells if all are free."""
+        """Return the counts by which coverage is measured: with costs in dollars, or 1 for each call if all are free."""
         return self.totals.priced(is_free=self.is_free)
 
     @property
     def fraction(self) -> float:
-        """The coverage, in [0, 1]: 0 before the first cell, exactly 1 if all reached cells are executed."""
+        """The coverage, in [0, 1]: 0 before the first call, exactly 1 if all reached calls are executed."""
         if self._fraction is None:
             totals = self.measure()
             paid = float(totals.paid.sum())
@@ -332,7 +334,7 @@ class Coverage:
     def interval(self, level: float = 0.9) -> tuple[float, float]:
         """Return bounds that contain :attr:`fraction` with probability ``level``, by a bootstrap over requests (fixed seed).
 
-        Whole requests are resampled, because the cells of one request are correlated. Returns (0, 1) for fewer than two
+        Whole requests are resampled, because the calls of one request are correlated. Returns (0, 1) for fewer than two
         requests.
         """
         if self.is_complete:
@@ -366,16 +368,16 @@ class Coverage:
         return found.priced(is_free=self.is_free)
 
     def exhaustive_usd(self) -> float:
-        """Return the estimated dollars to execute every reached cell once; 0.0 before the first cell."""
+        """Return the estimated cost in dollars of executing every reached call once; 0.0 before the first call."""
         if not self.counts.any():
             return 0.0
         return float(self.totals.paid.sum()) + float(self.totals.rest(self.unopened, self.unknown))
 
     def naive_usd(self) -> float:
-        """Return the estimated dollars to run every request on every path from its start, without sharing common prefixes.
+        """Return the estimated cost in dollars of running every request on every path from its start, without sharing prefixes.
 
         A request ends at a passed check. If stages share a depth, every request runs on every path that it reaches. Returns 0.0
-        before the first cell.
+        before the first call.
         """
         if not self.counts.any():
             return 0.0
@@ -384,10 +386,10 @@ class Coverage:
 
 
 def coverage_of(observations: Sequence[Observation], template: Template, n_requests: int) -> Coverage:
-    """Return the coverage of a set of rows, in any order.
+    """Return the coverage of a set of results, in any order.
 
     Args:
-        observations: the rows of these requests.
+        observations: the results of these requests.
         template: a template bound to the catalog's models.
         n_requests: the number of requests in the profile.
     """

@@ -1,4 +1,4 @@
-"""Evaluates a store's rows before a run from the states stored after them, without running a stage again."""
+"""Evaluates a store's results again before a run, from the states stored after them, without running a stage again."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from vinelm.traces.store.judgements import Judgements
 
 @dataclass(frozen=True)
 class KeptRows:
-    """The rows of a store at the start of a run; evaluates the states stored after them.
+    """The results of a store at the start of a run, with methods to evaluate the states stored after them.
 
     Attributes:
         store: the store; the caller must have locked it.
-        worker: evaluates states, in parallel as set in the settings.
+        worker: evaluates states; the settings determine how many in parallel.
     """
 
     store: ObservationStore
@@ -47,12 +47,13 @@ class KeptRows:
         stopped: Mapping[Cell, bool] | None,
         judged: Mapping[str, bool] | None = None,
     ) -> Job:
-        """Return the unit that evaluates a state.
+        """Return the job that evaluates a state.
 
         Args:
-            cell: the cell of the row.
-            state: the state after the row.
-            stopped: for a row after a passed answer: whether the workflow's own check passed, by cell. Otherwise None.
+            cell: the request and models of the result.
+            state: the state after the result.
+            stopped: for a result after a passed answer, whether the workflow's own check passed, by request and models.
+                Otherwise None.
             judged: see :class:`~vinelm.profiler.execution.job.Job`.
         """
         request_id, prefix = cell
@@ -61,7 +62,7 @@ class KeptRows:
         return Job(self.requests[request_id], prefix, state, 0.0, is_scoring=True, passed=passed, judged=judged)
 
     def evaluated(self, job: Job, top_up: TopUp = lambda _upper_usd: False) -> UnitOutcome:
-        """Return the result of evaluating a state. By default, model calls are not allowed, since no row would record them."""
+        """Evaluate a state and return the outcome. By default, model calls are refused, since no result would record them."""
         finished = run_job(self.worker, job, top_up)
         if finished.problem is not None:
             raise finished.problem
@@ -69,11 +70,11 @@ class KeptRows:
         return finished.outcome
 
     def stopped(self) -> dict[Cell, bool]:
-        """Return, by cell, whether the workflow's own check passed the answer."""
+        """Return, by request and models, whether the workflow's own check passed the answer."""
         return {(row.request_id, row.prefix): row.stopped is True for row in self.store.observations()}
 
     def pool(self) -> ThreadPoolExecutor:
-        """Return the threads that evaluate states."""
+        """Return the pool of threads that evaluate states."""
         return ThreadPoolExecutor(self.settings.execution.workers)
 
 
@@ -87,7 +88,7 @@ def verdicts_of(found: Mapping[Cell, Judgement]) -> dict[str, dict[str, bool]]:
 
 
 class PendingRows:
-    """Has the currently declared judge score the store's rows that it has not scored.
+    """Lets the currently declared judge score the store's results that it has not scored.
 
     Args:
         ledger: reserves and books the judge's cost.
@@ -100,10 +101,10 @@ class PendingRows:
         self._known = verdicts_of(self._found)
 
     def judge(self) -> str | None:
-        """Judge the rows, several at a time, until all are judged or the budget is reached. Spends money.
+        """Let the judge score the results, several at a time, until all are scored or the budget is reached. Spends money.
 
         Returns:
-            A line if there were rows to judge; otherwise None.
+            One line about the scored results; None if there were none to score.
         """
         waiting, is_over, workers = list(self._waiting()), False, self._rows.settings.execution.workers
         n_asked = n_judged = 0
@@ -142,7 +143,7 @@ class PendingRows:
                 yield self._rows.job(cell, state, stopped if row.is_continued else None, judged={})
 
     def _holds(self, found: Judgement, row: Observation, request: Request) -> bool:
-        """Return whether a judgement is still valid: it has this row's verdict, the declared judge and the same label."""
+        """Return whether a judgement is still valid: it has this result's verdict, the declared judge and the same label."""
         is_verdict = found.correct is not None and found.correct is row.success and found.judge == self._judging.digest
         return is_verdict and found.label == self._judging.label_digest(request)
 

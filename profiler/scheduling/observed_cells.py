@@ -1,4 +1,4 @@
-"""The executed cells of a store, the cost of the committed cells, and checks for broken stages."""
+"""Keeps the results of a store, the cost of the committed results, and checks for broken stages."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ _REFIT = 1.05  # the interval is recomputed each time the committed cells have g
 
 
 class ObservedCells:
-    """Rows by cell. Only committed rows change coverage and price bounds, which therefore do not depend on timing.
+    """The results by request and models. Only committed results change coverage and price bounds, which therefore do not depend
+    on timing.
 
     Args:
-        rows: the store's rows, in the order in which they were written.
-        n_older: how many of these rows existed when the run first began; they are committed at once. The other rows were
+        rows: the store's results, in the order in which they were written.
+        n_older: how many of these results existed when the run first began; they are committed at once. The other results were
             executed by the same run before it was killed; each is committed when the resumed run reaches it.
-        request_ids: the requests of the run; the coverage ignores rows of other requests.
+        request_ids: the requests of the run; the coverage ignores results of other requests.
         broken_after: see :class:`FirstRows`.
         stops_cut_off: see :class:`CutOff`.
-        states: the cells whose state is stored.
+        states: the calls with a stored state.
         doublings: see :class:`PriceBounds`.
 
     Attributes:
-        without_state: the cells that must be executed again before their requests can continue, because their state is not
-            stored (rows of older versions or imported rows).
+        without_state: the calls that must be executed again before their requests can continue, because their state is not
+            stored (results of older versions or imported results).
     """
 
     def __init__(
@@ -80,11 +81,11 @@ class ObservedCells:
         self.price_bounds = PriceBounds(bound, doublings)
 
     def add(self, row: Observation) -> None:
-        """Add a row that is in the store."""
+        """Add a result that the store contains."""
         self.rows[row.request_id, row.prefix] = row
 
     def commit(self, cell: Cell) -> bool:
-        """Commit the row of a cell; return False if it is already committed."""
+        """Commit the result of a call; return False if it is already committed."""
         if cell in self.committed:
             return False
         self.committed.add(cell)
@@ -94,30 +95,30 @@ class ObservedCells:
         return True
 
     def commit_all(self) -> None:
-        """Commit every row of the run's requests."""
+        """Commit every result of the run's requests."""
         for cell in sorted(self.rows, key=lambda cell: len(cell[1])):
             if cell[0] in self._request_ids:
                 self.commit(cell)
 
     @property
     def has_gap(self) -> bool:
-        """True if some rows cannot be committed because earlier rows are missing."""
+        """Whether some results cannot be committed because earlier results are missing."""
         return any(cell not in self.committed for cell in self.rows if cell[0] in self._request_ids)
 
     def is_reached(self, cell: Cell) -> bool:
-        """Return whether the committed rows show that the request reaches the cell, by the stop rule."""
+        """Return whether, by the committed results and the stop rule, the request reaches the call."""
         request_id, prefix = cell
         parent = (request_id, prefix[:-1])
         return len(prefix) == 1 or (parent in self.committed and not self.is_continued(cell))
 
     def is_continued(self, cell: Cell) -> bool:
-        """Return whether the rows show that the request had ended before this cell."""
+        """Return whether, by the results and the stop rule, the request had ended before this call."""
         return any(self.passed_before(cell))
 
     def passed_before(self, cell: Cell) -> tuple[bool, ...]:
-        """Return for each earlier invocation whether the stop rule ended the request there; empty if it never did.
+        """Return for each earlier call whether the stop rule ended the request there; empty if it never did.
 
-        Failures are ignored, since no cell follows a failure.
+        Failures are ignored, since no call follows a failure.
         """
         request_id, prefix = cell
         rows = [self.rows.get((request_id, prefix[:length])) for length in range(1, len(prefix))]
@@ -125,7 +126,7 @@ class ObservedCells:
         return passed if any(passed) else ()
 
     def interval(self) -> tuple[float, float]:
-        """Return bounds of the coverage; recomputed after every 5 % more committed cells."""
+        """Return bounds of the coverage; recomputed after every 5 % more committed calls."""
         if len(self.committed) >= self._interval_at * _REFIT or self.coverage.is_complete:
             self._interval, self._interval_at = self.coverage.interval(), len(self.committed)
         low, high = self._interval
@@ -133,13 +134,13 @@ class ObservedCells:
 
 
 class FirstRows:
-    """The first rows of each stage in commit order, used to detect a broken stage.
+    """The first results of each stage in commit order, used to detect a broken stage.
 
-    Even if a working stage fails half of the time, always for the same reason, it begins with eight failures in only 1 of 256
-    runs. A single model that always fails does not stop the run, because a profile must find that out.
+    A working stage that fails half of the time, always for the same reason, begins with eight failures in only 1 of 256 runs. A
+    single model that always fails does not stop the run, because a profile must find that out.
 
     Args:
-        after: the number of rows that must fail in the same way; None disables the check.
+        after: the number of results that must fail in the same way; None disables the check.
     """
 
     def __init__(self, template: Template, after: int | None = BROKEN_AFTER) -> None:
@@ -148,12 +149,12 @@ class FirstRows:
         self._failed: dict[str, list[Observation] | None] = {}  # None: a row succeeded, or failed in another way
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed row; return a line that names the broken stage, once the rows show that."""
+        """Add a committed result; once a stage is found to be broken, return a line that names the stage."""
         self._note(row)
         return self._broken(row.stage)
 
     def broken_cells(self) -> list[Cell]:
-        """Return the cells of broken stages."""
+        """Return the calls of broken stages."""
         stages = [stage for stage in self._failed if self._broken(stage) is not None]
         return [(row.request_id, row.prefix) for stage in stages for row in self._rows(stage)]
 
@@ -178,7 +179,7 @@ class FirstRows:
         )
 
     def failing(self) -> dict[str, int]:
-        """For each stage that may still turn out broken, return the number of its rows, which all failed in the same way."""
+        """Return, for each stage that may still turn out broken, the number of its results; all failed in the same way."""
         may_break = (
             [stage for stage in self._models if self._failed.get(stage, []) is not None] if self.after < math.inf else []
         )
@@ -192,14 +193,14 @@ class AnswersOfToday:
     """The first answers of the current setup (if unknown, of any model), used to detect that answers are read wrongly.
 
     A working application is right at least sometimes. If it never is, the answer is read from the wrong place or compared with
-    the wrong label, and all rows are useless. A right answer of any model passes the check.
+    the wrong label, and all results are useless. A right answer of any model passes the check.
 
     Args:
         template: a template bound to the catalog's models.
         after: the number of requests that must be answered wrong; None disables the check.
 
     Attributes:
-        wrong: the cells of the wrong answers, by request.
+        wrong: the calls of the wrong answers, by request.
     """
 
     def __init__(self, template: Template, after: int | None = NONE_RIGHT_AFTER) -> None:
@@ -209,7 +210,7 @@ class AnswersOfToday:
         self.is_settled = after is None
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed row; return a line if there are enough answers and none is right."""
+        """Add a committed result; return a line if there are enough answers and none is right."""
         if self.is_settled or row.failure is not None or row.success is None:
             return None
         if row.success:
@@ -220,14 +221,14 @@ class AnswersOfToday:
 
     @property
     def message(self) -> str | None:
-        """A line that no answer is right; None if that is not known."""
+        """A line that reports that no answer is right; None as long as that is not certain."""
         if self.is_settled or self.may_be_all(0):
             return None
         whose = "of what runs today, and none of another model either" if self._today else "of any model"
         return f"none of the first {len(self.wrong)} answers is right {whose}"
 
     def may_be_all(self, more: int) -> bool:
-        """Return whether the check would still pass if ``more`` further requests were answered wrong."""
+        """Return whether the run would continue if ``more`` further requests were answered wrong."""
         return self._after is None or len(self.wrong) + more < self._after
 
     def _is_answer(self, row: Observation) -> bool:
@@ -246,7 +247,7 @@ class CutOff:
             check.
 
     Attributes:
-        cells: the cells at the template's end after which requests continue.
+        cells: the calls at the template's end after which requests continue.
     """
 
     def __init__(self, after: int | None = CUT_OFF_AFTER) -> None:
@@ -256,7 +257,7 @@ class CutOff:
         self.message: str | None = None
 
     def add(self, row: Observation) -> str | None:
-        """Add a committed row; return a line once enough requests are cut off."""
+        """Add a committed result; return a line once enough requests are cut off."""
         if row.failure is not None:
             return self.message
         if row.stopped:
@@ -269,7 +270,7 @@ class CutOff:
         return self.message
 
     def outgrown(self, template: Template, rows: Mapping[Cell, Observation]) -> list[Cell]:
-        """Return the cells of those rows after which the given template continues."""
+        """Return the cut-off calls after which the given template, unlike an earlier one, continues."""
         found = []
         for request_id, prefix in self.cells:
             before = [rows.get((request_id, prefix[:length])) for length in range(1, len(prefix) + 1)]
@@ -280,7 +281,7 @@ class CutOff:
 
 
 def only_failures(rows: Sequence[Observation]) -> str | None:
-    """Return a line with the most frequent failure if every row failed; None if a row succeeded, or without rows."""
+    """Return a line with the most frequent failure if every result failed; None if a result succeeded, or without results."""
     if not rows or any(row.failure is None for row in rows):
         return None
     (kind, _), *others = Counter(map(_kind, rows)).most_common()

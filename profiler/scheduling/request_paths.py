@@ -1,8 +1,9 @@
-"""The sampler's request paths in canonical order, and the price bounds that apply to each (docs/architecture.md#invariants).
+"""Keeps the sampler's request paths in canonical order, and the maximum prices that apply to each
+(docs/architecture.md#invariants).
 
-Units run in parallel and finish in any order. Nevertheless a parallel run *admits* the same cells as a sequential run: cells
-are committed in the order of the paths, limits are checked at each commit, and a later cell starts early only if no outcome of
-earlier cells could exclude it.
+Jobs run in parallel and finish in any order. Nevertheless a parallel run *admits* the same calls as a sequential run: calls
+are committed in the order of the paths, limits are checked at each commit, and a later call starts early only if no outcome of
+earlier calls could exclude it.
 """
 
 from __future__ import annotations
@@ -28,24 +29,24 @@ Visit = tuple[str, str]
 
 
 class ActivePath:
-    """A request path in progress. Each cell's row determines the next stage, and so the next model.
+    """A request path in progress. Each call's result determines the next stage, and so the next model.
 
-    The resolved path depends only on the rows of its cells, not on timing. If the template does not branch, the whole path is
-    known from the beginning. If the first stage is unknown before it runs, all possible first stages have the same model.
+    The resolved path depends only on the results of its calls, not on timing. If the template does not branch, the whole path
+    is known from the beginning. If the first stage is unknown before it runs, all possible first stages have the same model.
 
     Args:
-        request_path: what the sampler proposed.
-        number: the position among all paths of the run.
+        request_path: the path that the sampler proposed.
+        number: the path's position among all paths of the run.
         round_: the sampler's round that proposed it.
-        may_go_on: whether the workflow can continue after a passed check. If not, or on a branching template, a path that
-            should continue is treated as an ordinary path.
+        may_go_on: whether the workflow can continue after a passed check. If it cannot, or if the template branches, a path
+            that should continue there is treated as an ordinary path.
 
     Attributes:
-        choices: the sampler's proposal, which determines the model of each invocation.
-        models: the models of its invocations, as far as they are known.
+        choices: the sampler's proposal, which determines the model of each call.
+        models: the models of its calls, as far as they are known.
         probability: see :class:`~vinelm.requests.protocols.RequestPath`.
         goes_on: whether the path is executed to its end even if an earlier answer passes the workflow's own check.
-        committed: the number of committed cells.
+        committed: the number of committed calls.
         is_timed: see :class:`TimedPaths`.
     """
 
@@ -77,22 +78,22 @@ class ActivePath:
 
     @property
     def longest(self) -> int:
-        """The most invocations of the path."""
+        """The maximum number of calls on the path."""
         return len(self._stages) + len(self._foreseen())
 
     def cell(self, length: int) -> Cell:
-        """Return the cell after this number of invocations, at most the length of :attr:`models`."""
+        """Return the request and its first ``length`` models; ``length`` is at most the length of :attr:`models`."""
         return self.request_id, self.models[:length]
 
     def possible(self, length: int) -> Sequence[Visit]:
-        """Return the possible (stage, model) pairs of the invocation with this number, at most :attr:`longest`."""
+        """Return the possible (stage, model) pairs of call number ``length`` (from 1, at most :attr:`longest`)."""
         done = len(self._stages)
         if length <= done:
             return ((self._stages[length - 1], self.models[length - 1]),)
         return self._foreseen(length - done)[length - done - 1]
 
     def resolve(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int:
-        """Continue the path as far as the rows allow; return the number of known cells."""
+        """Continue the path as far as the results allow; return the number of known calls."""
         while not self._is_over:
             self._extend()
             length = len(self._stages) + 1
@@ -106,11 +107,11 @@ class ActivePath:
         return len(self.models)
 
     def ends_at(self, row: Observation, rule: StopRule) -> bool:
-        """Return whether the path ends at a given row."""
+        """Return whether the path ends at a given result."""
         return row.ended(rule) and (row.failure is not None or not self.goes_on)
 
     def next_length(self, rows: Mapping[Cell, Observation], rule: StopRule) -> int | None:
-        """Return the length of the shortest prefix without a row; None if the path ends earlier."""
+        """Return the length of the shortest prefix without a result; None if the path ends earlier."""
         known = self.resolve(rows, rule)
         while self._executed < known:
             row = rows.get(self.cell(self._executed + 1))
@@ -122,7 +123,7 @@ class ActivePath:
         return None
 
     def _extend(self) -> None:
-        """Add the models that are certain: of the next invocation, and of later invocations whose stage is certain."""
+        """Add the models that are certain: the next call's, and those of later calls with a certain stage."""
         ahead = self._foreseen(1)
         while self._certain == len(ahead) and (more := next(self._beyond, None)) is not None:
             ahead.append(more)
@@ -132,7 +133,7 @@ class ActivePath:
             self.models += (visits[0][1],)
 
     def _follow(self, row: Observation) -> bool:
-        """Continue to the stage after the row; return False if that stage is unknown or the template ends."""
+        """Continue to the stage after the result; return False if that stage is unknown or the template ends."""
         positions = self._template.flow.positions
         after = positions[self._position].arms.get(row.stage)
         if after is None:
@@ -145,7 +146,7 @@ class ActivePath:
         return True
 
     def _foreseen(self, least: int | None = None) -> list[tuple[Visit, ...]]:
-        """Return the possible models of at least ``least`` invocations (None: all), from the first invocation without a row."""
+        """Return the possible models of ``least`` or more calls, from the first without a result; None means all calls."""
         if self._ahead is None:
             self._ahead, self._certain, self._beyond = [], 0, self._visits()
         while (least is None or len(self._ahead) < least) and (visits := next(self._beyond, None)) is not None:
@@ -153,7 +154,7 @@ class ActivePath:
         return self._ahead
 
     def _visits(self) -> Iterator[tuple[Visit, ...]]:
-        """Yield the possible models of each invocation, from the first invocation without a row."""
+        """Yield the possible models of each call, from the first call without a result."""
         positions, flow, coming = {self._position}, self._template.flow.positions, self._coming
         first = len(self._stages)
         for k in range(first, len(self.choices)):
@@ -169,7 +170,7 @@ class ActivePath:
             positions = {after for stage, after in arms if models[stage] is not None}
 
     def _model(self, k: int, stage: str) -> str | None:
-        """Return the path's model for a stage as invocation ``k``, if the stage allows it."""
+        """Return the path's model for a stage as call ``k``, if the stage allows it."""
         choice = self.choices[k]
         model = choice if isinstance(choice, str) else choice.get(stage)
         return model if model in (self._template.stage(stage).models or ()) else None
@@ -178,10 +179,10 @@ class ActivePath:
 class TimedPaths:
     """Chooses the paths whose calls are made directly instead of in batches, so that each stage and model has latencies.
 
-    These are the first paths in canonical order, regardless of their rows, so that a resumed run chooses the same paths.
+    These are the first paths in canonical order, regardless of their results, so that a resumed run chooses the same paths.
 
     Args:
-        most: the number of timed paths for each stage and model; 0: none.
+        most: the maximum number of timed paths for each stage and model; with 0, no path is timed.
     """
 
     def __init__(self, most: int) -> None:
@@ -189,7 +190,7 @@ class TimedPaths:
         self._timed: Counter[Visit] = Counter()
 
     def add(self, path: ActivePath) -> None:
-        """Decide whether the next path in order is timed."""
+        """Decide whether the calls of the next path in order are made directly, so that they have latencies."""
         visits = {visit for length in range(1, path.longest + 1) for visit in path.possible(length)}
         path.is_timed = any(self._timed[visit] < self._most for visit in visits)
         if path.is_timed:
@@ -201,7 +202,7 @@ class ActivePaths:
 
     Args:
         may_go_on: whether the workflow can continue after an answer that its own check passed.
-        timed: chooses the paths whose calls are made directly; None: batch APIs are not used.
+        timed: chooses the paths whose calls are made directly; None if batch APIs are not used.
 
     Attributes:
         round: the number of the sampler's current round; -1 before the first.
@@ -230,7 +231,7 @@ class ActivePaths:
         return True
 
     def take(self) -> bool:
-        """Activate the round's next path unless it is too far ahead of the first; return whether it was activated."""
+        """Activate the round's next path unless it is too far ahead of the oldest path; return whether it was activated."""
         # A path further ahead has no price bound yet: a block's bound is learned when the first path of the previous block is
         # reached.
         if self._is_exhausted or (self.active and self._taken >= self._end()):
@@ -253,11 +254,11 @@ class ActivePaths:
 
 
 class PriceBounds:
-    """The price bound of each path. It is learned from a fixed set of paths (all up to two blocks earlier), so it does not
-    depend on timing. Blocks double in size from one path up to :data:`LARGEST_BLOCK`.
+    """The maximum price expected of each path's calls. It is learned from a fixed set of paths (all up to two blocks earlier),
+    so it does not depend on timing. Blocks double in size from one path up to :data:`LARGEST_BLOCK`.
 
     Args:
-        bound: the bound before the first path.
+        bound: the price bound before the first path.
         doublings: the number of blocks before the first block of maximum size: :data:`FEW_DOUBLINGS` if batch APIs are used.
     """
 
@@ -266,7 +267,7 @@ class PriceBounds:
         self._of_block: dict[int, PriceBound] = {0: bound.copy(), 1: bound.copy()}
 
     def learn(self, observation: Observation) -> None:
-        """Update the bounds with a committed cell."""
+        """Update the price bounds with a committed result."""
         self._bound.add(observation)
 
     def reached(self, number: int) -> None:
@@ -279,7 +280,7 @@ class PriceBounds:
             self._of_block.setdefault(block, self._of_block[block + 1])
 
     def of(self, number: int) -> PriceBound:
-        """Return the bound for the units of a path."""
+        """Return the price bound that applies to the jobs of a path."""
         return self._of_block[block_of(number, self._doublings)]
 
 

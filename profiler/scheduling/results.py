@@ -35,24 +35,25 @@ be proven on these requests, whatever is bought; ``dry-run``: nothing was to be 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The state of a profile after a new row.
+    """The progress of a profile after a new result.
 
     Attributes:
-        executed: units that this run has executed.
-        failures: rows of this run that failed, by kind.
+        executed: the number of jobs that this run has executed.
+        failures: the number of results of this run that failed, by kind of failure.
         coverage: the store's coverage over this run's requests, earlier runs included.
-        target: the coverage at which the run stops or its rows are evaluated; None without one.
-        spent_usd: dollars of the executed cells, including earlier runs.
-        budget_usd: the budget; None without one.
+        target: the coverage at which the run stops or its results are evaluated; None without such a coverage.
+        spent_usd: cost of the executed calls in dollars, including earlier runs.
+        budget_usd: the budget in dollars; None without a budget.
         committed_usd: dollars that count against the budget: booked and reserved.
-        reserved_usd: the part of ``committed_usd`` that is reserved for running units.
-        calls: model calls of this run.
-        in_flight: units in flight.
-        interval: bounds that contain the coverage with a probability of 0.9; recomputed after every 5 % more rows.
-        is_draining: whether the run starts no further units and only waits for running units.
-        asking: what runs now: during the race, such as ``"gpt-5-mini 12 of 30"`` (model, request, number of requests); later
-            the models of the path.
-        look_usd: dollars of all rows at which the rows are evaluated, if not before; None: dollars do not decide.
+        reserved_usd: the part of ``committed_usd`` that is reserved for running jobs.
+        calls: the number of model calls of this run.
+        in_flight: the number of running jobs.
+        interval: bounds that contain the coverage with a probability of 0.9; recomputed after every 5 % more results.
+        is_draining: whether the run starts no further jobs and only waits for running jobs.
+        asking: a description of the current path: during the comparison of single models, such as ``"gpt-5-mini 12 of 30"``
+            (model, request, number of requests); later, the models of the path.
+        look_usd: the cost of all results, in dollars, at which the results are evaluated, if not before; None if cost does not
+            decide.
     """
 
     executed: int
@@ -73,24 +74,25 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileResult:
-    """The state of a profile after a run. Unless noted, figures are of all rows in the store for the requests of the run.
+    """The state of a profile after a run. Unless noted, figures are of all results in the store for the requests of the run.
 
     Attributes:
         stopped_by: what ended the run.
-        executed: units that this run has executed.
-        failures: rows of this run that failed, by kind.
-        counts: executed cells at each depth, from 1.
+        executed: the number of jobs that this run has executed.
+        failures: the number of results of this run that failed, by kind of failure.
+        counts: the number of executed calls at each depth, from 1.
         coverage: the fraction, in [0, 1], of ``exhaustive_usd`` that has been executed.
-        spent_usd: dollars of the executed cells.
-        exhaustive_usd: dollars to execute every reached cell once; an estimate unless ``stopped_by`` is ``"complete"``.
-        naive_usd: dollars to run every path from the start without sharing common prefixes; also an estimate.
-        committed_usd: dollars that count against the budget: everything booked, including abandoned units at their maximum.
-        abandoned: the number of units that were running when an earlier run was killed.
+        spent_usd: cost of the executed calls in dollars.
+        exhaustive_usd: cost in dollars of executing every reached call once; an estimate unless ``stopped_by`` is
+            ``"complete"``.
+        naive_usd: cost in dollars of running every path from the start without sharing common prefixes; also an estimate.
+        committed_usd: dollars that count against the budget: everything booked, including abandoned jobs at their maximum cost.
+        abandoned: the number of jobs that were running when an earlier run was killed.
         message: a line that explains why the run ended: the budget, a broken stage, no right answer, or too few requests.
         coverage_interval: bounds that contain the coverage with a probability of 0.9.
-        single_models: the results of each single model and of the current setup; None if the sampler has no such race.
-        forecast: for a dry run (whose other figures are 0), what would be bought: a ``RunForecast`` of
-            ``vinelm.profiler.dry_run``.
+        single_models: the results of each single model and of the current setup; None if the sampler does not compare them.
+        forecast: for a dry run, the forecast of what would be bought, a ``RunForecast`` of ``vinelm.profiler.dry_run``; the
+            other figures are then 0.
         store: the store that :func:`vinelm.profile` wrote to.
         verdict: the decision whether to switch, if the run has made it; otherwise None.
     """
@@ -114,5 +116,5 @@ class ProfileResult:
 
     @property
     def is_resumable(self) -> bool:
-        """True if calling again with the same arguments would continue this run."""
+        """Whether calling the function again with the same arguments would continue this run."""
         return self.stopped_by in ("budget", "interrupted", "broken", "cut-off", "none-right")

@@ -1,4 +1,4 @@
-"""The state of a run: starts units, books them and writes their rows, and records why the run stopped."""
+"""The state of a run: starts jobs, books them and writes their results, and records why the run stopped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from vinelm.traces.store.run_state import RunRecords
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """The round, probability and timing of a row's purchase.
+    """The round, probability and timing of a result's purchase.
 
     Attributes:
         round: the sampler's round that proposed the path.
@@ -47,20 +47,20 @@ class RunState:
     Args:
         store: the store; the caller must have locked it.
         ledger: the store's ledger, with the run's limits.
-        n_older: the number of rows in the store that are older than the run.
-        keep_going: continue even if all first rows of a stage fail in the same way.
+        n_older: the number of results in the store that are older than the run.
+        keep_going: continue even if all first results of a stage fail in the same way.
         stops_cut_off: see :class:`ProfileSettings`.
         sampler: the name of the run's sampler.
         batched: the names of the models that are called through batch APIs.
 
     Attributes:
-        running: the reservations of the units in flight.
+        running: the reservations of the jobs in flight.
         stopped_by: why the run stopped; None while it runs.
         message: a line that explains why the budget or a broken stage ended the run.
         problem: the exception that ends the run.
-        executed: units that this run has executed.
-        calls: model calls of this run.
-        failures: rows of this run that failed, by kind.
+        executed: the number of jobs that this run has executed.
+        calls: the number of model calls of this run.
+        failures: the number of results of this run that failed, by kind of failure.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class RunState:
     # -- stopping ----------------------------------------------------------------------------------------------
 
     def stop(self, by: StoppedBy, message: str = "") -> None:
-        """Stop starting units. If called again, the first reason stays."""
+        """Stop starting jobs. If called again, the first reason stays."""
         if self.stopped_by is None:
             self.stopped_by, self.message = by, message
 
@@ -123,7 +123,7 @@ class RunState:
         self.stop("interrupted")
 
     def abandon(self) -> None:
-        """Book every running unit at its maximum, without waiting for it."""
+        """Book every running job at its maximum cost, without waiting for the job to end."""
         self.running.clear()
         self.store.abandon_open()
 
@@ -139,9 +139,9 @@ class RunState:
     # -- units -------------------------------------------------------------------------------------------------
 
     def start(self, cell: Cell, upper_usd: float, upper_calls: int, purchase: Purchase | None = None) -> Job:
-        """Reserve the unit's money, and return its job with the checkpoint from which it resumes.
+        """Reserve the job's money, and return its job with the checkpoint from which it resumes.
 
-        If the state before the unit is not stored (as for imported rows), the unit executes the earlier invocations again.
+        If the state before the job is not stored (as for imported results), the job executes the earlier calls again.
 
         Raises:
             BudgetExhausted: a budget would be exceeded.
@@ -171,7 +171,7 @@ class RunState:
         )  # fmt: skip
 
     def is_batched(self, cell: Cell, *, is_timed: bool) -> bool:
-        """Return whether all calls of a unit go through batch APIs, including earlier calls that it repeats."""
+        """Return whether all calls of a job go through batch APIs, including earlier calls that it repeats."""
         request_id, prefix = cell
         is_again = (request_id, prefix[:-1]) in self.cells.without_state
         return not is_timed and not is_again and prefix[-1] in self.batched
@@ -181,7 +181,7 @@ class RunState:
         return None if self._verdicts is None else dict(self._verdicts.get(request_id, {}))
 
     def _stages(self, cell: Cell) -> tuple[str, ...]:
-        """Return the stages of the cell's invocations, as far as known."""
+        """Return the stages of the calls on a path, as far as known."""
         request_id, prefix = cell
         rows = [self.cells.rows[request_id, prefix[:length]] for length in range(1, len(prefix))]
         stages = [row.stage for row in rows]
@@ -190,11 +190,11 @@ class RunState:
         return tuple(stages) if coming is None else (*stages, coming)
 
     def top_up(self, cell: Cell, upper_usd: float) -> bool:
-        """Raise the reservation of a running unit; return whether the budget allows it."""
+        """Raise the reservation of a running job; return whether the budget allows it."""
         return self.ledger.top_up(self.running[cell], upper_usd)
 
     def finish(self, message: UnitFinished) -> None:
-        """Book a running unit's cost and write its row."""
+        """Book a running job's cost and write its result."""
         cell = message.job.cell
         reservation, in_flight = self.running.pop(cell), self._in_flight.pop(cell, 0)
         self._in_batches.discard(cell)
@@ -207,10 +207,10 @@ class RunState:
         self.settle(reservation, outcome)
 
     def settle(self, reservation: Reservation, outcome: UnitOutcome) -> None:
-        """Book a unit's cost, and write its row if it has a row that is not stored yet.
+        """Book a job's cost, and write its result if it has a result that is not stored yet.
 
-        If the budget refused the unit, the run stops. A refused API key ends the run with an error, because every further call
-        would fail the same way and the failure says nothing about the model.
+        If the budget refused the job, the run stops. A refused API key ends the run with an error, because every further call
+        would fail in the same way, whichever model is called.
         """
         row = outcome.observation
         if row is None:
@@ -239,7 +239,7 @@ class RunState:
             self.failures[row.failure] += 1
 
     def _marked(self, row: Observation) -> Observation:
-        """Return the row with the sampler that bought it and how it was bought."""
+        """Return the result with the name of its sampler, and with the round and the probability of its purchase."""
         cell = row.request_id, row.prefix
         purchase = self._purchases.pop(cell, Purchase())
         is_continued = any(self.cells.passed_before(cell))
@@ -249,7 +249,9 @@ class RunState:
         )  # fmt: skip
 
     def _note_verdict(self, request_id: str, judgement: Judgement | None) -> None:
-        """Keep a verdict for equal answers. If the budget refuses the judge, the run stops, and the next run judges first."""
+        """Keep a judge's verdict for later equal answers. If the budget refuses the judge, the run stops, and the next run
+        judges first.
+        """
         if judgement is None or self._verdicts is None:
             return
         if judgement.correct is not None:
@@ -258,7 +260,7 @@ class RunState:
             self.stop("budget", "the judge's next call may cost more than is left of the budget")
 
     def _note_label(self, row: Observation) -> None:
-        """End the run with an error if the signal has too many values. The row is kept."""
+        """End the run with an error if the signal has too many values. The result is kept."""
         try:
             self._labels.add(row.signal, row.request_id)
         except WorkflowError as error:

@@ -1,6 +1,6 @@
-"""The main loop of a profile: writes finished units, commits them in order, starts units that are sure to be admitted, waits.
+"""The main loop of a profile: writes finished jobs, commits them in order, starts jobs that are sure to be admitted, waits.
 
-The first termination signal lets running units finish; the second ends the run without waiting for them.
+The first termination signal lets running jobs finish; the second ends the run without waiting for them.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _GOES_ON = (None, "look", "coverage")  # after these a profile buys on, unless C
 
 
 class Scheduler:
-    """Runs a sampler's request paths from the calling thread. After :meth:`run`, the state shows how the run ended.
+    """Runs a sampler's request paths from the calling thread. After :meth:`run`, the state records how the run ended.
 
     Args:
-        settings: how many units run at a time and where, and the callbacks, which are called on the calling thread.
+        settings: how many jobs run at a time and where, and the callbacks, which are called on the calling thread.
         may_go_on: whether the workflow can continue after an answer that its own check passed.
     """
 
@@ -62,7 +62,7 @@ class Scheduler:
         self._threads = None if settings.execution.isolation == "inline" else Threads(worker)
 
     def run(self) -> None:
-        """Run until the state is stopped. Raises a unit's exception once the running units are written."""
+        """Run until the state is stopped. Raises a job's exception once the running jobs are written."""
         state = self.state
         # Checked before anything is paid for: the existing rows may be enough.
         if not self._commit.stop_if_done():
@@ -95,14 +95,14 @@ class Scheduler:
             raise state.problem
 
     def _write_and_admit(self, finished: list[UnitFinished]) -> list[Job]:
-        """Write the rows of finished units and the reservations of units to start, in one transaction."""
+        """Write the results of finished jobs and the reservations of jobs to start, in one transaction."""
         for message in finished:
             self.state.finish(message)
         self._commit.advance()
         return self._admission.jobs()
 
     def _dispatch(self, jobs: list[Job], interrupts: Interrupts) -> list[UnitFinished]:
-        """Run units whose reservations are durable; return the messages of units that ran inline."""
+        """Run jobs whose reservations are durable; return the messages of jobs that ran inline."""
         if self._threads is not None:
             for job in jobs:
                 self._threads.start(job)
@@ -131,7 +131,7 @@ class Scheduler:
         return finished
 
     def _abandon(self) -> None:
-        """Handle a second Ctrl-C: stop without waiting for running units."""
+        """Handle a second Ctrl-C: stop without waiting for running jobs."""
         self.state.interrupt()
         self._worker.close()
         self._admission.refuse_all()
@@ -139,14 +139,15 @@ class Scheduler:
 
 
 class CanonicalCommit:
-    """Commits rows in the order of the request paths, regardless of when they were written (docs/architecture.md#invariants).
+    """Commits results in the order of the request paths, regardless of when they were written
+    (docs/architecture.md#invariants).
 
-    The run stops at the same cell as a sequential run.
+    The run stops at the same call as a sequential run.
 
     Args:
-        racing: the sampler, if it begins with a race of single models. If the current setup is known, the coverage does not
-            stop the run before the end of the race.
-        settings: the callback for the results of the race.
+        racing: the sampler, if it begins with a comparison of single models. If the current setup is known, the coverage does
+            not stop the run before the comparison ends.
+        settings: has the callback for the results of the comparison.
     """
 
     def __init__(self, state: RunState, paths: ActivePaths, racing: DecidingSampler | None, settings: ProfileSettings) -> None:
@@ -169,7 +170,7 @@ class CanonicalCommit:
         return " > ".join(first.models)
 
     def advance(self) -> None:
-        """Commit everything up to the first cell without a row; begin the sampler's next round when a round is done."""
+        """Commit everything up to the first call without a result; begin the sampler's next round when a round is done."""
         paths = self._paths
         while self._state.stopped_by is None:
             if paths.active or paths.take():
@@ -197,7 +198,7 @@ class CanonicalCommit:
             return True
 
     def _classified(self) -> tuple[Observation, ...]:
-        """Return the rows for the sampler: the committed rows in order, with answer classes computed from these rows only."""
+        """Return the committed results in order, for the sampler, with answer classes computed from these results only."""
         signals, rows = self._state.signals, self._observations
         if not signals.answer:
             return tuple(rows.values())
@@ -209,7 +210,7 @@ class CanonicalCommit:
         return tuple(replace(row, answer_class=self._classes.get(cell)) for cell, row in rows.items())
 
     def stop_if_done(self) -> bool:
-        """Stop the run if it is complete, has reached its coverage, or must be evaluated; return whether it stopped."""
+        """Stop the run if it is complete, has reached its coverage, or has results to evaluate; return whether it stopped."""
         coverage, target = self._state.cells.coverage, self._state.ledger.limits.coverage
         by: StoppedBy | None = None
         if coverage.is_complete:
@@ -225,8 +226,8 @@ class CanonicalCommit:
         return by is not None
 
     def _stop_if_broken(self, row: Observation) -> bool:
-        """Stop the run if rows show a broken stage, a template that is too short, or no right answer; return whether it
-        stopped.
+        """Stop the run if its results reveal a broken stage, a template that is too short, or no right answer; return whether
+        it stopped.
         """
         cells = self._state.cells
         cut = cells.cut_off.add(row)
@@ -240,7 +241,7 @@ class CanonicalCommit:
         return broken is not None or cut is not None or none_right is not None
 
     def _commit_path(self, path: ActivePath) -> bool:
-        """Commit the path's cells; return False at a cell without a row, or if the run stops."""
+        """Commit the path's calls; return False at a call without a result, or if the run stops."""
         cells, rule = self._state.cells, self._state.template.stop
         # Done before the path's own cells: the bound of the next block is copied here, and may have learned only from whole
         # paths.
@@ -263,20 +264,20 @@ class CanonicalCommit:
 
 
 class ProgressReporter:
-    """Calls ``on_progress`` once for each row; does nothing without that callback."""
+    """Calls ``on_progress`` once for each result; does nothing without that callback."""
 
     def __init__(self, state: RunState, commit: CanonicalCommit, settings: ProfileSettings) -> None:
         self._state, self._commit, self._on_progress, self._look = state, commit, settings.on_progress, settings.look
         self._reported = 0
 
     def report_rows(self) -> None:
-        """Report the rows since the last call, one by one."""
+        """Report the results since the last call, one by one."""
         first, self._reported = self._reported + 1, self._state.executed
         for executed in range(first, self._reported + 1):
             self.report(executed)
 
     def report(self, executed: int | None = None) -> None:
-        """Report the current state, as of ``executed`` rows (default: all)."""
+        """Report the current state, as of ``executed`` results (default: all)."""
         if self._on_progress is not None:
             progress = replace(self._state.progress(), asking=self._commit.asking)
             if self._look is not None:
@@ -288,11 +289,11 @@ class Interrupts:
     """Counts :data:`~vinelm.io.ENDING` signals instead of raising. Works only on the main thread, where Python delivers
     signals.
 
-    The second signal raises ``KeyboardInterrupt``; if units run on this thread, so does every signal inside :meth:`allowed`.
+    The second signal raises ``KeyboardInterrupt``; if jobs run on this thread, so does every signal inside :meth:`allowed`.
     Nothing is raised inside :meth:`deferred`, where a transaction is written.
 
     Args:
-        is_inline: whether units run on this thread.
+        is_inline: whether jobs run on this thread.
     """
 
     def __init__(self, *, is_inline: bool) -> None:
@@ -320,13 +321,13 @@ class Interrupts:
         self.check()  # only now, so that the transaction is written or undone as a whole
 
     def check(self) -> None:
-        """Raise if a second signal has arrived. A signal inside a finalizer could not be raised there."""
+        """Raise if a second signal has arrived. Needed because a signal that arrives inside a finalizer cannot raise there."""
         if self.count > 1:
             raise KeyboardInterrupt
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """Allow interrupts inside the block, in which units run."""
+        """Allow interrupts inside the block, in which jobs run."""
         self._is_allowed = self._is_inline
         try:
             yield
@@ -341,7 +342,7 @@ class Interrupts:
 
 @contextmanager
 def interrupts_raised() -> Iterator[None]:
-    """Inside the block, raise ``KeyboardInterrupt`` for every :data:`~vinelm.io.ENDING` signal, as for Ctrl-C."""
+    """Raise ``KeyboardInterrupt`` for every :data:`~vinelm.io.ENDING` signal inside the block, as for Ctrl-C."""
     previous = _installed(_raise)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The settings of a profile: its sample, its limits, where its units run, and its callbacks."""
+"""The settings of a profile: its sample, its limits, where its jobs run, and its callbacks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Isolation = Literal["process", "thread", "inline"]
 
 @dataclass(frozen=True, kw_only=True)
 class RayCluster:
-    """A Ray cluster that executes the units of a profile, or serves requests.
+    """A Ray cluster that executes the jobs of a profile, or serves requests.
 
     Attributes:
         address: ``HOST:PORT`` of the head node; ``"auto"`` for the cluster of this machine or of ``RAY_ADDRESS``; ``"local"``
@@ -71,25 +71,27 @@ class RayCluster:
         return self.address == "local"
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of the process that connects to Ray. A cluster started by it reports no usage statistics."""
+        """Return the environment of the process that connects to Ray. A cluster that this process starts reports no usage
+        statistics.
+        """
         return {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"} if self.is_local else dict(os.environ)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionConfig:
-    """Where the units of a profile run, how many at a time, and what each may use.
+    """Where the jobs of a profile run, how many at a time, and what each may use.
 
     Attributes:
-        isolation: ``"process"`` forks a fresh process for each unit, from a process that has loaded everything. Even a crash of
-            the workflow's code then only becomes a row. ``"thread"`` and ``"inline"`` (the calling thread) are for trusted
+        isolation: ``"process"`` forks a fresh process for each job, from a process that has loaded everything. Even a crash of
+            the workflow's code then only becomes a result. ``"thread"`` and ``"inline"`` (the calling thread) are for trusted
             code.
-        workers: the number of units that run at a time; inline only 1.
+        workers: the number of jobs that run at a time; inline only 1.
         source: how a new process builds the workflow; needed for ``"process"``. Found automatically if :func:`vinelm.profile`
             gets the workflow's name.
-        timeout_s: the seconds after which a unit is killed; processes only, default 600.
-        memory_mb: the MiB that a unit may use beyond its imports; processes only, default 2048, 0 for no limit.
-        cluster: the Ray cluster on whose nodes units run, in new processes; None for this machine. ``workers`` is then the
-            number of parallel units on all nodes together.
+        timeout_s: the seconds after which a job is killed; processes only, default 600.
+        memory_mb: the MiB that a job may use beyond its imports; processes only, default 2048, 0 for no limit.
+        cluster: the Ray cluster on whose nodes jobs run, in new processes; None for this machine. ``workers`` is then the
+            number of parallel jobs on all nodes together.
 
     Raises:
         ConfigError: a setting is out of range or has no effect.
@@ -127,12 +129,12 @@ class ExecutionConfig:
 
 
 class Look(NamedTuple):
-    """When a step of a profile ends, so that its rows are evaluated: at a coverage, or at a cost if that is reached earlier.
+    """When a step of a profile ends, so that its results are evaluated: at a coverage, or at a cost if that is reached earlier.
 
     Attributes:
         coverage: a fraction in (0, 1].
-        usd: dollars of all rows.
-        least_rows: the step does not end before this number of rows.
+        usd: the cost of all results, in dollars.
+        least_rows: the step does not end before this number of results.
     """
 
     coverage: float
@@ -141,11 +143,11 @@ class Look(NamedTuple):
 
     @property
     def next_usd(self) -> float | None:
-        """The dollars at which the step ends; None if dollars do not decide."""
+        """The cost in dollars at which the step ends; None if cost does not decide."""
         return self.usd if 0.0 < self.usd < math.inf else None
 
     def is_due(self, coverage: Coverage) -> bool:
-        """Return whether the committed rows end the step."""
+        """Return whether the committed results end the step."""
         if coverage.counts.sum() < self.least_rows:
             return False
         return coverage.fraction >= self.coverage or coverage.spent_usd >= self.usd
@@ -153,35 +155,35 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileSettings:
-    """The settings of one profile: its sample, its limits, where its units run, and its callbacks.
+    """The settings of one profile: its sample, its limits, where its jobs run, and its callbacks.
 
     Attributes:
-        requests: the requests to sample from; None: all requests of the workflow.
+        requests: the requests to sample from; None means all requests of the workflow.
         sampler: ``"deciding"``, ``"priced"``, ``"cascade"``, ``"exhaustive"``, or any
             :class:`~vinelm.requests.protocols.Sampler`.
-        coverage: stop at this fraction, in (0, 1], of the estimated dollars of executing every reached cell once.
+        coverage: stop at this fraction, in (0, 1], of the estimated cost of executing every reached call once.
         look: when this run ends, if it is a step of a profile; the other limits are those of the profile.
-        budget_usd: the most dollars that the whole store may cost, including earlier runs.
-        budget_calls: the most model calls that the whole store may contain.
+        budget_usd: the maximum cost of the whole store in dollars, including earlier runs.
+        budget_calls: the maximum number of model calls in the whole store.
         seed: the seed, if the sampler is given by name.
-        candidates: returns the plans whose whole runs the default sampler buys; a pure function of the rows so far.
+        candidates: returns the plans for which the default sampler buys whole runs; a pure function of the results so far.
         recorded: calls of a trace. If the run makes an equal call, the recorded answer is used for $0.
-        compared: scores unscored rows, for the sampler, by comparison with the current setup; a pure function of the rows so
-            far. None: the sampler gets the rows unchanged.
-        whole: the limits of the whole profile, if this run is a step of it; the default sampler computes its shares of dollars
-            from them. None: the limits of this run.
-        execution: where units run and how many at a time; default: one at a time on the calling thread.
-        batch_prices: use the providers' batch APIs, at half price; None: every call is made directly.
-        keep_going: continue even if all first rows of a stage fail in the same way. By default such a run stops (``"broken"``),
-            and the next run executes these rows again. A run also stops if none of the first ten requests is answered right
-            (``"none-right"``); these rows stay.
+        compared: scores unscored results, for the sampler, by comparison with the current setup; a pure function of the results
+            so far. If None, the sampler gets the results unchanged.
+        whole: the limits of the whole profile, if this run is a step of it; from these limits the default sampler computes what
+            each of its purposes may cost. None means the limits of this run.
+        execution: where jobs run and how many at a time; default: one at a time on the calling thread.
+        batch_prices: use the providers' batch APIs, at half price; None makes every call directly.
+        keep_going: continue even if all first results of a stage fail in the same way. By default such a run stops
+            (``"broken"``), and the next run executes these results again. A run also stops if none of the first ten requests is
+            answered right (``"none-right"``); these results stay.
         stops_cut_off: stop if requests continue beyond the template's end (``"cut-off"``), which a longer template fixes.
-        on_progress: called after each row.
-        on_single_models: called once with the results of the single models, at the end of their race.
-        on_note: called with one line if the store's last run had other settings (its rows count, and the sampler starts again),
-            and if the workflow, dataset or catalog changed (which rows stay valid, and which do not).
-        identity: the identity under which rows are executed (:func:`~vinelm.profiler.store_identity`); None: computed, with the
-            settings of the store.
+        on_progress: called after each result.
+        on_single_models: called once with the results of the single models, after they were compared.
+        on_note: called with one line if the store's last run had other settings (its results count, and the sampler starts
+            again), and if the workflow, dataset or catalog changed (which results stay valid, and which do not).
+        identity: the identity under which results are executed (:func:`~vinelm.profiler.store_identity`); None computes it,
+            with the settings of the store.
 
     Raises:
         ConfigError: a limit is out of range.

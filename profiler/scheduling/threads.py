@@ -1,4 +1,4 @@
-"""The threads that run jobs and return messages. The worker decides where a unit runs."""
+"""The threads that run jobs and return messages. The worker decides where a job runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vinelm.threads import started
 
 @dataclass(slots=True)
 class TopUpRequest:
-    """A unit's request for a higher reservation; the unit blocks until :meth:`answer`."""
+    """A job's request for a higher reservation; the job blocks until :meth:`answer`."""
 
     cell: Cell
     upper_usd: float
@@ -32,7 +32,7 @@ class TopUpRequest:
 
 
 class Threads:
-    """Runs units on daemon threads, and puts :class:`UnitFinished` and :class:`TopUpRequest` into ``messages``."""
+    """Runs jobs on daemon threads, and puts :class:`UnitFinished` and :class:`TopUpRequest` into ``messages``."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -42,7 +42,7 @@ class Threads:
         self._busy = 0
 
     def start(self, job: Job) -> None:
-        """Run a unit on an idle thread, or on a new thread. Must always be called from the same thread."""
+        """Run a job on an idle thread, or on a new thread. Must always be called from the same thread."""
         self._busy += 1
         if self._busy > self._threads:
             self._threads += 1
@@ -51,11 +51,11 @@ class Threads:
         self._jobs.put(job)
 
     def release(self) -> None:
-        """Count a thread as idle, after its unit's final message was received."""
+        """Count a thread as idle, after its job's final message was received."""
         self._busy -= 1
 
     def close(self) -> None:
-        """End idle threads now, and busy threads after their units."""
+        """End idle threads now, and busy threads after their jobs."""
         for _ in range(self._threads):
             self._jobs.put(None)
 

@@ -1,4 +1,4 @@
-"""Runs an application from its start until a replayed unit ends."""
+"""Runs an application from its start until a replayed job ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LONGEST_WAIT_S = 1.0  # for a thread that may itself wait for the event loop
 
 
 class Application:
-    """A graph, entrypoint or function that can be run for many units. Threads may share it.
+    """A graph, entrypoint or function that can be run for many jobs. Threads may share it.
 
     Args:
         app: what :func:`vinelm.adapters.langgraph.build_graph` returned.
@@ -47,7 +47,7 @@ class Application:
         self._threads = count()
 
     def run(self, request: Request, run: RunContext, policy: ReplayPolicy, callbacks: list[Any]) -> dict[str, Any] | None:
-        """Run the application on a request, with the settings of ``run``, until it returns or the unit ends.
+        """Run the application on a request, with the settings of ``run``, until it returns or the job ends.
 
         Returns:
             The state after the last superstep; for a function or an entrypoint its return value, or None if it did not return.
@@ -120,7 +120,7 @@ class Application:
 
 
 class _State:
-    """The state of a graph when the unit ended."""
+    """The state of a graph when the job ended."""
 
     def __init__(self, policy: ReplayPolicy, workflow: Workflow) -> None:
         self._policy, self._workflow = policy, workflow
@@ -142,14 +142,14 @@ class _State:
 
 
 async def _calls_end(policy: ReplayPolicy) -> None:
-    """Wait until the unit's calls in other coroutines have ended, since they cost money."""
+    """Wait until the job's calls in other coroutines have ended, since they cost money."""
     await asyncio.sleep(0)
     while policy.is_buying:
         await asyncio.sleep(_POLL_S)
 
 
 class _InOrder(ThreadPoolExecutor):
-    """An executor whose event loop waits for each thread in turn while recorded answers are replayed.
+    """An executor that makes the event loop wait for each thread in turn while recorded answers are replayed.
 
     Otherwise thread timing would decide which coroutine continues first, and a replay could make its calls in a different order
     than was recorded.
@@ -173,8 +173,8 @@ async def _in_order(run: Coroutine[Any, Any, dict[str, Any] | None], policy: Rep
 
 @contextmanager
 def _inherited(config: dict[str, Any]) -> Iterator[None]:
-    """Inside the block, tools that a function calls get the callbacks, and its graphs use one worker, which fixes the order of
-    calls.
+    """Inside the block, pass the callbacks to tools that a function calls, and limit its graphs to one worker, which fixes the
+    order of calls.
     """
     kept = {name: config[name] for name in ("callbacks", "max_concurrency") if name in config}
     token = var_child_runnable_config.set(cast("Any", kept))
@@ -198,11 +198,11 @@ class RepeatGuard(BaseCallbackHandler):
         self._policy, self._names = policy, frozenset(names)
 
     def on_tool_start(self, serialized: Mapping[str, Any] | None, input_str: str, **kwargs: Any) -> None:
-        """See LangChain."""
+        """Refuse the tool if it must not run again. LangChain calls this."""
         self._refuse(kwargs.get("name") or (serialized or {}).get("name"))
 
     def on_chain_start(self, serialized: Mapping[str, Any] | None, inputs: Any, **kwargs: Any) -> None:
-        """See LangChain."""
+        """Refuse the node if it must not run again. LangChain calls this."""
         node = (kwargs.get("metadata") or {}).get("langgraph_node")
         if kwargs.get("name") == node:
             self._refuse(node)

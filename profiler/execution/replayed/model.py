@@ -1,4 +1,4 @@
-"""The chat model of a replayed unit: it answers earlier calls from the record, and makes and records new calls."""
+"""The chat model of a replayed job: it answers earlier calls from the record, and makes and records new calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from vinelm.requests.protocols import CallContext
 
 
 class UnitCalls:
-    """Makes the chat models of a replayed unit; implements :class:`~vinelm.profiler.execution.unit_adapter.ReplayedCalls`."""
+    """Makes the chat models of a replayed job. Implements :class:`~vinelm.profiler.execution.unit_adapter.ReplayedCalls`."""
 
     def __init__(self, policy: ReplayPolicy) -> None:
         self._policy = policy
@@ -40,7 +40,7 @@ class UnitCalls:
 
 @dataclass(slots=True)
 class _ReplayedInvocation:
-    """An invocation of a replayed model; implements :class:`~vinelm.adapters.calls.fallback_model.Attempts`."""
+    """An invocation of a replayed model. Implements :class:`~vinelm.adapters.calls.fallback_model.Attempts`."""
 
     policy: ReplayPolicy
     number: int
@@ -59,7 +59,7 @@ class _ReplayedInvocation:
         return False
 
     def recorded(self, messages: list[BaseMessage], options: Mapping[str, Any]) -> tuple[AIMessage | None, str]:
-        """Return the recorded answer to a prompt (None if the call must be made), and the prompt's digest."""
+        """Return the recorded answer to a prompt, or None if the call must be made, and the prompt's digest."""
         digest = prompt_digest(messages, options)
         if not self.policy.is_recorded(self.number):
             return None, digest
@@ -81,7 +81,7 @@ class _Recorded(Attempt):
 
 
 class _RecordedAnswer(BaseChatModel):
-    """A chat model that always returns the same answer."""
+    """A chat model that always returns the same recorded answer."""
 
     answer: AIMessage
 

@@ -1,4 +1,4 @@
-"""The policy of a replayed unit: finds the position of each invocation in the path, and ends the unit."""
+"""The policy of a replayed job: finds the position of each invocation in the path, and ends the job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vinelm.template.steps import walk
 
 
 class JointStages:
-    """Orders stages that run in the same superstep as the template does, because paths have that order."""
+    """Puts stages that run in the same superstep into the template's order, which paths have."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
@@ -62,7 +62,7 @@ class JointStages:
         return next((arm for arm in arms if reached in self.group_after((*stages, arm))), reached)
 
     def begun_before(self, stages: Sequence[str]) -> int:
-        """Return how many stages run in the same superstep as the last stage and before it."""
+        """Return the number of stages that run in the same superstep as the last stage, and before it."""
         count = 0
         while count < len(stages) - 1 and self.follows(stages[: len(stages) - 1 - count]):
             count += 1
@@ -73,22 +73,22 @@ class StageParkedError(GraphBubbleUp):
     """Raised when a stage without a chosen model is reached while other stages of its superstep may still run.
 
     LangGraph lets the other tasks of the superstep finish after an exception of this kind. An application that catches every
-    exception of its models continues without the answer; the unit has ended nevertheless.
+    exception of its models continues without the answer; the job has ended nevertheless.
     """
 
 
 class ReplayPolicy(UnitPolicy):
-    """Replays the recorded invocations, buys the next invocation, and ends the unit at the invocation after that.
+    """Replays the recorded invocations, buys the next invocation, and ends the job at the invocation after that.
 
     Attributes:
-        before: the invocations that precede the unit's invocation.
-        halted: the exception that was raised to end the run immediately.
+        before: the invocations that precede the job's invocation.
+        halted: the exception that was raised to end the run at once.
         problem: what is wrong with the workflow, even if the application caught the exception.
         drift: where the run deviated from its record; None if it did not.
-        reached: the stage that was invoked after the unit's stage.
+        reached: the stage that was invoked after the job's stage.
 
     Args:
-        prefix: the models of the invocations up to and including the unit's own.
+        prefix: the models of the invocations up to and including the job's own.
         clock, request: see :class:`UnitPolicy`.
         buys: whether to buy an invocation; False replays only the record.
         passed: for each earlier invocation, whether its answer passed the workflow's own check and the request continued; empty
@@ -141,15 +141,15 @@ class ReplayPolicy(UnitPolicy):
 
     @property
     def is_replaying(self) -> bool:
-        """True while recorded events are replayed, before the unit's invocation."""
+        """True while recorded events are replayed, before the job's invocation."""
         return bool(self.before.invocations) and self._bought_step is None
 
     def locate(self, key: PlaceKey) -> tuple[str, ...]:
         """Return the path of an invocation, including its model.
 
         Raises:
-            StageReachedError: the unit ends here.
-            StageParkedError: the unit ends here, but other stages of the superstep may have to run first.
+            StageReachedError: the job ends here.
+            StageParkedError: the job ends here, but other stages of the superstep may have to run first.
         """
         number = self._taken.get(key)
         if number is None:
@@ -189,7 +189,7 @@ class ReplayPolicy(UnitPolicy):
         return tuple(stage for stage in self._expected[:number] if stage is not None)
 
     def _ended(self, key: PlaceKey) -> BaseException:
-        """Return the exception that ends the graph at the first call after the bought call."""
+        """Return the exception that ends the graph when it makes the first call after the bought invocation."""
         stages = self._stages_before(len(self._expected))
         others = self._joint.group_after(stages)
         if self.reached is None:
@@ -259,13 +259,13 @@ class ReplayPolicy(UnitPolicy):
         raise self.drifted(f"the prompt of the stage {invocation.stage!r} at invocation {number + 1} is not the recorded one")
 
     def add_call(self, call: RecordedCall) -> None:
-        """Add a call of the unit's invocation to the record."""
+        """Add a call of the job's invocation to the record."""
         with self._counter:
             self._calls.append(call)
 
     @contextmanager
     def buying(self) -> Iterator[None]:
-        """Count a call as in flight inside the block."""
+        """Count one call as in flight while the block runs."""
         with self._counter:
             self._under_way += 1
         try:
@@ -290,13 +290,13 @@ class ReplayPolicy(UnitPolicy):
     # -- the outcome -------------------------------------------------------------------------------------------
 
     def record(self, invocation: Invocation) -> None:
-        """Record the unit's invocation; earlier invocations were recorded when they were bought."""
+        """Record the job's invocation; earlier invocations were recorded when they were bought."""
         if invocation.prefix == self.prefix and self._buys:
             super().record(invocation)
 
     @property
     def has_failed(self) -> bool:
-        """True if every attempt at the unit's invocation failed, even if the application caught the error."""
+        """True if every attempt at the job's invocation failed, even if the application caught the error."""
         return bool(self.invocations) and all(one.failure is not None for one in self.invocations)
 
     @property
@@ -305,12 +305,12 @@ class ReplayPolicy(UnitPolicy):
         return self._joint.follows(self._stages_before(len(self._expected)))
 
     def record_after(self, row: Observation) -> Record:
-        """Return the record extended by the unit's invocation; ``row`` is its row before :meth:`joint_row`."""
+        """Return the record extended by the job's invocation; ``row`` is its result before :meth:`joint_row`."""
         own = RecordedInvocation(self.stage, self.prefix[-1], row.latency_s, list(self._calls))
         return Record((*self.before.invocations, own), self.reached)
 
     def joint_row(self, row: Observation) -> Observation:
-        """Return the row with a latency of only what its stage adds to the superstep's longest stage so far.
+        """Return the result with, as latency, only the time that its stage adds to the superstep's longest stage so far.
 
         The tool time of a superstep counts for its last stage.
         """

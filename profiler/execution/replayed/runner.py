@@ -1,4 +1,4 @@
-"""Runs units by replay: from the request's start, with recorded answers, up to the new invocation."""
+"""Runs jobs by replay: from the request's start, with recorded answers, up to the new invocation."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from vinelm.requests.workflow import Request, Workflow
 
 
 class ReplayRunner:
-    """Runs units of a workflow that cannot resume from checkpoints, with the interface of
+    """Runs jobs of a workflow that cannot resume from checkpoints, with the interface of
     :class:`~vinelm.profiler.execution.unit.UnitRunner`.
 
-    The record of the answers so far replaces the checkpoint. A request continues after an answer that the workflow's own check
-    passed if an edge of ``vine.route`` requires it. Calls the models, which spends money. May be shared by threads as far as
-    the workflow's own code allows.
+    The record of the answers so far replaces the checkpoint. If an edge of ``vine.route`` requires it, a request continues
+    after an answer that the workflow's own check passed. Calls the models, which spends money. May be shared by threads as far
+    as the workflow's own code allows.
 
     Args:
         reason: why the workflow must be replayed.
@@ -81,16 +81,16 @@ class ReplayRunner:
             request: the request.
             prefix: the models of the invocations up to and including this one.
             parent: the record of ``prefix[:-1]``; None for the first invocation.
-            budget: authorizes each model call; None to allow every call.
+            budget: authorizes each model call; None allows every call.
             stages: ignored, because the record contains the stages.
             passed: see :class:`~vinelm.profiler.execution.job.Job`.
 
         Returns:
-            The row and the record. A run that deviates from its record gives a row with the failure ``state``, whose text names
-            the place.
+            The result and the record. A run that deviates from its record gives a result with the failure ``state``, whose text
+            names the place.
 
         Raises:
-            InputError: an error that every further unit would raise as well.
+            InputError: an error that every further job would raise as well.
         """
         before = Record() if parent is None else Record.from_bytes(parent)
         policy = ReplayPolicy(self.template, prefix, self.control.models.new_clock(), request, before, passed=passed)
@@ -119,7 +119,7 @@ class ReplayRunner:
         """Score the state after ``prefix`` again, by replaying the record without a call.
 
         Returns:
-            A row with the success (or with a failure and its text), and the signal and answer of the state (except
+            A result with the success (or with a failure and its text), and the signal and answer of the state (except
             ``"status"``).
         """
         before = Record.from_bytes(state)
@@ -207,7 +207,7 @@ Units: TypeAlias = UnitRunner | ReplayRunner
 
 
 def make_units(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend]) -> Units:
-    """Return the runner of a workflow's units. Builds the graph without running it.
+    """Return the runner of a workflow's jobs. Builds the graph without running it.
 
     Raises:
         WorkflowError: the workflow cannot be profiled as it stands.
