@@ -31,12 +31,12 @@ def value_of(text: str) -> Any:
 
 
 def is_answered(status: str | None, text: str) -> bool:
-    """Return whether a tool's answer is a result: neither its status nor its first word is "error"."""
+    """Return whether a tool's answer is a result, not an error: neither its status nor its first word is "error"."""
     return status != "error" and not text.lower().startswith("error")
 
 
 def canonical_key(tool: str, arguments: Mapping[str, Any]) -> str:
-    """Return the key of a call: equal for calls of one tool with equal arguments in any order.
+    """Return the key of a call. Calls of one tool with equal arguments, in any order, have equal keys.
 
     Args:
         tool: its name.
