@@ -57,7 +57,7 @@ class Listener(Observer, Protocol):
     captures_content: bool
 
     def exchanged(self, token: Any, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
-        """Receive the prompt and answer of a model call in the invocation of ``token``; ``answer`` is None without an answer."""
+        """Receive prompt and answer of a model call in the invocation of ``token``; ``answer`` is None without an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
