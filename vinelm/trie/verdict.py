@@ -362,7 +362,7 @@ class Verdict:
         return plan, share
 
     def _share(self, plan: ComparedPlan, low: float, most: float) -> float:
-        """Return the largest share of requests, at most ``most``, that the plan may serve if its gain is >= ``low``; 0 if none."""
+        """Return the largest share of requests, up to ``most``, that the plan may serve if its gain is >= ``low``, or 0."""
         if not (plan.is_saving and plan.gain > -self.max_loss and low < 0.0):
             return 0.0
         share = math.floor(100 * min(self.max_loss / -low, most)) / 100
@@ -459,7 +459,7 @@ class Verdict:
 
     @property
     def settling(self) -> Settling | None:
-        """The labels or runs that would decide an undecided verdict; None for other verdicts, or if too many would be needed."""
+        """The labels or runs that would decide an undecided verdict; None for other verdicts, or if too many are needed."""
         plan = self.plan
         if self.advice != "undecided" or plan is None or not self.requests:
             return None
