@@ -251,7 +251,7 @@ class Template:
         """Return the stage that follows every prefix of this length; None after the last invocation.
 
         Also None for a template that branches: the application chooses the next stage, and the results of a request record its
-            choice (:meth:`following`, :meth:`noted`).
+        choice (:meth:`following`, :meth:`noted`).
         """
         return self.certain_stages[length] if length < len(self.certain_stages) else None
 
