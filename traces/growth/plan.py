@@ -76,7 +76,7 @@ class StoredRow:
 
     Attributes:
         row_id: the row's number in its table.
-        cell: request and prefix.
+        cell: the request and the prefix of the row.
         stages: the stages of the row's invocations; None if unknown.
         arm: the stage that came next; None on a linear template, or if the request ended.
         success, stopped, failure: as in :class:`~vinelm.rows.observation.Observation`.

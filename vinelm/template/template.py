@@ -485,12 +485,12 @@ class Branching:
 
     @property
     def places(self) -> Flow | None:
-        """See :attr:`Template.places`."""
+        """The automaton that finds a request's position from its stages, which a branching template always needs."""
         return self._template.flow
 
     @property
     def certain_stages(self) -> tuple[Stage, ...]:
-        """See :attr:`Template.certain_stages`."""
+        """Empty, because the application chooses the next stages."""
         return ()
 
     @property
@@ -508,15 +508,15 @@ class Branching:
         return self._template.flow.last_stages
 
     def noted(self, stage: str | None) -> str | None:
-        """See :meth:`Template.noted`."""
+        """Return ``stage``, because a result has to record which stage came next; see :meth:`Template.noted`."""
         return stage
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
-        """See :meth:`Template.has_stopped`."""
+        """Return ``has_ended``: if the application chooses the next stage, only the request's end counts as a stop."""
         return has_ended
 
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
-        """See :meth:`Template.leaves_room`."""
+        """Return whether loop bounds allow one of the stages ``arms`` to come next; see :meth:`Template.leaves_room`."""
         allowed = self._template.choices_after(stages)
         if allowed is None or (arms is not None and not arms):
             return True
@@ -537,7 +537,7 @@ class Chain(Branching):
 
     @property
     def certain_stages(self) -> tuple[Stage, ...]:
-        """See :attr:`Template.certain_stages`."""
+        """The stage of every invocation in order, because the template alone determines them."""
         return tuple(self._template.stage(name) for position in self._template.flow.positions for name in position.arms)
 
     @property
@@ -562,11 +562,11 @@ class Chain(Branching):
         """Return None, because without branches a result need not record the next stage; see :meth:`Template.noted`."""
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
-        """See :meth:`Template.has_stopped`."""
+        """Return the result of the workflow's own check (``verdict``) or, without a check, whether the request ended."""
         return has_ended if verdict is None else verdict
 
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
-        """See :meth:`Template.leaves_room`."""
+        """Return whether the template allows more than ``length`` invocations."""
         return length < self._template.depth
 
 

@@ -85,7 +85,8 @@ class AnnotatedTrie:
     provenance as plain JSON.
 
     Raises:
-        VineLMError: An array has the wrong shape, an annotation is not finite, or a trie that branches has no arms.
+        VineLMError: An array has the wrong shape, an annotation is not finite, or a trie that branches lacks ``arm`` and
+            ``arm_success``.
     """
 
     policy: ClassVar[Literal["paths", "signals"]] = "paths"
@@ -340,11 +341,11 @@ class AnnotatedTrie:
         return _read_only(self.trie.accumulate(self.cost_var))
 
     def latency_quantile(self, level: float) -> FloatArray:
-        """Return the ``level`` quantile, in (0, 1), of the seconds of one invocation at zero load; shape (n + 1,)."""
+        """Return the ``level`` quantile (0 < ``level`` < 1) of the seconds of one invocation at zero load; shape (n + 1,)."""
         return lognormal_quantile(self.latency_s, self.latency_var, level)
 
     def cost_quantile(self, level: float) -> FloatArray:
-        """Return the ``level`` quantile, in (0, 1), of the dollars of one invocation; shape (n + 1,)."""
+        """Return the ``level`` quantile (0 < ``level`` < 1) of the cost of one invocation in dollars; shape (n + 1,)."""
         return lognormal_quantile(self.cost_usd, self.cost_var, level)
 
     def path_latency_quantile(self, level: float) -> FloatArray:
@@ -352,7 +353,7 @@ class AnnotatedTrie:
         return self._path_quantile(self.latency_s, self.latency_var, self.latency_size_var, level)
 
     def full_cost_quantile(self, level: float) -> FloatArray:
-        """Return the ``level`` quantile of the dollars of a request that runs the whole path to u; shape (n + 1,)."""
+        """Return the ``level`` quantile of the cost of a request that runs the whole path to u, in dollars; shape (n + 1,)."""
         return self._path_quantile(self.cost_usd, self.cost_var, self.cost_size_var, level)
 
     def _path_quantile(self, mean: FloatArray, var: FloatArray, size_var: FloatArray | None, level: float) -> FloatArray:
@@ -494,12 +495,12 @@ class TrieReading(ABC):
 
     @property
     def rated(self) -> FloatArray:
-        """The accuracies, by node, whose standard errors are ``accuracy_se``."""
+        """The accuracy of each node's path, whose standard errors are ``accuracy_se``."""
         return self.annotated.accuracy
 
     @property
     def rated_usd(self) -> FloatArray:
-        """The costs in dollars, by node, whose standard errors are ``cost_se``."""
+        """The cost of each node's path in dollars, whose standard errors are ``cost_se``."""
         return self.annotated.path_cost_usd
 
     @property
@@ -509,7 +510,10 @@ class TrieReading(ABC):
 
     @property
     def everything_usd(self) -> float | None:
-        """Expected dollars of running a request on every path; None for merged histories, since long loops never run fully."""
+        """Expected cost, in dollars, of running a request on every path.
+
+        None for merged histories, since long loops never run fully.
+        """
         return float((self.annotated.reach * self.annotated.cost_usd)[1:].sum())
 
     @property
@@ -548,7 +552,7 @@ class PathReading(TrieReading):
 
     @property
     def answer_accuracy(self) -> FloatArray:
-        """See :attr:`TrieReading.answer_accuracy`."""
+        """The accuracy of each node's path."""
         return self.annotated.accuracy
 
     @property
@@ -594,7 +598,7 @@ class HistoryReading(TrieReading):
 
     @property
     def answer_accuracy(self) -> FloatArray:
-        """See :attr:`TrieReading.answer_accuracy`."""
+        """P(the current answer is right | the node is reached), by node."""
         return self.annotated.success
 
     @property
@@ -632,17 +636,17 @@ class MergedReading(HistoryReading):
 
     @property
     def rated(self) -> FloatArray:
-        """See :attr:`TrieReading.rated`."""
+        """The success of each node, whose standard errors are ``accuracy_se``."""
         return self.annotated.success
 
     @property
     def rated_usd(self) -> FloatArray:
-        """See :attr:`TrieReading.rated_usd`."""
+        """The cost of each node's invocation in dollars, whose standard errors are ``cost_se``."""
         return self.annotated.cost_usd
 
     @property
     def reach(self) -> FloatArray:
-        """See :attr:`TrieReading.reach`."""
+        """1 for every node: the probability of reaching a merged node is unknown."""
         return np.ones(len(self.annotated.trie))
 
 

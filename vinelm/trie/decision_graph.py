@@ -189,7 +189,7 @@ class DecisionGraph:
     def mixture(self) -> tuple[tuple[float, Self], ...]:
         """Pairs (share of requests, graph with their rates) for each difficulty; if difficulties are unknown, only this graph.
 
-        Plans do not see a request's difficulty, so figures over all requests are means over the difficulties.
+        Plans do not see a request's difficulty, so values over all requests are means over the difficulties.
         """
         known = self.annotated.difficulty
         if known is None:
