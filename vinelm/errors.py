@@ -1,4 +1,4 @@
-"""Every error that VineLM raises on purpose, in one tree.
+"""The classes of all errors that VineLM raises on purpose, in one hierarchy.
 
 ::
 
@@ -74,7 +74,7 @@ class VineLMError(Exception):
 
 
 class StageBroken(VineLMError):
-    """All first rows of a stage failed in the same way with every model, so the workflow is wrong. The rows are kept."""
+    """All first results of a stage failed in the same way with every model, so the workflow is wrong. The results are kept."""
 
     default_code = "stage-broken"
 

@@ -57,7 +57,7 @@ class StoreIdentity:
         return Template.from_dict(self.template)
 
     def models(self) -> Catalog:
-        """Return the models and the prices that the rows were charged at.
+        """Return the models with the prices at which the store's results were charged.
 
         Only read these models; never call them, because a store may come from an untrusted source.
         """

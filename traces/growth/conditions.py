@@ -50,7 +50,7 @@ class RowConditions:
     def arm_difference(
         self, stages: Sequence[str | None], arm: str | None, *, failure: str | None, has_ended: bool
     ) -> str | None:
-        """Return why a row's next stage may no longer follow it; None if it may.
+        """Return why the stage that came after a row may no longer follow the row; None if the stage may follow.
 
         Args:
             stages: the stages of the row's invocations.
@@ -117,7 +117,7 @@ class RowConditions:
 
 
 def _shared_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """Return the first difference in the parts that all rows share: graph, tools, routes, inputs, resources, seeds."""
+    """Return the first difference in the parts on which all rows depend: graph, tools, routes, inputs, resources, seeds."""
 
     def shared(parts: Mapping[str, str]) -> dict[str, str]:
         return {part: digest for part, digest in parts.items() if part != _SCORER and not part.startswith(_STAGE)}

@@ -114,7 +114,7 @@ class StoredRow:
 
 
 class RowStatus(NamedTuple):
-    """Whether a row is valid.
+    """The decision of :class:`RowRules` on whether a row is valid.
 
     ``needs_score``: whether the row is valid only after it is scored again. ``reason``: why the row is invalid, or must be
     scored again.
@@ -183,7 +183,7 @@ class RowRules:
         return RowStatus(False, reason=f"{why}, and the state was not kept")
 
     def arm(self, row: StoredRow) -> str | None:
-        """Return the stage to which the request continued after the row; None if it ended or is unknown."""
+        """Return the stage to which the request continued after the row; None if the request ended or the stage is unknown."""
         if row.arm is not None or row.ended(self.rule):
             return row.arm
         follower = self.templates[row.identity_id].stage_after(len(row.cell[1]))

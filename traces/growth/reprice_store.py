@@ -1,4 +1,4 @@
-"""Writes a copy of a store with rows at new prices. Makes no call; the ledger keeps what was paid."""
+"""Writes a copy of a store whose rows cost what new prices imply. Makes no calls; the ledger keeps what was paid."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from vinelm.traces.store.summary import contents_of
 
 @dataclass(frozen=True, kw_only=True)
 class RepricedModel:
-    """The rows of a model, before and after repricing.
+    """The number and cost of a model's rows, before and after repricing.
 
     Attributes:
         name: the model's name in the catalog.

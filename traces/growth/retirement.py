@@ -89,7 +89,7 @@ def identities(connection: Connection) -> dict[int, StoreIdentity]:
 
 
 def next_retired_id(connection: Connection) -> int:
-    """Return the number that the next retired row gets."""
+    """Return the number that will be given to the next retired row."""
     return int(connection.execute(select(func.coalesce(func.max(schema.retired.c.retired_id), 0))).scalar_one()) + 1
 
 

@@ -166,7 +166,7 @@ class BatchRecords:
             connection.execute(update(_ENTRIES).where(here).values(is_abandoned=True))
 
     def keep(self, entry: int) -> None:
-        """Count an entry permanently, because the answers of its calls can no longer be fetched."""
+        """Make a ledger entry permanent, because the answers of its calls can no longer be fetched."""
         with self._database.transaction() as connection:
             connection.execute(update(_ENTRIES).where(_ENTRIES.c.entry_id == entry).values(is_batched=False))
 

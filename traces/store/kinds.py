@@ -1,4 +1,4 @@
-"""The types of a store's requests as declared by the workflow, and rows by type."""
+"""Stores the request types that the workflow declares, and distinguishes a store's rows by request type."""
 
 from __future__ import annotations
 

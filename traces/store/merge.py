@@ -93,7 +93,7 @@ def _require_several(inputs: Sequence[Path]) -> None:
 
 
 def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -> tuple[list[int], list[int]]:
-    """Copy everything into ``merged``; return for each store the number of new rows, and of rows that lose prompt hashes."""
+    """Copy all stores into ``merged``; return each store's number of new rows, and of rows that lose their prompt hashes."""
     known: dict[tuple[str, tuple[str, ...]], tuple[Observation, Path]] = {}
     alike = common_record(stores) is not None
     digests: dict[str, str] = {}

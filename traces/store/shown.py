@@ -107,7 +107,7 @@ class ShownRows:
             self._set_record(connection, record)
 
     def set_classes(self, classes: Mapping[Cell, int | None], record: SignalRecord) -> int:
-        """Set the answer classes of rows; return the number changed. Other rows stay unchanged."""
+        """Set the answer classes of rows; return the number of changed rows. Other rows stay unchanged."""
         with self._database.transaction() as connection:
             values = [
                 {"request": row.request_id, "cell": encode_prefix(row.prefix), "number": classes[row.request_id, row.prefix]}
