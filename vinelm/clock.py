@@ -18,14 +18,14 @@ class Clock(Protocol):
 
 
 class WallClock:
-    """Real time."""
+    """The real time of the system's monotonic clock."""
 
     def now(self) -> float:
         """Return the seconds of the monotonic system clock."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Block the thread."""
+        """Block the thread for this number of seconds."""
         time.sleep(seconds)
 
 
@@ -45,7 +45,7 @@ class VirtualClock:
 
 
 class WorkClock:
-    """Real time plus virtual seconds for simulated waiting; for simulated models with real tools."""
+    """Real time plus virtual seconds for simulated waiting. Used for simulated models with real tools."""
 
     def __init__(self) -> None:
         self._began_s, self._slept_s = time.monotonic(), 0.0
@@ -70,7 +70,7 @@ class SteadyClock:
         self._lost_at_s = 0.0
 
     def now(self) -> float:
-        """Return the seconds of the clock."""
+        """Return the clock's seconds."""
         clock = self._clock
         if clock is not None:
             try:
@@ -91,11 +91,11 @@ class SteadyClock:
 
 
 class SteadyWallClock(SteadyClock, WallClock):
-    """A clock of real time that cannot fail; backends that see it wait without blocking the event loop."""
+    """A clock of real time that cannot fail. As with any :class:`WallClock`, backends wait without blocking the event loop."""
 
     __slots__ = ()
 
 
 def steady(clock: Clock) -> Clock:
-    """Return a clock that does not fail."""
+    """Return a clock that reads ``clock`` and never raises an exception."""
     return SteadyWallClock(clock) if isinstance(clock, WallClock) else SteadyClock(clock)

@@ -1,4 +1,4 @@
-"""Every error that VineLM raises on purpose, in one tree.
+"""The classes of all errors that VineLM raises on purpose, in one hierarchy.
 
 ::
 
@@ -74,13 +74,13 @@ class VineLMError(Exception):
 
 
 class StageBroken(VineLMError):
-    """All first rows of a stage failed in the same way with every model, so the workflow is wrong. The rows are kept."""
+    """All first results of a stage failed in the same way with every model, so the workflow is wrong. The results are kept."""
 
     default_code = "stage-broken"
 
 
 class WorkerDied(VineLMError):
-    """A worker process died without being asked to. The run can be resumed."""
+    """A worker process ended unexpectedly. The run can be resumed."""
 
     default_code = "worker-died"
 
@@ -92,7 +92,7 @@ class FleetUnreachable(VineLMError):
 
 
 class JournalUnavailable(VineLMError):
-    """The journal of a fleet's dollars cannot be read or written; until it can, no dollars are leased."""
+    """The journal of a fleet's spending cannot be read or written. Until it can, no part of the budget is given out."""
 
     default_code = "journal-unavailable"
 
@@ -152,13 +152,13 @@ class TrieFileError(InputError):
 
 
 class InfeasibleError(InputError):
-    """No path meets the bounds of an objective.
+    """No path meets the limits that an objective sets.
 
     Args:
         message: One line for a person.
-        bound: The objective's field that no path meets.
-        limit: The requested value, in the unit of the field.
-        best: The best value of any path, in the unit of the field.
+        bound: The name of the objective's field (such as ``max_cost_usd``) that no path meets.
+        limit: The requested value of this field, in its unit.
+        best: The best value of this field among all paths, in its unit.
         code: See :class:`VineLMError`.
     """
 
@@ -180,7 +180,7 @@ class InfeasibleError(InputError):
 
 
 class EvidenceError(VineLMError):
-    """There are too few observations for a result."""
+    """There are too few recorded results for a conclusion."""
 
     default_code = "evidence"
 
@@ -192,7 +192,7 @@ class NotFittedError(VineLMError):
 
 
 class BudgetExhausted(VineLMError):
-    """A budget is reached. Every observation so far is in the store; the same call with a larger budget resumes."""
+    """A budget is reached. Every result so far is in the store; the same call with a larger budget continues."""
 
     default_code = "budget"
 
@@ -202,8 +202,8 @@ class CallError(VineLMError):
 
     Args:
         message: One line for a person.
-        kind: Why it failed.
-        cost_usd: Dollars that it cost nevertheless.
+        kind: Why the call failed.
+        cost_usd: The cost of the failed call in dollars.
     """
 
     default_code = "call"
@@ -215,7 +215,7 @@ class CallError(VineLMError):
 
 
 class CallRefused(CallError):
-    """A call was not made, because the request's spending and the upper bound of the call exceed the request's cost cap."""
+    """A call was not made, because its maximum cost and the request's spending so far exceed the request's cost limit."""
 
     default_code = "call-refused"
 
@@ -226,9 +226,9 @@ class CallRefused(CallError):
 def is_of_code(error: BaseException) -> bool:
     """Return whether the exception is a failure of the user's code alone, rather than the end of this process.
 
-    True for every ``Exception``, and for ``sys.exit()`` in a node of a graph, which must not discard what other requests paid
-    for. True for ``KeyboardInterrupt`` except on the main thread, where it is Ctrl-C. False for the exceptions with which
-    VineLM itself ends a run.
+    Return True for every ``Exception``, and for ``sys.exit()`` in a node of a graph, which must not discard what other requests
+    paid for. Return True for ``KeyboardInterrupt`` except on the main thread, where it means Ctrl-C. Return False for the
+    exceptions with which VineLM itself ends a run.
     """
     if isinstance(error, Exception):
         return True

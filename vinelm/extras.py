@@ -12,7 +12,7 @@ from vinelm.whole_imports import whole_import
 
 @contextmanager
 def required_extra(extra: str, what: str) -> Iterator[None]:
-    """Translate the failure of imports inside the block; Ctrl-C waits until the block ends.
+    """Convert import errors inside the block to :class:`MissingExtra`, and delay Ctrl-C until the block ends.
 
     Args:
         extra: The name in ``vinelm[...]`` that installs the libraries.
@@ -34,7 +34,9 @@ def required_extra(extra: str, what: str) -> Iterator[None]:
 
 
 def require_extra(extra: str, what: str, *libraries: str) -> None:
-    """Raise if a library is not installed, without importing it; for use before an expensive step, or for a whole package.
+    """Raise an error if a library is not installed, without importing it.
+
+    Used before an expensive step, or for a whole package.
 
     Args:
         extra: The name in ``vinelm[...]`` that installs the libraries.
@@ -42,7 +44,7 @@ def require_extra(extra: str, what: str, *libraries: str) -> None:
         libraries: Names of top-level modules.
 
     Raises:
-        MissingExtra: See :func:`required_extra`.
+        MissingExtra: A library is not installed.
     """
     with required_extra(extra, what):
         for name in libraries:

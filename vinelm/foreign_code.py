@@ -18,7 +18,7 @@ def explained(
     Args:
         say: Returns the error to raise in place of the original error.
         passes: Types of errors that are raised unchanged.
-        hides: Do not chain the original error, because its text may hold a prompt or a key.
+        hides: Whether to leave out the original error from the chain of causes, because its text may contain a prompt or a key.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Limits of an HTTP client: connections, bytes and seconds. Uvicorn limits none of the seconds itself."""
+"""Limits of an HTTP client: connections, bytes and seconds. Uvicorn itself sets no limit in seconds."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class HttpLimits:
     """Limits on what a client may send, and on how long it may take.
 
     Attributes:
-        connections: the most open connections at a time; further ones are answered with 503 and closed.
-        head_bytes: the most bytes of the request line and all headers together.
-        body_bytes: the most bytes of the request's body.
-        head_s: seconds from the connection to the end of the headers, even if bytes arrive slowly.
-        body_s: seconds from the end of the headers to the end of the body.
-        answer_s: seconds in which the client must take the answer.
+        connections: the maximum number of open connections; further connections are answered with 503 and closed.
+        head_bytes: the maximum number of bytes of the request line and all headers together.
+        body_bytes: the maximum number of bytes of the request's body.
+        head_s: the maximum seconds from the connection to the end of the headers, even if bytes arrive slowly.
+        body_s: the maximum seconds from the end of the headers to the end of the body.
+        answer_s: the maximum seconds that the client may take to receive the answer.
     """
 
     connections: int = 64
@@ -52,7 +52,7 @@ def bounded_protocol(limits: HttpLimits, told: Told = _plain) -> type[H11Protoco
 
 
 class _BoundedProtocol(H11Protocol):
-    """One connection. Timers end it if the head takes too long to arrive, or the client too long to take the answer."""
+    """One connection. Timers close it if the headers arrive too slowly, or the client reads the answer too slowly."""
 
     bounds = HttpLimits()
     tell: Told = staticmethod(_plain)
@@ -70,7 +70,7 @@ class _BoundedProtocol(H11Protocol):
             self._end_after(self.bounds.head_s)
 
     def data_received(self, data: bytes) -> None:
-        """Read data; the head's timer stops once the answer begins."""
+        """Read data; stop the timer of the headers once the answer begins."""
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:  # the head of the next request trickles in
             if self._deadline is None and not self.transport.is_closing():
@@ -84,7 +84,7 @@ class _BoundedProtocol(H11Protocol):
         self._end_after(self.bounds.answer_s)
 
     def resume_writing(self) -> None:
-        """Resume: the client has caught up."""
+        """Stop the timer, since the client has read the pending answer, and continue writing."""
         super().resume_writing()
         self._keep()
 

@@ -25,7 +25,7 @@ def did_you_mean(given: object, known: Iterable[object]) -> str:
 
 
 def fraction_of(text: str) -> float:
-    """Return a fraction such as ``0.8`` or ``80%``; :class:`ValueError` if it is neither. The range is not checked."""
+    """Parse a fraction such as ``0.8`` or ``80%``, without checking its range; raises :class:`ValueError`."""
     if found := _PERCENT.fullmatch(text.strip()):
         return float(found[1]) / 100.0
     return number_of(text)

@@ -1,4 +1,4 @@
-"""The objective of one request: a target and any bounds (docs/architecture.md#objectives)."""
+"""The objective of one request: a target to optimize and optional limits (docs/architecture.md#objectives)."""
 
 from __future__ import annotations
 
@@ -117,26 +117,26 @@ class Objective:
 
     @property
     def target(self) -> Target:
-        """The quantity that is maximized (accuracy) or minimized (cost, latency)."""
+        """The quantity that plans maximize (accuracy) or minimize (cost or latency)."""
         return self.maximize or self.minimize or "accuracy"
 
     @property
     def mixes(self) -> bool:
-        """Whether traffic may be split between plans: the target competes with a bound on a mean, and ``mix`` allows it.
+        """Whether traffic may be split between plans: a limit on a mean competes with the target, and ``mix`` is set.
 
-        Per-request caps and deadlines are not means, so every plan of a traffic split keeps them.
+        Cost limits and deadlines that hold for each request are not means, so every plan of a traffic split keeps them.
         """
         return self.mix and self._mean_bound is not None
 
     def drawn(self, bound: float) -> Objective:
-        """Return the objective for one plan of a traffic split: the best plan within this bound.
+        """Return the objective for one plan of a traffic split, with ``bound`` as the limit on the mean.
 
         Args:
-            bound: Replaces the bound on the mean, in dollars or as a fraction. Any other bound on a mean is left out, since the
-                traffic split as a whole meets it, not each plan.
+            bound: The new limit on the mean cost (dollars) or mean accuracy (fraction) of this plan. Any other limit on a mean
+                is left out, since the traffic split as a whole has to meet such a limit, not each plan.
 
         Raises:
-            ConfigError: The objective has no bound on a mean that plans are mixed for.
+            ConfigError: The objective has no limit on a mean for which traffic is split.
         """
         name = self._mean_bound
         if name is None:
@@ -148,12 +148,12 @@ class Objective:
 
     @property
     def by_means(self) -> Objective:
-        """The objective with mean seconds instead of the chance of being late; unchanged if it uses means already."""
+        """The objective with a limit on mean seconds instead of the risk of being late; the same if it uses means already."""
         return replace(self, risk="mean", late_weight=None) if self.risk == "dp" else self
 
     @property
     def _mean_bound(self) -> Literal["max_cost_usd", "min_accuracy"] | None:
-        """The bound on a mean that competes with the target."""
+        """The field with the limit on a mean that competes with the target; None without one."""
         if self.risk == "dp":
             return None
         if self.target == "accuracy" and self.max_cost_usd is not None and self.cost_budget == "population":

@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 class OneProcess:
-    """Base of objects whose copies are the object itself, with the same caps, accounts and meters.
+    """Base class of objects that copying returns unchanged, so that a copy has the same budgets, accounts and counters.
 
-    Frameworks copy the objects that an application passes to them. A real copy would allow the same dollars twice.
+    Frameworks copy the objects that an application passes to them. A real copy would allow spending the same budget twice.
     """
 
     __slots__ = ()
@@ -28,7 +28,7 @@ class OneProcess:
 
 
 def refuse_pickle(made: object, protocol: object = None) -> NoReturn:
-    """Raise :class:`~vinelm.errors.NotPicklable`: another process would allow the same dollars again."""
+    """Raise :class:`~vinelm.errors.NotPicklable`: a copy in another process would allow spending the same budget again."""
     raise NotPicklable(
         f"a {type(made).__name__} cannot be pickled: its calls, caps and prices are counted in this process; make it in the "
         "process that uses it (VineLM(models=..., trie=...).chat_model(...))"

@@ -17,7 +17,7 @@ import lazy_loader  # type: ignore[import-untyped]
 
 
 class _Waiting:
-    """A handler of Ctrl-C that only remembers it."""
+    """A handler of Ctrl-C that only remembers that Ctrl-C was pressed."""
 
     def __init__(self) -> None:
         self.last: tuple[int, FrameType | None] | None = None

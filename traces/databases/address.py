@@ -45,7 +45,7 @@ StoreAddress = Path | PostgresUrl
 def address_of(where: str | Path | PostgresUrl) -> StoreAddress:
     """Return the address of a store: a database if the text begins with ``postgresql://``, else a file.
 
-    A :class:`~pathlib.Path` made from such a text, which has lost a slash, is accepted too if the text names a host.
+    A :class:`~pathlib.Path` made from such a URL, which has lost a slash, is accepted too if the URL names a host.
 
     Raises:
         StoreError: the address cannot be parsed. The message omits its text, which may contain a password.

@@ -44,7 +44,7 @@ class Database:
     Args:
         path: the file; created if it does not exist.
         shown_as: the path for error messages, if the file will later be renamed to it, or is a copy of it.
-        is_read_only: do not create further files. The file must have no write-ahead log.
+        is_read_only: create no further files; the file must have no write-ahead log.
 
     Attributes:
         path: the path that errors name.
@@ -92,7 +92,7 @@ class Database:
             self._fold_log()
 
     def translated(self) -> AbstractContextManager[None]:
-        """Turn errors of the database into a one-line :class:`StoreError` that names the store and shows no row."""
+        """Convert errors of the database to a one-line :class:`StoreError` that names the store and quotes no stored data."""
         return translated(self.path)
 
     def size_bytes(self) -> int:
@@ -125,7 +125,7 @@ class Database:
     # -- runs ----------------------------------------------------------------------------------------------------
 
     def holders(self) -> list[str]:
-        """Return the processes of the runs on the store, as ``pid N on HOST``."""
+        """Return the processes whose runs have locked the store, as ``pid N on HOST``."""
         found = holder(self.file)
         return [] if found is None else [found]
 
@@ -141,7 +141,7 @@ class Database:
     def alone(self) -> AbstractContextManager[None]:
         """Lock the store for a run; other processes may still read it.
 
-        A marker in the file shows that a run is active, so that a copy without the write-ahead log is detected (``recovery``).
+        The run sets a marker in the file until it ends, so that a copy without the write-ahead log is detected (``recovery``).
 
         Raises:
             StoreError: another process has locked the store; the message names it.
@@ -174,7 +174,7 @@ class Database:
                 self._clear_marker(lock, run)
 
     def _clear_marker(self, lock: RunLock, run: str) -> None:
-        """Clear the marker at the end of a run; if the disk is full, the next opening clears it."""
+        """Clear the marker at the end of a run; if the disk is full, the marker stays until the store is opened again."""
         with suppress(StoreError):
             try:
                 self._delete_marker()
@@ -195,7 +195,7 @@ class Database:
                 raw.execute(f"PRAGMA {text}").close()
 
     def _fold_log(self) -> None:
-        """Copy a long log into the file during a run, as SQLite would, but without the marker that the file is complete."""
+        """Copy a long write-ahead log into the file during a run, as SQLite does, without marking the file as complete."""
         run, wal = self._open_run, self.file.with_name(f"{self.file.name}-wal")
         if run is None:
             return
@@ -227,7 +227,7 @@ class Database:
             self._closing.close()
 
     def and_then(self, closing: ExitStack) -> None:
-        """Close ``closing`` when the database is closed."""
+        """Register ``closing`` to be closed together with the database."""
         self._closing.push(closing)
 
 
@@ -330,7 +330,7 @@ _ADVICE = {
 
 @contextmanager
 def translated(path: Path | PostgresUrl) -> Iterator[None]:
-    """Turn errors of SQLite and SQLAlchemy into a one-line :class:`StoreError` that names the file and shows no row."""
+    """Convert errors of SQLite and SQLAlchemy to a one-line :class:`StoreError` that names the file, without stored data."""
     try:
         yield
     except DBAPIError as error:
@@ -342,7 +342,7 @@ def translated(path: Path | PostgresUrl) -> Iterator[None]:
 
 
 def _store_error(error: BaseException | None, where: str) -> StoreError:
-    """Return the :class:`StoreError` for a SQLite error, with its text and a remedy if known."""
+    """Return the :class:`StoreError` for a SQLite error, with SQLite's message and, if known, a remedy."""
     if isinstance(error, UnicodeDecodeError):
         return StoreError(f"{where}: text that is not UTF-8: {_ADVICE['SQLITE_CORRUPT'][0]}", code="store-damaged")
     name = getattr(error, "sqlite_errorname", "")

@@ -1,4 +1,4 @@
-"""The identity of a store: the workflow, models, prices and dataset of its rows."""
+"""The identity of a store: the workflow, models, prices and dataset with which its results were made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vinelm.template import Template
 
 @dataclass(frozen=True, kw_only=True)
 class StoreIdentity:
-    """The workflow, models and data with which a store's observations were made, as plain JSON.
+    """The workflow, models and data with which a store's results were made, as plain JSON.
 
     Args:
         workflow: name of the workflow.
@@ -23,7 +23,7 @@ class StoreIdentity:
         fingerprint: maps each part of the workflow (``graph``, ``stage generate``, ``resource db/x.sqlite``) to its digest, so
             that messages can name the changed part.
         is_simulated: whether the models are simulated.
-        created_at: ISO time; not compared.
+        created_at: the time of creation in ISO format; ignored when identities are compared.
     """
 
     workflow: str
@@ -57,7 +57,7 @@ class StoreIdentity:
         return Template.from_dict(self.template)
 
     def models(self) -> Catalog:
-        """Return the models and the prices that the rows were charged at.
+        """Return the models with the prices at which the store's results were charged.
 
         Only read these models; never call them, because a store may come from an untrusted source.
         """
@@ -68,8 +68,9 @@ class StoreIdentity:
         return Catalog.from_dict(self.catalog, where="the store's catalog")
 
     def stranger(self, other: StoreIdentity) -> str | None:
-        """Return why no row can be valid under ``other`` (another workflow, or simulated instead of real models); otherwise
-        None.
+        """Return why no row can be valid under ``other``, or None.
+
+        The reason is another workflow, or simulated instead of real models.
         """
         if self.workflow != other.workflow:
             return f"it belongs to the workflow {self.workflow!r}, not {other.workflow!r}"

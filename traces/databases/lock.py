@@ -1,4 +1,4 @@
-"""An exclusive lock per store, because two concurrent runs would book each other's reservations and pay for cells twice.
+"""An exclusive lock per store: two concurrent runs would settle each other's reservations and pay for results twice.
 
 The lock is a separate file, ``STORE.lock``, which its holder removes. The store's file cannot be locked itself: when a process
 closes any descriptor of a file, POSIX releases SQLite's locks on that file.
@@ -21,7 +21,7 @@ _LINE = 80  # bytes
 
 
 class RunLock:
-    """The lock file of a run on a store. It contains a line with the process, and space for a note."""
+    """The lock file of a run on a store. The file contains a line with the process, and space for a note."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path, self._descriptor = path, descriptor
@@ -38,7 +38,8 @@ class RunLock:
     def note_folded(self, run: str) -> None:
         """Record that the store's file is complete without its write-ahead log, although its marker of ``run`` is still set.
 
-        Does nothing if the log is not empty. Overwrites in place, since the disk may be full. The lock file then remains.
+        Does nothing if the log is not empty. The note is written over reserved space, since the disk may be full. A lock file
+        with a note is not removed at the end of the run.
         """
         wal = self._path.with_name(f"{self._path.name}-wal")
         with suppress(OSError):
@@ -51,7 +52,7 @@ class RunLock:
             self._write("", _LINE)
 
     def require_held(self) -> None:
-        """Raise if the lock file was removed or renamed, since another process could then also lock the store.
+        """Raise an error if the lock file was removed or renamed, since another process could then lock the store, too.
 
         Raises:
             StoreError: the lock file was removed or replaced, by a person or a cleanup tool.
@@ -66,8 +67,8 @@ class RunLock:
     def release(self) -> None:
         """Remove the lock file, unless its note is still needed, and release the lock.
 
-        The file is removed while it is locked. A process that had opened it notices that the file was removed, and tries again.
-        A forked child that ends leaves the lock to its parent.
+        The file is removed while it is locked. Another process that has already opened the file notices that it was removed,
+        and tries again. A forked child that ends leaves the lock to its parent.
         """
         try:
             is_ours = os.getpid() == self._pid and _is_current(self._path, self._descriptor)
@@ -138,7 +139,7 @@ def _acquired(path: Path) -> int:
 
 
 def _is_current(path: Path, descriptor: int) -> bool:
-    """True if the open file is still the lock file of ``path``."""
+    """Return whether the open file is still the lock file of ``path``."""
     try:
         return os.path.samestat(os.fstat(descriptor), _lock_file(path).stat())
     except FileNotFoundError:

@@ -25,7 +25,7 @@ def exists(address: StoreAddress) -> bool:
     """Return whether anything (a store or something else) exists at the address.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: the address cannot be read.
     """
     if isinstance(address, PostgresUrl):
         return _postgres_meta(address) is not None
@@ -33,7 +33,7 @@ def exists(address: StoreAddress) -> bool:
 
 
 def created(address: StoreAddress, identity: StoreIdentity, *, shown_as: Path | None = None) -> Database:
-    """Create the tables of an empty store; see :meth:`ObservationStore.create`."""
+    """Create the tables of an empty store, and return its database; see :meth:`ObservationStore.create`."""
     if isinstance(address, PostgresUrl):
         return _created_in_postgres(address, identity)
     if exists(address):
@@ -73,7 +73,7 @@ def opened(address: StoreAddress, wanted: StoreIdentity | None) -> tuple[Databas
 
 
 def _identity_in(meta: dict[str, str], path: StoreAddress, wanted: StoreIdentity | None, kind: str) -> StoreIdentity:
-    """Return the identity in a store; raise :class:`StoreError` if it is not a store, has another version, or is missing."""
+    """Return a store's identity; raise :class:`StoreError` if there is no store, or it has another version or identity."""
     try:
         version = int(meta["schema_version"])
         if version != SCHEMA_VERSION:

@@ -72,7 +72,7 @@ class PostgresDatabase(Database):
             self._connection = self._engine.connect()
 
     def translated(self) -> AbstractContextManager[None]:
-        """Turn errors of PostgreSQL into a one-line :class:`StoreError` that names the store and shows no row."""
+        """Convert errors of PostgreSQL to a one-line :class:`StoreError` that names the store and quotes no stored data."""
         return _translated(self.url)
 
     @contextmanager
@@ -87,13 +87,16 @@ class PostgresDatabase(Database):
                 yield self._connection
 
     def require_held(self) -> None:
-        """Check as :meth:`Database.require_held`; queries the server unless it has just confirmed the lock."""
+        """Raise an error if this run's lock on the store was lost.
+
+        The server is asked unless it has just confirmed the lock.
+        """
         if self._hold is not None and time.monotonic() >= self._sure_until_s:
             with self.transaction():
                 pass
 
     def _require_session(self) -> None:
-        """Raise if the session is not the session that locked the store, since the server may have released the lock.
+        """Raise an error unless the session is the session that locked the store: the server may have released the lock.
 
         A session can change unnoticed: after an error the driver reconnects, and a pooler such as PgBouncer may run each
         transaction in another session.
@@ -110,7 +113,7 @@ class PostgresDatabase(Database):
         """Do nothing: the server manages its log."""
 
     def copy_to(self, path: Path) -> None:
-        """Raise, because a store in PostgreSQL is copied by export."""
+        """Raise an error, because a store in PostgreSQL can only be copied by an export."""
         raise StoreError(f"{self.path}: a store in PostgreSQL is not copied into a file: use vinelm store export")
 
     def size_bytes(self) -> int:
@@ -193,7 +196,7 @@ def _store_error(error: DBAPIError, where: PostgresUrl) -> StoreError:
 
 
 def _plain_error(error: BaseException | None, where: PostgresUrl, *, is_lost: bool) -> StoreError:
-    """Return the first line of the server's or driver's message, and a remedy; never a value of a row."""
+    """Return the first line of the server's or driver's message, and a remedy, without stored data."""
     said = (str(error).strip().splitlines() or [type(error).__name__])[0]
     state = _sqlstate(error)
     if state.startswith("23"):  # the rest quotes the row

@@ -35,12 +35,13 @@ def recover(
     A run that ended on a full disk may have been unable to clear its marker. It has then noted in the lock file that the
     store's file is complete, so that a missing WAL does not indicate a copy.
 
+    Args:
         path: the store.
         run: the marker's value.
         is_whole: whether the file also contains the marker that the run wrote to the log.
         accept: whether to accept a file without its WAL, so that rows that are only in the WAL are lost.
         shown_as: the path that errors name, if ``path`` is a copy of it.
-        is_read_only: whether to only check and write nothing.
+        is_read_only: whether to check only, without writing.
 
     Raises:
         StoreError: the WAL is missing (without ``accept``) or does not match the file; nothing is written then.

@@ -64,12 +64,12 @@ class Score(UserDefinedType[Any]):
         return "BOOLEAN"
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:
-        """Return a function that converts flags to numbers, if the database distinguishes the two."""
+        """Return a function that converts flags to numbers, if the database distinguishes flags from numbers."""
         return number_of_flag if dialect.name == "postgresql" else None
 
 
 def number_of_flag(value: Any) -> float | None:
-    """Convert a flag or score to a number, since PostgreSQL needs the same type for both; None stays None."""
+    """Convert a flag or score to a number, because PostgreSQL needs one type for both; None stays None."""
     return None if value is None else float(value)
 
 
@@ -286,6 +286,6 @@ batch_calls = Table(
 
 
 def set_meta(connection: Connection, key: str, value: str) -> None:
-    """Set a value of ``meta``, in the caller's transaction."""
+    """Set a value of the table ``meta``, in the caller's transaction."""
     statement = insert(meta).values(key=key, value=value)
     connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_={"value": value}))

@@ -15,7 +15,7 @@ def changes_between(
     known: Mapping[str, RequestDigest],
     wanted: Mapping[str, RequestDigest],
 ) -> list[str]:
-    """Return a short text for each change: dataset, models, prices, template, workflow."""
+    """Return a short text for each change of the dataset, models, prices, template or workflow."""
     return [*_dataset(before, now, known, wanted), *_models(before, now), *_template(before, now), *_parts(before, now)]
 
 

@@ -1,4 +1,4 @@
-"""The conditions of a row, besides its request: the code and settings of each invocation in its prefix."""
+"""The conditions under which a row (a stored result) was made: the code and settings of each call in its prefix."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _STAGE = "stage "
 
 
 class RowConditions:
-    """Compares two identities in everything that determines the rows of a prefix.
+    """Compares two identities of a store in everything that determines the results of a prefix.
 
-    A row stays valid under another identity if these are equal: the sequence of stages and models up to it, the settings sent
-    to these models, the code of these stages, and the code and resources shared by all stages. Prices, rate limits, timeouts,
-    other models and later stages do not count.
+    A row stays valid under another identity if the following are equal: the sequence of stages and models up to it, the
+    settings sent to these models, the code of these stages, and the code and resources shared by all stages. Prices, rate
+    limits, timeouts, other models and later stages do not count.
 
     Args:
         before: the identity under which rows were executed.
@@ -50,12 +50,12 @@ class RowConditions:
     def arm_difference(
         self, stages: Sequence[str | None], arm: str | None, *, failure: str | None, has_ended: bool
     ) -> str | None:
-        """Return why a row's next stage may no longer follow it; None if it may.
+        """Return why the stage that came after a row may no longer follow the row; None if the stage may follow.
 
         Args:
-            stages: the stages of its invocations.
+            stages: the stages of the row's invocations.
             arm: the stage that came next; None if there was none or it is unknown.
-            failure: the row's failure. If the request took a branch that the template lacked, the row is valid until the
+            failure: the kind of the row's failure. A row that failed because the template lacked a branch is valid until the
                 template changes.
             has_ended: whether the request ended at the row.
         """
@@ -70,7 +70,7 @@ class RowConditions:
         return f"the template has no arm {arm!r} after {' > '.join(known)}" if arm and arms and arm not in arms else None
 
     def scoring_difference(self, stages: Sequence[str | None]) -> str | None:
-        """Return why rows with these stages must be scored again; otherwise None."""
+        """Return why rows with these stages must be scored again; None if their scores are valid."""
         if self._before.fingerprint.get(_SCORER) != self._now.fingerprint.get(_SCORER):
             return "the scorer changed"
         name = str(self._template_before.stages_along(len(stages), stages)[-1])
@@ -102,7 +102,7 @@ class RowConditions:
         return None
 
     def _stage_now(self, position: int, stage: str) -> Stage | None:
-        """Return an invocation's stage in the current template: the row's stage if allowed, else the only possible stage."""
+        """Return the current template's stage of an invocation: the row's stage if allowed, else the only possible stage."""
         level = self._template.flow.stages_at[position]
         if stage not in level and len(level) > 1:
             return None
@@ -117,7 +117,7 @@ class RowConditions:
 
 
 def _shared_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """Return the first difference in the parts that all rows share: graph, tools, routes, inputs, resources, seeds."""
+    """Return the first difference in the parts on which all rows depend: graph, tools, routes, inputs, resources, seeds."""
 
     def shared(parts: Mapping[str, str]) -> dict[str, str]:
         return {part: digest for part, digest in parts.items() if part != _SCORER and not part.startswith(_STAGE)}

@@ -30,14 +30,14 @@ class Growth:
 
     Attributes:
         changes: what changed, in a few words each.
-        before: rows before.
-        kept: rows that stay, including rows that were scored again.
-        restored: retired rows that are used again.
-        rescored: rows that stay after being scored again from their stored state, without a call.
+        before: the number of rows before the change.
+        kept: the number of rows that stay, including rows that were scored again.
+        restored: the number of retired rows that are used again.
+        rescored: the number of rows that stay after being scored again from their stored state, without a call.
         retired: for each reason, the number of rows that are no longer valid.
-        repriced: rows whose dollars were recomputed at a new price.
-        unpriced: rows of a model with a new price that keep their dollars, because they recorded no tokens.
-        is_reshaped: whether requests, models or invocations changed, so that there may be new cells to execute.
+        repriced: the number of rows whose cost was recomputed at a new price.
+        unpriced: the number of rows of a model with a new price that keep their cost, because they recorded no tokens.
+        is_reshaped: whether requests, models or invocations changed, so that there may be new calls to make.
     """
 
     changes: tuple[str, ...]
@@ -52,11 +52,11 @@ class Growth:
 
     @property
     def has_effect(self) -> bool:
-        """True if a row was retired, restored, scored again or repriced."""
+        """Whether some row was retired, restored, scored again or repriced."""
         return bool(self.retired or self.restored or self.rescored or self.repriced or self.unpriced)
 
     def describe(self) -> str:
-        """Return a line: what changed, how many rows stay, which rows do not and why, and what will be bought again."""
+        """Return a line with what changed, how many rows stay, which rows are retired and why, and what is bought again."""
         lost = sum(self.retired.values())
         parts = [f"{', '.join(self.changes)} since the last run: {self.kept:,} of {self.before:,} rows stay"]
         if self.rescored:
@@ -109,7 +109,7 @@ def set_prices(store: ObservationStore, now: StoreIdentity) -> int:
         now: the store's identity, with only the prices changed.
 
     Returns:
-        The number of rows that changed. Rows without recorded tokens keep their dollars.
+        The number of rows that changed. Rows without recorded tokens keep their cost.
     """
     with store.database.transaction() as connection:
         known, identities = retirement.request_digests(connection), retirement.identities(connection)
@@ -148,7 +148,7 @@ def preview_growth(
 def retire_broken(store: ObservationStore, cells: Collection[tuple[str, Sequence[str]]]) -> None:
     """Retire the rows of a broken stage, so that they are executed again. These rows are never restored.
 
-    Uses one transaction. Their dollars and calls still count.
+    All rows are retired in one transaction. Their dollars and calls still count.
 
     Args:
         store: the store; the caller must have locked it.
@@ -242,7 +242,7 @@ def _counts(retire: Sequence[tuple[int, str]], without: Sequence[int] | set[int]
 
 
 def _aged(now: StoreIdentity, before: StoreIdentity) -> StoreIdentity:
-    """Return the new identity with the store's time of creation."""
+    """Return the new identity, with the time of creation of the old identity."""
     return StoreIdentity.from_json(json.dumps({**json.loads(now.to_json()), "created_at": before.created_at}))
 
 

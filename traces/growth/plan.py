@@ -21,7 +21,7 @@ BROKEN_STAGE = "a stage was broken"
 
 
 class RequestDigest(NamedTuple):
-    """Digests of a request: ``full`` for its dataset row, ``inputs`` for the graph's input (None: unknown)."""
+    """Digests of a request: ``full`` of its dataset row, and ``inputs`` of the graph's input, which is None if unknown."""
 
     full: str | None
     inputs: str | None
@@ -29,14 +29,14 @@ class RequestDigest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordedCost:
-    """The cost of a row, as recorded.
+    """The recorded cost of a row (a stored result), with its tokens.
 
     Attributes:
-        cost_usd: dollars charged.
-        calls: model calls.
-        tokens_in: prompt tokens of all calls; None: unknown.
-        tokens_out: completion tokens; None: unknown.
-        tokens_cached: the part of ``tokens_in`` that was read from a prompt cache; None: unknown, counted as 0.
+        cost_usd: the dollars that were charged.
+        calls: the number of model calls.
+        tokens_in: the number of prompt tokens of all calls; None if unknown.
+        tokens_out: the number of completion tokens of all calls; None if unknown.
+        tokens_cached: the part of ``tokens_in`` that was read from a prompt cache; None if unknown, which counts as 0.
     """
 
     cost_usd: float
@@ -46,9 +46,9 @@ class RecordedCost:
     tokens_cached: int | None
 
     def at(self, recorded: Price, now: Price) -> float | None:
-        """Return the row's dollars at a new price; None if it has no recorded tokens.
+        """Return the row's cost in dollars at a new price; None if no tokens were recorded.
 
-        Dollars that the tokens do not explain (failed attempts that were billed, a discount) change in the same proportion.
+        A part of the cost that the tokens do not explain (billed failed attempts, a discount) changes in the same proportion.
 
         Args:
             recorded: the price at which ``cost_usd`` was charged.
@@ -76,14 +76,14 @@ class StoredRow:
 
     Attributes:
         row_id: the row's number in its table.
-        cell: request and prefix.
-        stages: the stages of its invocations; None if unknown.
+        cell: the request and the prefix of the row.
+        stages: the stages of the row's invocations; None if unknown.
         arm: the stage that came next; None on a linear template, or if the request ended.
         success, stopped, failure: as in :class:`~vinelm.rows.observation.Observation`.
         cost: the dollars charged, with the tokens.
         cost_usd: the row's current dollars, after price changes.
         identity_id: the identity under which the row was executed.
-        scored_id: the identity whose scorer computed ``success``.
+        scored_id: the identity with the scorer that computed ``success``.
         request: the request's digests when the row was executed and scored.
         has_state: whether the workflow state after the row is stored.
         unscored_id: the identity under which scoring it again failed; None if it did not fail.
@@ -114,9 +114,10 @@ class StoredRow:
 
 
 class RowStatus(NamedTuple):
-    """Whether a row is valid.
+    """The decision of :class:`RowRules` on whether a row is valid.
 
-    ``needs_score``: the row is valid only after it is scored again. ``reason``: why it is invalid, or must be scored again.
+    ``needs_score``: whether the row is valid only after it is scored again. ``reason``: why the row is invalid, or must be
+    scored again.
     """
 
     holds: bool
@@ -182,7 +183,7 @@ class RowRules:
         return RowStatus(False, reason=f"{why}, and the state was not kept")
 
     def arm(self, row: StoredRow) -> str | None:
-        """Return the stage to which the request continued after the row; None if it ended or is unknown."""
+        """Return the stage to which the request continued after the row; None if the request ended or the stage is unknown."""
         if row.arm is not None or row.ended(self.rule):
             return row.arm
         follower = self.templates[row.identity_id].stage_after(len(row.cell[1]))
@@ -194,16 +195,15 @@ class RowRules:
         return Afterwards(row.ended(self.rule), self.arm(row), may_continue)
 
     def cost_usd(self, row: StoredRow) -> float | None:
-        """Return the row's dollars at current prices; None if it has no recorded tokens and its price changed."""
+        """Return the row's cost in dollars at current prices; None if its price changed and no tokens were recorded."""
         model = row.cell[1][-1]
         return row.cost.at(self._prices[row.identity_id][model], self._prices_now[model])
 
 
 class Afterwards(NamedTuple):
-    """Whether a request ends at a row, and the stage to which it continues, if known.
+    """What follows a row: whether its request ends there and, if known, the stage to which the request continues.
 
-    ``may_continue``: whether rows after this row stay valid that were bought although the workflow's own check had passed an
-    answer.
+    ``may_continue``: whether later rows stay valid if they were bought although the workflow's own check had passed an answer.
     """
 
     ended: bool
@@ -211,7 +211,7 @@ class Afterwards(NamedTuple):
     may_continue: bool = False
 
     def leads_to(self, row: StoredRow) -> bool:
-        """Return whether the request continues with the stage of the given row."""
+        """Return whether the request may continue with the stage of the given row."""
         if self.ended and not (self.may_continue and row.is_continued):
             return False
         return self.arm in (None, row.stages[-1])
@@ -234,7 +234,7 @@ class Retirement:
 
 
 def retirement_of(rows: Iterable[StoredRow], rules: RowRules) -> Retirement:
-    """Return which current rows to retire. A row is also retired if the row before it on its path is."""
+    """Return which current rows to retire. If a row is retired, so are the rows after it on its path."""
     found = Retirement()
     lost: dict[Cell, str] = {}
     waiting: dict[Cell, str] = {}
@@ -271,9 +271,9 @@ def restoration_of(retired: Iterable[StoredRow], rules: RowRules, kept: Mapping[
     """Decide which retired rows to use again.
 
     Args:
-        retired: the retired rows; if a cell has several, the last retired row is used.
+        retired: the retired rows; if several have the same request and prefix, the last retired row is used.
         rules: decides whether rows are valid.
-        kept: the current cells, with how the request continues after each.
+        kept: by (request, prefix) of each current row, how the request continues after the row.
     """
     found, active = Restoration(), dict(kept)
     for row, status in _latest_that_hold(retired, rules):
@@ -292,7 +292,7 @@ def restoration_of(retired: Iterable[StoredRow], rules: RowRules, kept: Mapping[
 
 
 def _latest_that_hold(retired: Iterable[StoredRow], rules: RowRules) -> list[tuple[StoredRow, RowStatus]]:
-    """Return the last valid retired row of each cell; shorter prefixes first."""
+    """Return the last valid retired row of each (request, prefix); shorter prefixes first."""
     latest: dict[Cell, tuple[StoredRow, RowStatus]] = {}
     for row in sorted(retired, key=lambda row: row.row_id):
         status = rules.check(row)

@@ -1,4 +1,4 @@
-"""Writes a copy of a store with rows at new prices. Makes no call; the ledger keeps what was paid."""
+"""Writes a copy of a store whose rows cost what new prices imply. Makes no calls; the ledger keeps what was paid."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from vinelm.traces.store.summary import contents_of
 
 @dataclass(frozen=True, kw_only=True)
 class RepricedModel:
-    """The rows of a model, before and after repricing.
+    """The number and cost of a model's rows, before and after repricing.
 
     Attributes:
         name: the model's name in the catalog.
         has_new_price: whether the new price differs from the store's price.
         rows: the number of the model's rows.
-        before_usd: dollars of these rows at the old price, without tools.
-        after_usd: dollars of these rows at the new price, without tools.
+        before_usd: the cost of these rows in dollars at the old price, without tools.
+        after_usd: the cost of these rows in dollars at the new price, without tools.
     """
 
     name: str
@@ -49,8 +49,8 @@ class Repriced:
 
     Attributes:
         rows: the number of rows of the new store.
-        repriced: the number of rows whose dollars changed.
-        paid_usd: the dollars paid by the ledger, equal in both stores.
+        repriced: the number of rows whose cost changed.
+        paid_usd: the dollars paid according to the ledger, which are equal in both stores.
         models: the models, in the order of the catalog.
     """
 
@@ -61,18 +61,19 @@ class Repriced:
 
 
 def reprice_store(source: Path, path: Path, prices: Catalog) -> Repriced:
-    """Create the store at ``path`` from ``source``, with the dollars of all rows at new prices. All or nothing.
+    """Create the store at ``path`` from ``source``, with the cost of all rows at new prices. All or nothing.
 
-    A row's dollars are computed from its recorded tokens. The charged dollars stay recorded too. ``source`` and the ledger do
+    The cost of a row is computed from its recorded tokens. The charged dollars stay recorded too. ``source`` and the ledger do
     not change. A failed call that cost nothing costs nothing at any price.
 
     Args:
         source: an existing store; it is only read.
         path: the store to create.
-        prices: has an entry for each model of the store; only prices are taken from it. Other models are ignored.
+        prices: a catalog with an entry for each model of the store, of which only the prices are used. Other models are
+            ignored.
 
     Raises:
-        ConfigError: a model of the store has no price there, or no price differs from the store's.
+        ConfigError: a model of the store has no price in ``prices``, or no price differs from the store's.
         StoreError: a row of a model with a new price recorded no tokens, a run has locked ``source``, some of its rows must
             still be scored again, or ``path`` exists.
     """
@@ -116,7 +117,7 @@ def _identity(store: ObservationStore, prices: Catalog) -> StoreIdentity:
 
 
 def _changed(before: Catalog, now: Catalog) -> frozenset[str]:
-    """Return the models whose dollars may differ."""
+    """Return the models whose price differs, so that the cost of their rows may change."""
     return frozenset(name for name in before if not is_same_amount(before[name].price, now[name].price))
 
 
@@ -142,7 +143,7 @@ def _require_tokens(store: ObservationStore, now: StoreIdentity) -> None:
 
 
 def _dollars(store: ObservationStore) -> Mapping[str, tuple[int, float]]:
-    """Return, by model, the number of rows and their dollars, without tools."""
+    """Return, by model, the number of rows and their cost in dollars, without tools."""
     table = schema.observations.c
     with store.database.transaction() as connection:
         query = select(table.model, func.count(), func.sum(table.cost_usd)).group_by(table.model)

@@ -29,9 +29,9 @@ _LARGEST_WAVE = 5000  # rows whose states are in memory at a time
 
 @dataclass(frozen=True, slots=True)
 class RowToScore:
-    """A row that must be scored again: its number among the retired rows, its cell, and the state after it.
+    """A row that must be scored again: its number among the retired rows, its request and prefix, and the state after it.
 
-    ``is_continued``: whether it follows an answer that the workflow's own check passed.
+    ``is_continued``: whether the row follows an answer that the workflow's own check passed.
     """
 
     retired_id: int
@@ -45,7 +45,7 @@ class Rescored(NamedTuple):
     """The result of scoring a row again.
 
     Attributes:
-        success: The row's success; None if unknown.
+        success: The new score of the row; None if unknown.
         reason: Why the row cannot be scored, so that it stays retired; empty if it can.
         answer: The value to compare with the current setup's answer, as canonical JSON; None if nothing is compared.
     """
@@ -58,7 +58,8 @@ class Rescored(NamedTuple):
 class RowsToScore:
     """The rows of a store that must be scored again, shorter prefixes first; the caller has locked the store.
 
-    After a killed run, the next run continues with the same wave, and restores the same rows in the same order.
+    After a killed run, the next run continues with the same wave (the rows that are scored together), and restores the same
+    rows in the same order.
 
     Args:
         wanted: the digests of the current requests, by id.
@@ -69,12 +70,12 @@ class RowsToScore:
 
     @property
     def is_pending(self) -> bool:
-        """True if rows must still be scored again, because of this run's changes or a killed run's."""
+        """Whether rows must still be scored again, because of changes found by this run or by a killed run."""
         with self._store.database.transaction() as connection:
             return self._first(connection) is not None
 
     def wave(self) -> list[RowToScore]:
-        """Return the rows to score whose predecessors are all current; empty if none is left."""
+        """Return the next rows to score, whose predecessors are all current; empty if no row is left."""
         with self._store.database.transaction() as connection:
             rows: list[RowToScore] = []
             for retired_id in self._restoration(connection).score:  # shorter prefixes first

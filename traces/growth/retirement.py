@@ -89,7 +89,7 @@ def identities(connection: Connection) -> dict[int, StoreIdentity]:
 
 
 def next_retired_id(connection: Connection) -> int:
-    """Return the number that the next retired row gets."""
+    """Return the number that will be given to the next retired row."""
     return int(connection.execute(select(func.coalesce(func.max(schema.retired.c.retired_id), 0))).scalar_one()) + 1
 
 
@@ -120,7 +120,7 @@ def retire(
 
 
 def restore(connection: Connection, retired_ids: Iterable[int]) -> int:
-    """Make retired rows current again, with their states, and return how many."""
+    """Make retired rows current again, with their states, and return the number of these rows."""
     ids = list(enumerate(retired_ids))
     for first in range(0, len(ids), _ROWS_AT_ONCE):
         some = ids[first : first + _ROWS_AT_ONCE]
@@ -136,7 +136,7 @@ def _run(
     types: Sequence[str],
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Execute a statement in which ``{values}`` is replaced by a list of rows."""
+    """Execute a SQL statement after replacing ``{values}`` by a list of rows."""
     names = [[f"v{place}_{column}" for column in range(len(types))] for place in range(len(rows))]
     one = "({})".format(", ".join(f"CAST(:{{}} AS {kind})" for kind in types))
     values = {name: value for some, row in zip(names, rows, strict=True) for name, value in zip(some, row, strict=True)}
@@ -146,10 +146,10 @@ def _run(
 
 
 def reprice(connection: Connection, rules: RowRules, rows: Iterable[StoredRow]) -> tuple[int, int]:
-    """Set the dollars of current rows to the current prices; the charged dollars stay in ``recorded_usd``.
+    """Recompute the cost of current rows at the current prices; the charged dollars stay in ``recorded_usd``.
 
     Returns:
-        The number of rows that changed, and the number that keep their dollars despite a new price, for lack of tokens.
+        The number of rows that changed, and the number of rows that keep their cost despite a new price, for lack of tokens.
     """
     table = schema.observations
     changes, unpriced = [], 0

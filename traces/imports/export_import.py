@@ -1,7 +1,7 @@
 """Exports a store's rows to a table for other tools, and imports such a table.
 
-The store's identity, its requests, spending without a row, and tool calls go into a sidecar file ``FILE.store.json`` (CSV) or
-into the file's metadata (Parquet). Checkpoints are not exported.
+The store's identity, its requests, spending that belongs to no row, and tool calls go into a sidecar file ``FILE.store.json``
+(CSV) or into the file's metadata (Parquet). Checkpoints are not exported.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ _CHARGED = select(_ROW.request_id, _ROW.prefix, func.coalesce(_ROW.recorded_usd,
 
 
 def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> tuple[list[dict[str, Any]], list[list[Any]]]:
-    """Return the ledger entries that belong to no row, and the cells of rows whose cost has no ledger entry.
+    """Return the ledger entries that belong to no row, and (request, prefix) of the rows whose cost has no ledger entry.
 
     Args:
         entries: the entries of the ledger.
@@ -133,7 +133,7 @@ def _spending_without_row(entries: Sequence[Any], charged: Sequence[Any]) -> tup
 def _with_prompts(
     values_of: Callable[[Observation], list[Any]], rows: Sequence[Observation], tokens: Mapping[Cell, tuple[int, int]]
 ) -> Iterator[list[Any]]:
-    """Yield each row's values, with :data:`PROMPT_TOKENS` if the store has any."""
+    """Yield each row's values, followed by its :data:`PROMPT_TOKENS` if the store has such numbers."""
     for row in rows:
         yield [*values_of(row), *(tokens.get((row.request_id, row.prefix), (None, None)) if tokens else ())]
 
@@ -166,7 +166,7 @@ def import_export(table: Path, path: Path) -> int:
     """Create the store at ``path`` from an export, all or nothing, and return the number of rows.
 
     Args:
-        table: what :func:`export_store` wrote.
+        table: the path of a file that :func:`export_store` wrote.
         path: the store to create.
 
     Raises:
@@ -214,9 +214,9 @@ def import_export(table: Path, path: Path) -> int:
 
 @dataclass(frozen=True)
 class _Exported:
-    """The contents of an export except its rows, with the file that they are from.
+    """The contents of an export except its rows, and the file from which they were read.
 
-    ``table_digest``: the required digest of the table; None: not checked.
+    ``table_digest``: the digest that the table must have; None checks no digest.
     """
 
     where: Path
@@ -287,7 +287,7 @@ def _observation(row: Row, where: str) -> Observation:
 
 
 def _known(row: Observation, name: str) -> Any:
-    """Return the value of a field; None if seconds are unknown."""
+    """Return a row's value of a field; None for ``latency_s`` if the duration was not recorded."""
     return None if name == "latency_s" and not row.is_timed else getattr(row, name)
 
 
@@ -298,7 +298,7 @@ def _flag(value: Any) -> bool:
 
 
 def _score(value: Any) -> bool | float:
-    """Return a flag, or a score between 0 and 1."""
+    """Parse a flag, or a score between 0 and 1."""
     if isinstance(value, bool) or value in ("0", "1"):
         return _flag(value)
     score = float(value)

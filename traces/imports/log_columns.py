@@ -18,10 +18,11 @@ _CONDITION = re.compile(r"^(?P<column>[^=<>!]+?)\s*(?:(?P<operator>!=|>=|<=|=|>|
 
 @dataclass(frozen=True)
 class Condition:
-    """A predicate on one column of a table row.
+    """A condition on one column of a table's row.
 
     Args:
-        column: name of the column. Without an ``operator`` the column must hold a true flag (1, true, yes).
+        column: name of the column. Without an ``operator``, a row meets the condition if the column has a true flag (1, true,
+            yes).
         operator: one of ``=``, ``!=``, ``>``, ``>=``, ``<``, ``<=``, or None.
         value: the text to compare with; a number for the ordering operators. ``""`` matches an empty field. An empty field
             fails every comparison with a number.
@@ -72,16 +73,16 @@ class LogColumns:
 
     Args:
         request: columns whose values, joined by ``/``, identify the request.
-        model: the model that was called.
+        model: the column with the model that was called.
         success: whether the answer was right (1/0, true/false, yes/no), or its score in [0, 1]; empty: unknown.
-        cost_usd: dollars of the call.
+        cost_usd: cost of the call in dollars.
         latency_s: seconds of the call; empty means unknown.
         tokens_in: prompt tokens.
         tokens_out: generated tokens.
-        failure: empty if the call succeeded, else a failure kind or any other text.
+        failure: empty if the call succeeded, otherwise a failure kind or any other text.
         answer: the model's answer; equal texts are equal answers. Empty: no answer.
-        round: how many times this request had been sent to this model, including this call (from 1); with ``run``, the position
-            in the run.
+        round: the number of times that the request had been sent to the model, including this call (from 1); with ``run``, the
+            position in the run.
         run: the execution of the application to which the invocation belonged.
         stage: the stage of the invocation (with ``run``).
         stopped_if: conditions under which (if all hold) the workflow's own check ended the request.

@@ -43,15 +43,15 @@ Cells = dict[Cell, RecordedAnswer]
 
 @dataclass(frozen=True, kw_only=True)
 class LogImport:
-    """The settings of an import of recorded outcomes.
+    """The settings of an import of recorded results.
 
     Args:
         columns: names of the table's columns.
         workflow: the name that the store gives the workflow.
-        catalog: the models with prices; None: each model is priced at its mean recorded cost per call.
+        catalog: the models with prices; None gives each model its mean recorded cost per call as its price.
         models: import only these models; default: all models of the catalog, or all models in the table.
         stages: names of the invocations in order; the last name repeats.
-        depth: the maximum number of invocations on a path; None: the number of rounds, or the length of the longest run.
+        depth: the maximum number of invocations on a path; None takes the number of rounds, or the length of the longest run.
         stop: the stop rule; None means ``workflow``.
     """
 
@@ -66,9 +66,9 @@ class LogImport:
 
 @dataclass(frozen=True)
 class ImportedLog:
-    """Summary of an import: rows and requests in the store, models, depth, and ``notes`` on limits of the data.
+    """Summary of an import: numbers of rows and requests in the store, models, depth, and ``notes`` on what the data lack.
 
-    ``paid_usd``: dollars of the recorded calls. The rows cost more in total if an answer is on several paths.
+    ``paid_usd``: the cost of the recorded calls in dollars. The rows cost more in total if an answer is on several paths.
     """
 
     rows: int
@@ -194,7 +194,7 @@ def _priced(answer: RecordedAnswer, catalog: Catalog) -> RecordedAnswer:
 def _cascade(
     table: Path, answers: Sequence[RecordedAnswer], models: Sequence[str], stop: StopRule, settings: LogImport
 ) -> Cells:
-    """Return all recorded cells that requests reach, in the table's order of requests, parents before children."""
+    """Return the answer of each (request, prefix) that is reached, in the table's order, shorter prefixes first."""
     by_request: dict[str, dict[tuple[str, int], RecordedAnswer]] = {}
     for answer in answers:
         known = by_request.setdefault(answer.request_id, {})
@@ -233,7 +233,7 @@ def _cascade_depth(answers: Iterable[RecordedAnswer], settings: LogImport) -> in
 def _reached(
     known: Mapping[tuple[str, int], RecordedAnswer], models: Sequence[str], stop: StopRule, depth: int, *, has_rounds: bool
 ) -> Iterator[tuple[tuple[str, ...], RecordedAnswer]]:
-    """Yield (prefix, answer) of a request in trie order, up to a passed check or an unrecorded cell on each path."""
+    """Yield (prefix, answer) of a request in trie order. Each path ends at a passed check or before an unrecorded answer."""
     waiting: list[tuple[str, ...]] = [(model,) for model in reversed(models)]
     while waiting:
         prefix = waiting.pop()
@@ -250,7 +250,7 @@ def _reached(
 
 
 def _runs(table: Path, answers: Sequence[RecordedAnswer], settings: LogImport) -> Cells:
-    """Return a cell for each invocation of each run. Without ``stopped_if``, the check counts as passed at a run's last row."""
+    """Return the answer of each invocation of each run. Without ``stopped_if``, the last answer of a run passes the check."""
     by_run: dict[tuple[str, str], list[RecordedAnswer]] = {}
     for answer in answers:
         by_run.setdefault((answer.request_id, answer.run or ""), []).append(answer)
@@ -323,14 +323,14 @@ _SHOWN = Signals(answer=(_ANSWER,))
 
 
 def _classify(store: ObservationStore, rows: Sequence[Observation], column: str) -> None:
-    """Store which answers of a request are equal."""
+    """Store the answer classes: which answers of a request are equal."""
     found = answer_classes(rows, _SHOWN)
     record = SignalRecord(answer=(column,), rows=len(rows), compared=found.compared, intransitive=found.intransitive)
     ShownRows(store).set_classes(found.of, record)
 
 
 def _used_again(cells: Cells) -> set[Cell]:
-    """Return the cells whose answer is already paid for by an earlier cell, since each answer was bought once."""
+    """Return each (request, prefix) whose answer an earlier prefix has paid for, since each answer was bought once."""
     seen: set[int] = set()
     again = set[Cell]()
     for cell, answer in cells.items():
@@ -341,7 +341,7 @@ def _used_again(cells: Cells) -> set[Cell]:
 
 
 def _without_a_row(answers: Sequence[RecordedAnswer], cells: Cells) -> list[dict[str, Any]]:
-    """Return ledger entries for answers that no path uses but that were also paid for."""
+    """Return ledger entries for recorded answers that no path uses, since they were paid for, too."""
     used = {answer.line for answer in cells.values()}
     return [ledger_entry(one.request_id, (one.model,), one.cost_usd or 0.0) for one in answers if one.line not in used]
 

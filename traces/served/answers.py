@@ -52,13 +52,13 @@ class Answer:
     Attributes:
         key: The digest of the graph's inputs.
         prefix: The models that ran, in order.
-        cost_usd: Dollars of all calls, including failed ones.
-        latency_s: Seconds, in simulated time for simulated and recorded backends.
+        cost_usd: The cost of all calls in dollars, including failed calls.
+        latency_s: The duration in seconds, in simulated time for simulated and recorded backends.
         answer: The graph's result, as JSON; None for a failed request.
-        failure: Kind of the failure; None if the graph returned.
+        failure: Kind of the failure; None if the graph returned a result.
         detail: The failure's message.
-        equal_calls: The number of its calls that were answered from an equal call.
-        saved_usd: Dollars that these calls would have cost.
+        equal_calls: The number of the request's calls that were answered from an equal call.
+        saved_usd: The dollars that these calls would have cost.
     """
 
     key: str
@@ -73,7 +73,7 @@ class Answer:
 
     @property
     def list_usd(self) -> float:
-        """The dollars that it would have cost without equal calls."""
+        """The dollars that the request would have cost if every call had been made."""
         return self.cost_usd + self.saved_usd
 
 
@@ -95,7 +95,7 @@ class Answers:
             self._is_there, self._has_equal = map(inspect(connection).has_table, (answers.name, equal_calls.name))
 
     def add(self, entry_id: int, answer: Answer) -> None:
-        """Add an answer whose cost is in a ledger entry. Joins the caller's transaction."""
+        """Add an answer, whose cost is recorded in a ledger entry, in the caller's transaction."""
         values = {name: getattr(answer, name) for name in _KEPT}
         values |= {"prefix": encode_prefix(answer.prefix), "entry_id": entry_id}
         with self._database.transaction() as connection:
@@ -111,7 +111,7 @@ class Answers:
                 connection.execute(insert(equal_calls), row)
 
     def equal(self) -> tuple[int, float]:
-        """Return the number of calls answered from equal calls, and the dollars that they would have cost."""
+        """Return the number of calls that were answered from equal calls, and the dollars that these calls would have cost."""
         if not self._has_equal:
             return 0, 0.0
         query = select(func.sum(equal_calls.c.equal_calls), func.sum(equal_calls.c.saved_usd))

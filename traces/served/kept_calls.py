@@ -37,7 +37,7 @@ class KeptCalls:
 
     Args:
         store: The store; the caller must have locked it.
-        age_s: Older answers are not used.
+        age_s: The maximum age, in seconds, of answers that are used.
     """
 
     def __init__(self, store: ObservationStore, age_s: float = AGE_S) -> None:
@@ -47,7 +47,7 @@ class KeptCalls:
             self._is_there = inspect(connection).has_table(kept_calls.name)
 
     def find(self, digest: str) -> str | None:
-        """Return the stored answer of a call; None if there is none or it is too old."""
+        """Return the stored answer of a call; None if no answer is stored, or the answer is too old."""
         if not self._is_there:
             return None
         query = select(kept_calls.c.said).where(kept_calls.c.digest == digest, kept_calls.c.kept_s >= time.time() - self._age_s)

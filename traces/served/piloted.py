@@ -31,7 +31,7 @@ served = Table(
 
 
 class ServedRows:
-    """Reads and adds the rows. Every write is a durable transaction, or joins the caller's transaction."""
+    """Reads and adds records of calls under an autopilot. Each write is a durable transaction, or joins the caller's."""
 
     def __init__(self, store: ObservationStore) -> None:
         self._database = store.database
@@ -59,7 +59,7 @@ class ServedRows:
             return int(connection.execute(select(func.max(served.c.served_id))).scalar() or 0)
 
     def saved(self, since_day: int) -> dict[str, tuple[float, float]]:
-        """Return, by step, the dollars that plans have cost and saved since a given day."""
+        """Return, by step, the dollars that plans have cost, and the dollars that they have saved, since a given day."""
         query = select(served.c.step, func.sum(served.c.usd), func.sum(served.c.saved_usd)).where(served.c.day >= since_day)
         with self._database.transaction() as connection:
             if not inspect(connection).has_table(served.name):

@@ -1,7 +1,7 @@
-"""Recorded answers of the current setup, questions to people who compare other answers with them, and their labels.
+"""Stores recorded answers of the current setup, questions to people who compare other answers with them, and their labels.
 
-In a replay, a unit is a sampled call, and an answer is identified by its model. In a profile of unlabelled requests, a unit is
-a request, and an answer is identified by its digest.
+Each row of the table ``units`` is a case to compare. In a replay, it is a sampled call, and an answer is identified by its
+model. In a profile of unlabelled requests, it is a request, and an answer is identified by its digest.
 """
 
 from __future__ import annotations
@@ -98,11 +98,10 @@ RIGHT: Mapping[str, tuple[float, float]] = {"left": (1.0, 0.0), "right": (0.0, 1
 
 
 def sides_of(choice: str) -> tuple[float, float] | None:
-    """Return the scores of the left and the right answer from a person's choice or from scores such as 0.7/0.4; None for
-    ``skip``.
+    """Return the scores of the left and the right answer from a choice, or from scores such as 0.7/0.4; None for ``skip``.
 
     Raises:
-        ValueError: The text is none of these.
+        ValueError: The text is neither a choice, nor scores, nor ``skip``.
     """
     if choice == "skip" or choice in RIGHT:
         return RIGHT.get(choice)
@@ -142,7 +141,7 @@ class ReplayRows:
             """Whether nothing was sampled yet."""
 
     def create(self, rows: Sequence[Mapping[str, Any]], notes: Mapping[str, Any]) -> None:
-        """Create the tables with these units, in one transaction."""
+        """Create the tables with these sampled calls or requests, in one transaction."""
         with self._database.transaction() as connection:
             metadata.create_all(connection)
             if rows:
@@ -163,19 +162,19 @@ class ReplayRows:
             schema.set_meta(connection, _NOTES, json.dumps(notes))
 
     def units(self, after: int = 0) -> list[dict[str, Any]]:
-        """Return all units after a unit number, in order, without their prompts."""
+        """Return all sampled calls or requests after the number ``after``, in order, without their prompts."""
         query = select(*_BRIEF).where(units.c.unit_id > after).order_by(units.c.unit_id)
         with self._database.transaction() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
 
     def prompts(self, first: int, count: int) -> dict[int, bytes]:
-        """Return the packed prompts of the units with these numbers."""
+        """Return the packed prompts of the sampled calls or requests with these numbers."""
         query = select(units.c.unit_id, units.c.prompt).where(units.c.unit_id >= first, units.c.unit_id < first + count)
         with self._database.transaction() as connection:
             return {unit_id: bytes(prompt) for unit_id, prompt in connection.execute(query)}
 
     def add_units(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Append units."""
+        """Append sampled calls or requests."""
         if rows:
             with self._database.transaction() as connection:
                 connection.execute(insert(units), rows)
@@ -196,7 +195,10 @@ class ReplayRows:
             return [dict(row) for row in connection.execute(select(compared)).mappings()]
 
     def said(self) -> dict[tuple[int, str], SaidOf]:
-        """Return people's average scores by (unit, model); only each person's latest label of a question counts."""
+        """Return people's average scores by (call or request, model).
+
+        Only a person's latest label of a question counts.
+        """
         last: dict[int, dict[str, str]] = defaultdict(dict)
         for label in self.labels():
             last[label["question_id"]][label["who"]] = label["choice"]
@@ -212,7 +214,10 @@ class ReplayRows:
         return found
 
     def open_questions(self, wanted: Iterable[Mapping[str, Any]]) -> None:
-        """Open exactly these questions (``unit_id``, ``model``, ``is_today_left``); existing questions keep their sides."""
+        """Open these questions (``unit_id``, ``model``, ``is_today_left``) and close all others.
+
+        Existing questions keep their sides.
+        """
         with self._database.transaction() as connection:
             connection.execute(update(questions).values(is_open=False))
             for one in wanted:
@@ -235,7 +240,7 @@ class ReplayRows:
             return bool(given.rowcount)
 
     def labels(self) -> list[dict[str, Any]]:
-        """Return all labels that are not undone, in order."""
+        """Return all labels except undone labels, in order."""
         with self._database.transaction() as connection:
             query = select(labels).where(labels.c.is_undone.is_(False)).order_by(labels.c.label_id)
             return [dict(row) for row in connection.execute(query).mappings()]

@@ -1,9 +1,9 @@
 """Stores the results of whole served requests: whether the answer is right, its cost and duration.
 
 The table ``observations`` cannot store this: a row is an invocation, its seconds exclude waiting for a rate limit, the returned
-answer may come from an earlier invocation, a request may fail before its first invocation, and several policies may use the
-same cell. Served requests therefore have a separate table, which is created when first needed. Their dollars are in the store's
-ledger.
+answer may come from an earlier invocation, a request may fail before its first invocation, and several policies may run the
+same models for a request. Served requests therefore have a separate table, which is created when first needed. Their cost is in
+the store's ledger.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class ServedRequest:
 
     Attributes:
         request_id: The request.
-        success: Whether the answer is right; False for a request that failed or was not judged.
-        cost_usd: Dollars of all calls, including failed ones.
-        latency_s: Seconds by the policy's clock, which is virtual for simulated and recorded backends.
+        success: Whether the answer is right; False for a request that failed or was not scored.
+        cost_usd: The cost of all calls in dollars, including failed calls.
+        latency_s: The duration in seconds by the policy's clock, which is virtual for simulated and recorded backends.
         prefix: The models that ran, in order.
-        failure: Kind of the failure; None if the application returned.
+        failure: Kind of the failure; None if the application returned an answer.
         detail: The failure's message.
     """
 
@@ -74,7 +74,7 @@ class ServedRequests:
         self._database = store.database
 
     def add(self, entry_id: int, policy: str, request: ServedRequest) -> None:
-        """Add a request that a policy has served, and whose cost is in a ledger entry. Joins the caller's transaction."""
+        """Add a request that a policy has served, whose cost is recorded in a ledger entry, in the caller's transaction."""
         values = {name: getattr(request, name) for name in _KEPT} | {"prefix": encode_prefix(request.prefix)}
         with self._database.transaction() as connection:
             metadata.create_all(connection)

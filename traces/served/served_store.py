@@ -68,7 +68,7 @@ class ServedStore:
             self._identity_id = number_of(connection, identity)
 
     def add(self, rows: Sequence[Observation]) -> int:
-        """Add the rows whose cells have no row yet, and return their number."""
+        """Add the rows whose request and prefix have no row yet, and return the number of added rows."""
         if not rows:
             return 0
         with self.store.database.transaction() as connection:

@@ -46,7 +46,7 @@ Kept = TypeVar("Kept", bound=ServedStore | ObservationStore)
 
 @dataclass(frozen=True)
 class Feedback:
-    """A caller's verdict on a request's last answer: right, wrong, or a score in [0, 1]."""
+    """A caller's feedback on a request's last answer: right, wrong, or a score in [0, 1]."""
 
     request_id: str
     success: bool | float
@@ -88,7 +88,7 @@ class StoreWriter(Generic[Item, Kept]):
         _OPEN.add(self)
 
     def opened(self) -> Kept:
-        """Return the open store; failures are retried."""
+        """Open the store and return it; if this fails, the writer tries again."""
         raise NotImplementedError
 
     def write(self, store: Kept, items: list[Item]) -> None:
@@ -113,7 +113,7 @@ class StoreWriter(Generic[Item, Kept]):
         self._told: str | None = None
 
     def start(self) -> None:
-        """Start the thread now, because it might not be possible later."""
+        """Start the thread now, because threads cannot always be started later."""
         if self._pid != os.getpid():
             self._reset()
         with self._ready:
@@ -212,7 +212,7 @@ class StoreWriter(Generic[Item, Kept]):
             answered(finish, None)
 
     def _take(self) -> list[Item] | None:
-        """Return the next items; None if the queue is empty and the writer is closing."""
+        """Wait for the next items and return them; None if the queue is empty and the writer is closing."""
         while True:
             self._finish_deferred()
             with self._ready:
@@ -280,7 +280,7 @@ class StoreWriter(Generic[Item, Kept]):
         return []
 
     def _gives_up(self, error: Exception) -> bool:
-        """Wait before the next attempt; return whether to give up instead."""
+        """Wait before the next attempt to write; return whether to give up instead of trying again."""
         if isinstance(error, StoreError) and error.code == "store-mismatch":
             return True
         with self._ready:
@@ -294,7 +294,7 @@ class StoreWriter(Generic[Item, Kept]):
         return False
 
     def _drop(self, count: int, why: str) -> None:
-        """Count lost rows and log the first of a series. Called with the lock held."""
+        """Count lost items, and log the first loss of a series. Called with the lock held."""
         if not self.dropped:
             _LOG.warning("%s: %s are lost: %s", self.path, self.what, why)
         self.dropped += count
@@ -310,7 +310,7 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
     """Writes rows, and feedback on rows that were queued before.
 
     Args:
-        path: see :class:`StoreWriter`, also for ``on_end`` and ``bound``.
+        path: the store, created if it does not exist; see :class:`StoreWriter`, also for ``on_end`` and ``bound``.
         identity: the workflow, template and catalog that are served.
         on_rows: called in the writer's thread with the rows of each write; its exceptions are logged.
 
@@ -353,12 +353,12 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
                 _LOG.warning("the drift hook raised %s: rows are written all the same", type(error).__name__)
 
     def named(self, item: Observation | Feedback) -> str:
-        """Return a text: whether the item is a row or feedback, and its request."""
+        """Return a text that says whether the item is a row or feedback, and names its request."""
         return f"{'the row' if isinstance(item, Observation) else 'feedback'} of the run {ascii(item.request_id)[:80]}"
 
 
 def _is_about_rows(error: BaseException | None) -> bool:
-    """Return whether a write failed because of its content, not because of the store."""
+    """Return whether a write failed because of the items' content, not because of the store."""
     while error is not None:
         if isinstance(error, _REFUSALS):
             return True

@@ -1,4 +1,4 @@
-"""Batches of model calls in a store, recorded before submission, and kept until the rows of their cells are written."""
+"""Batches of model calls in a store, recorded before submission, and kept until the results of their calls are written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ class BatchRecords:
         self._database = store.database
 
     def record(self, key: str, model: str, calls: Sequence[tuple[str, Cell, float]]) -> OpenBatch:
-        """Record a batch before it is submitted: VineLM's key and, for each call, the digest, cell and maximum dollars."""
+        """Record a batch before it is submitted.
+
+        The record has VineLM's key and, for each call, the digest, (request, prefix) and maximum cost in dollars.
+        """
         self._database.require_held()
         recorded_s = time.time()
         values = {"key": key, "model": model, "calls": len(calls), "is_closed": False, "recorded_s": recorded_s}
@@ -75,7 +78,7 @@ class BatchRecords:
             return frozenset(connection.execute(select(_BATCHES.c.provider_id)).scalars()) - {None}
 
     def calls_of(self, batch_id: int) -> list[str]:
-        """Return the digests of a batch's calls whose cells have no row."""
+        """Return the digests of the calls of a batch whose result is not written yet."""
         with self._database.transaction() as connection:
             return list(connection.execute(select(_CALLS.c.digest).where(_CALLS.c.batch_id == batch_id)).scalars())
 
@@ -86,18 +89,21 @@ class BatchRecords:
             return None if row is None else (row[0], row[1])
 
     def upper_usd(self, cell: Cell, asked: frozenset[str]) -> float:
-        """Return the maximum cost of a cell's calls that were bought but are not in ``asked``, so were not used."""
+        """Return the maximum cost, in dollars, of calls that were bought for a request and prefix but not used.
+
+        Calls in ``asked`` count as used.
+        """
         with self._database.transaction() as connection:
             found = connection.execute(select(_CALLS.c.digest, _CALLS.c.upper_usd).where(_of(cell)))
             return float(sum(row.upper_usd for row in found if row.digest not in asked))
 
     def drop(self, cell: Cell) -> None:
-        """Delete the calls of a cell, in the transaction that writes its row."""
+        """Delete the calls of a request and prefix, in the transaction that writes their result."""
         with self._database.transaction() as connection:
             connection.execute(delete(_CALLS).where(_of(cell)))
 
     def digests(self, cell: Cell) -> frozenset[str]:
-        """Return the digests of the calls of a cell."""
+        """Return the digests of the calls of a request and prefix."""
         with self._database.transaction() as connection:
             return frozenset(connection.execute(select(_CALLS.c.digest).where(_of(cell))).scalars())
 
@@ -107,14 +113,14 @@ class BatchRecords:
             return frozenset(connection.execute(select(_CALLS.c.request_id).distinct()).scalars())
 
     def since_s(self, cell: Cell) -> float | None:
-        """Return when the first batch with a call of a cell was recorded, in seconds since 1970; None if there is none."""
+        """Return when the first batch for a request and prefix was recorded, in seconds since 1970; None without a batch."""
         query = select(func.min(_BATCHES.c.recorded_s)).where(_of(cell), _CALLS.c.batch_id == _BATCHES.c.batch_id)
         with self._database.transaction() as connection:
             found = connection.execute(query).scalar()
             return None if found is None else float(found)
 
     def terms(self) -> dict[str, Any] | None:
-        """Return the planning settings of requests in progress (:meth:`note_terms`); None if no batch has a call of them."""
+        """Return the planning settings of requests in progress (:meth:`note_terms`); None if no batch has their calls."""
         with self._database.transaction() as connection:
             if connection.execute(select(_CALLS.c.digest).limit(1)).first() is None:
                 return None
@@ -129,9 +135,10 @@ class BatchRecords:
     # -- the ledger ------------------------------------------------------------------------------------------------
 
     def abandoned(self) -> dict[Cell, float]:
-        """Return, by cell, the dollars of abandoned entries: of a killed run's units whose calls all go through batch APIs.
+        """Return the dollars of ledger entries that a killed run left for batch calls, by (request, prefix).
 
-        A unit that runs again fetches its bought answers, so its new entry replaces these entries (:meth:`replace`).
+        Only entries whose calls all go through batch APIs are returned. If the calls are made again, the answers that were
+        bought are fetched, so the new entry replaces these entries (:meth:`replace`).
         """
         request, prefix = _ENTRIES.c.request_id, _ENTRIES.c.prefix
         query = select(request, prefix, func.sum(_ENTRIES.c.settled_usd)).where(_IS_ABANDONED).group_by(request, prefix)
@@ -140,26 +147,26 @@ class BatchRecords:
             return {(row[0], decode_prefix(row[1])): float(row[2]) for row in found}
 
     def replace(self, cell: Cell) -> None:
-        """Stop counting a cell's abandoned entries, in the transaction that reserves its new entry."""
+        """Stop counting the abandoned entries of a request and prefix, in the transaction that reserves their new entry."""
         with self._database.transaction() as connection:
             here = and_(_IS_ABANDONED, _ENTRIES.c.request_id == cell[0], _ENTRIES.c.prefix == encode_prefix(cell[1]))
             connection.execute(update(_ENTRIES).where(here).values(settled_usd=0.0, is_abandoned=False))
 
     def release_unsent(self) -> None:
-        """Stop counting abandoned entries of cells without a recorded call. Their calls were never sent."""
+        """Stop counting abandoned entries for which no call was recorded, since their calls were never sent."""
         with self._database.transaction():
             for cell in self.abandoned():
                 if not self.digests(cell):
                     self.replace(cell)
 
     def leave(self, entry: int) -> None:
-        """Keep counting the entry of a unit that the budget stopped, until a new entry of the cell replaces it."""
+        """Keep counting an entry whose calls the budget stopped, until :meth:`replace` is called for its request and prefix."""
         with self._database.transaction() as connection:
             here = and_(_ENTRIES.c.entry_id == entry, _ENTRIES.c.is_batched)
             connection.execute(update(_ENTRIES).where(here).values(is_abandoned=True))
 
     def keep(self, entry: int) -> None:
-        """Count an entry permanently, because the answers of its calls can no longer be fetched."""
+        """Make a ledger entry permanent, because the answers of its calls can no longer be fetched."""
         with self._database.transaction() as connection:
             connection.execute(update(_ENTRIES).where(_ENTRIES.c.entry_id == entry).values(is_batched=False))
 

@@ -56,7 +56,7 @@ class CheckpointPlace:
         self._held_bytes = 0
 
     def require_writable(self) -> None:
-        """Write a small file there, as a check before money is spent.
+        """Write a small file to the place, as a check before money is spent.
 
         Raises:
             StoreError: it cannot be written.
@@ -81,7 +81,7 @@ class CheckpointPlace:
         """Return the compressed content with this digest, without verifying the digest.
 
         Raises:
-            StoreError: it does not exist, or cannot be read.
+            StoreError: the content does not exist, or cannot be read.
         """
         with self._lock:
             packed = self._held.get(digest)
@@ -139,7 +139,7 @@ def unpacked(digest: str, packed: bytes, place: CheckpointPlace | None) -> bytes
     Args:
         digest: the content's digest.
         packed: the row's bytes.
-        place: where contents outside of the store are.
+        place: the place of contents outside of the store.
 
     Raises:
         StoreError: the content cannot be read from its place.

@@ -45,7 +45,7 @@ class GroupCommit:
 
         Args:
             work: The write.
-            is_one_statement: Whether it executes at most one statement, so that nothing needs to be undone if it fails.
+            is_one_statement: Whether ``work`` executes at most one statement, so that nothing needs to be undone if it fails.
 
         Raises:
             StoreError: the store failed, and no write of the whole transaction was made.
@@ -59,7 +59,7 @@ class GroupCommit:
         return result
 
     def _wait_for(self, mine: _Write) -> None:
-        """Wait until a write is done by another thread, or do it on this thread if it is this thread's turn."""
+        """Wait until another thread has done a write, or do all waiting writes on this thread if it is this thread's turn."""
         # Taken twice: the second time waits until another thread has done this write, or hands over to this one.
         mine.turn.acquire()
         with self._lock:
@@ -71,7 +71,7 @@ class GroupCommit:
             self._commit()
 
     def _commit(self) -> None:
-        """Do all waiting writes in order, wake their callers, and pass the turn to another thread."""
+        """Do all waiting writes in order, wake their callers, and let another waiting thread continue with later writes."""
         with self._lock:
             writes, self._waiting = self._waiting, []
         try:
@@ -105,7 +105,7 @@ class GroupCommit:
 
 @contextmanager
 def _savepoint(connection: Connection) -> Iterator[None]:
-    """Roll back the block's writes if it raises. SQLAlchemy's savepoints take several times as long."""
+    """Roll back the writes of the block if the block raises an exception. SQLAlchemy's savepoints are several times slower."""
     connection.exec_driver_sql("SAVEPOINT one")
     try:
         yield

@@ -28,7 +28,7 @@ Check = Callable[[sqlite3.Connection, Template], Iterator[str]]
 
 @dataclass(frozen=True)
 class Finding:
-    """A kind of problem: ``what`` is wrong, how often, the ``first`` case, and whether it is damage or only a remark."""
+    """A type of problem: ``what`` is wrong, how often, the ``first`` case, and whether it is damage or only a remark."""
 
     what: str
     count: int
@@ -38,7 +38,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckedStore:
-    """Result of :func:`check_store`: what was checked, and the problems."""
+    """Result of :func:`check_store`: what was checked, and the problems that were found."""
 
     rows: int
     checkpoints: int
@@ -48,7 +48,7 @@ class CheckedStore:
 
     @property
     def is_whole(self) -> bool:
-        """True if there is no damage."""
+        """Whether no damage was found."""
         return not any(finding.is_damage for finding in self.findings)
 
 
@@ -113,7 +113,7 @@ def _rows(connection: sqlite3.Connection) -> Iterator[dict[str, Any]]:
 
 
 def _bad_rows(connection: sqlite3.Connection, template: Template) -> Iterator[str]:
-    """Yield rows that are not valid observations of this workflow."""
+    """Yield a description of each row that is not a valid result of this workflow."""
     for values in _rows(connection):
         where = f"row {values.pop('row_id')}"
         model, depth = values.pop("model"), values.pop("depth")
@@ -199,7 +199,7 @@ def _wrong_tables(connection: sqlite3.Connection, _template: Template) -> Iterat
 
 
 def _found_by(query: str, words: str = "request {0!r}, prefix {1}") -> Check:
-    """Return a check that reports each row that a query finds, in the format ``words``."""
+    """Return a check that reports each row that a SQL query finds, in the format ``words``."""
 
     def check(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
         for row in connection.execute(query):

@@ -1,4 +1,4 @@
-"""The judgements of a store: a judge's verdict on each row, its cost, and the verdict by the label.
+"""The judgements of a store: a judge's score of each row, the cost of judging, and the score by the label.
 
 They are in a separate table, which is created with the first judgement.
 """
@@ -67,7 +67,7 @@ class Judgements:
         self._store, self._database = store, store.database
 
     def add(self, request_id: str, prefix: tuple[str, ...], judgement: Judgement) -> None:
-        """Add a judge's verdict on a row, and set the row's success to it. Joins the caller's transaction."""
+        """Add a judge's score of a row, and set the row's success to this score, in the caller's transaction."""
         with self._database.transaction() as connection:
             metadata.create_all(connection)
             _insert(connection, request_id, encode_prefix(prefix), judgement)
@@ -76,7 +76,7 @@ class Judgements:
             connection.execute(update(rows).where(of_row).values(success=judgement.correct))
 
     def cost_usd(self) -> float:
-        """Return the dollars of all judgements, including invalid ones."""
+        """Return the cost of all judgements in dollars, including invalid judgements."""
         with self._database.transaction() as connection:
             if not inspect(connection).has_table(judgements.name):
                 return 0.0
@@ -84,7 +84,7 @@ class Judgements:
 
     @property
     def are_in_force(self) -> bool:
-        """Return whether a judge scores the store's rows; False also if another scorer has replaced the judge."""
+        """Return whether a judge scores the store's rows. Return False also if another scorer has replaced the judge."""
         return self._store.identity.fingerprint.get("scorer") == JUDGED
 
     def latest(self) -> dict[Cell, Judgement]:

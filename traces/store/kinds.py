@@ -1,4 +1,4 @@
-"""The types of a store's requests as declared by the workflow, and rows by type."""
+"""Stores the request types that the workflow declares, and distinguishes a store's rows by request type."""
 
 from __future__ import annotations
 
@@ -57,12 +57,13 @@ def told_apart(
 
 
 def learnt_of_requests(store: ObservationStore, template: Template) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the type as which each registered request counts, and why an estimate ignores declared types, if it does.
+    """Return the type of each registered request in an estimate, and why the estimate ignores declared types, if it does.
 
-    The types are empty if the template has none. The reason, a sentence, is empty if it has types or none are declared.
+    The types are empty if the template has none. The reason, a sentence, is empty if the template has types or the store
+    declares none.
 
     Args:
-        store: Only read.
+        store: The store, which is only read.
         template: The template of an estimate of the store.
     """
     found = request_kinds(store)
@@ -76,7 +77,7 @@ def learnt_of_requests(store: ObservationStore, template: Template) -> tuple[dic
 
 
 def learnt(rows: Sequence[Observation], kinds: Mapping[str, str], template: Template) -> tuple[str, ...]:
-    """Return the types for which there are enough rows; see :func:`~vinelm.template.kinds.learnt_kinds`.
+    """Return the request types with enough results to be distinguished; see :func:`~vinelm.template.kinds.learnt_kinds`.
 
     Args:
         rows: Rows of a store.

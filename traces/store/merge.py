@@ -35,10 +35,10 @@ _ENTRY = ("request_id", "prefix", "reserved_usd", "settled_usd", "is_abandoned")
 
 @dataclass(frozen=True)
 class Merged:
-    """Result of :func:`merge_stores`: number of ``rows`` in the new store, and number that each input ``added``.
+    """Result of :func:`merge_stores`: the number of ``rows`` in the new store, and the number that each input ``added``.
 
-    ``without_shapes``: rows of each input whose prompt hashes were left out, because they cannot be compared with those of
-    other inputs.
+    ``without_shapes``: the number of rows of each input whose prompt hashes were left out, because hashes of different inputs
+    cannot be compared.
     """
 
     rows: int
@@ -49,20 +49,20 @@ class Merged:
 def merge_stores(inputs: Sequence[Path], path: Path) -> Merged:
     """Create the store at ``path`` from all rows, checkpoints, ledger entries and tool calls of ``inputs``, all or nothing.
 
-    The inputs are not changed; rows keep their order. Inputs may share cells if the rows are equal, as in copies of one store
-    that were continued separately; the first input determines which sampler bought a row. The cost of such a cell counts once,
-    and so does the common beginning of two ledgers. Retired rows are copied as retired. Answer classes of requests that occur
-    in several inputs are recomputed by the next profile, and so are all signals if the inputs declare different ones. If inputs
-    give a request different types, the first counts until a profile sets types again. Tool calls of a session that two inputs
-    share are copied once; see :func:`~vinelm.traces.store.tool_rows.copy_tool_rows`.
+    The inputs are not changed; rows keep their order. Inputs may have rows of the same request and prefix if these rows are
+    equal, as in copies of one store that were continued separately; the first input determines which sampler bought a row. The
+    cost of such a row counts once, and so does the common beginning of two ledgers. Retired rows are copied as retired. Answer
+    classes of requests that occur in several inputs are recomputed by the next profile, and so are all signals if the inputs
+    declare different ones. If inputs give a request different types, the first counts until a profile sets types again. Tool
+    calls of a session that two inputs share are copied once; see :func:`~vinelm.traces.store.tool_rows.copy_tool_rows`.
 
     Args:
         inputs: two or more stores with the same current identity.
         path: the store to create.
 
     Raises:
-        StoreError: the inputs differ in identity, a run has locked one of them, a request changed between them, a cell has two
-            different rows (the first is named), or ``path`` exists.
+        StoreError: the inputs differ in identity, a run has locked one of them, a request changed between them, a request and
+            prefix have two different rows (the first pair is named), or ``path`` exists.
     """
     _require_several(inputs)
     with ExitStack() as stack:
@@ -93,7 +93,7 @@ def _require_several(inputs: Sequence[Path]) -> None:
 
 
 def _copy_stores(stores: Sequence[ObservationStore], merged: ObservationStore) -> tuple[list[int], list[int]]:
-    """Copy everything into ``merged``; return for each store the number of new rows, and of rows that lose prompt hashes."""
+    """Copy all stores into ``merged``; return each store's number of new rows, and of rows that lose their prompt hashes."""
     known: dict[tuple[str, tuple[str, ...]], tuple[Observation, Path]] = {}
     alike = common_record(stores) is not None
     digests: dict[str, str] = {}
@@ -156,9 +156,9 @@ def _new_rows(
 
 
 def bought(row: Observation, *, shown: bool) -> Observation:
-    """Return the row without fields that depend on other rows or on its purchase, so that copies of a cell are equal.
+    """Return the row without fields that depend on other rows or on the purchase, so that copies of a row are equal.
 
-    ``shown``: whether to keep its signal and answer.
+    ``shown``: whether to keep the row's signal and answer.
     """
     if not shown:
         row = replace(row, signal=None, answer=None, answer_digest=None)
@@ -166,7 +166,7 @@ def bought(row: Observation, *, shown: bool) -> Observation:
 
 
 def _copy_identities(source: Connection, target: Connection) -> dict[int, int]:
-    """Copy the identities under which rows were executed; return the new number of each old number."""
+    """Copy the identities under which rows were executed; return each identity's new number by its old number."""
     found = source.execute(select(schema.identities).order_by(schema.identities.c.identity_id))
     return {row.identity_id: number_of(target, StoreIdentity.from_json(row.value)) for row in found}
 
@@ -223,8 +223,9 @@ def _ledger(connection: Connection) -> list[Entry]:
 
 
 def _new_entries(ledger: list[Entry], earlier: Sequence[list[Entry]], shared: set[tuple[str, str]]) -> Iterator[Entry]:
-    """Yield the entries of this ledger that no earlier ledger has. In doubt an entry counts, so that spending is never
-    understated.
+    """Yield the entries of this ledger that no earlier ledger has.
+
+    In doubt an entry is yielded, so that spending is never understated.
 
     ``shared``: (request, prefix) of rows that an earlier store also has.
     """

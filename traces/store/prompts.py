@@ -61,7 +61,7 @@ class StoredPrompts:
         """Return the shapes of each row's calls, for rows that have them; empty for a store of an earlier version.
 
         Raises:
-            StoreError: some were encrypted with another key, or are damaged.
+            StoreError: some shapes were encrypted with another key, or are damaged.
         """
         with self._database.transaction() as connection:
             found, key = _packed(connection), _key(connection)
@@ -97,15 +97,15 @@ def copy_prompts(source: Connection, target: Connection, cells: Collection[Cell]
 
 
 def prompt_stages(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Shape]]) -> tuple[StagePrompts, ...]:
-    """Return the common parts of each stage's prompts."""
+    """Return, for each stage, the parts that its prompts have in common."""
     return stages_of(_tree(rows, shapes))
 
 
 def prompt_tokens(rows: Sequence[Observation], shapes: Mapping[Cell, Sequence[Shape]]) -> dict[Cell, tuple[int, int]]:
     """Return the numbers of static and of shared prompt tokens for each row whose shapes and tokens are known.
 
-    Labels depend on all rows; see :class:`~vinelm.prompts.radix.TokensByLabel`. The shares by text length are applied to the
-    tokens that the provider counted.
+    Whether a token is static or shared depends on all rows; see :class:`~vinelm.prompts.radix.TokensByLabel`. The shares of the
+    text length are applied to the number of tokens that the provider counted.
     """
     labels = iter(_tree(rows, shapes).labels().tolist())
     found = {}

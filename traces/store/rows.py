@@ -22,7 +22,7 @@ _FAILURES = frozenset(get_args(FailureKind))
 
 
 def misfit(row: Observation, template: Template) -> str | None:
-    """Describe why ``row`` does not fit ``template``; None if it does.
+    """Return why ``row`` does not fit ``template``; None if it fits.
 
     Args:
         row: the observation; its prefix, stage, failure kind and outcome are checked.
@@ -39,7 +39,7 @@ def misfit(row: Observation, template: Template) -> str | None:
 
 
 def _place_misfit(row: Observation, template: Template) -> str | None:
-    """Return a misfit that can be found from the row alone, without the rows before it."""
+    """Return why a row does not fit a template, as far as this can be found without the rows before it; None if it fits."""
     levels = template.flow.stages_at
     if row.depth > len(levels):
         return f"the workflow has at most {len(levels)} invocations, but the prefix has {row.depth}"
@@ -62,7 +62,7 @@ def _place_misfit(row: Observation, template: Template) -> str | None:
 
 
 def cell_name(request_id: str, prefix: Sequence[str]) -> str:
-    """Return the name of a cell in messages."""
+    """Return the text for a request and prefix in messages."""
     return f"request {request_id!r}, prefix {'/'.join(prefix)}"
 
 
@@ -102,10 +102,10 @@ def insert_rows(
         connection: a connection in a transaction.
         rows: the rows.
         identity_id: the identity under which they were executed.
-        unpaid: rows that get $0 on the ledger, because another row or a separate entry has their cost.
+        unpaid: (request, prefix) of the rows that get $0 on the ledger, because another row or a separate entry has their cost.
 
     Raises:
-        sqlite3.IntegrityError, psycopg.errors.UniqueViolation: a cell already has a row.
+        sqlite3.IntegrityError, psycopg.errors.UniqueViolation: a request and prefix already have a row.
     """
     cursor = connection.connection.cursor()
     try:
@@ -128,7 +128,7 @@ def insert_rows(
 
 
 def _noted(rows: Iterable[Observation], unpaid: Collection[Cell], entries: list[dict[str, Any]]) -> Iterator[Observation]:
-    """Yield the rows, and add a ledger entry for each to ``entries`` ($0 if unpaid); nothing if all are paid."""
+    """Yield the rows; if some are unpaid, also add a ledger entry for each row to ``entries``, with $0 for unpaid rows."""
     for row in rows:
         if unpaid:
             usd = 0.0 if (row.request_id, row.prefix) in unpaid else row.cost_usd + row.tool_cost_usd
@@ -137,7 +137,7 @@ def _noted(rows: Iterable[Observation], unpaid: Collection[Cell], entries: list[
 
 
 def ledger_entry(request_id: str, prefix: Sequence[str], usd: float) -> dict[str, Any]:
-    """Return the values of a ledger entry for spent dollars."""
+    """Return the column values of a ledger entry for dollars that were spent."""
     cell = {"request_id": request_id, "prefix": encode_prefix(prefix)}
     return {**cell, "reserved_usd": usd, "settled_usd": usd, "is_abandoned": False}
 

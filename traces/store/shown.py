@@ -1,4 +1,4 @@
-"""Signals and answer classes (equal answers) of rows: their declarations, and updates."""
+"""Signals and answer classes (equal answers) of rows: how they are declared, and how they are updated."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SignalRecord:
         intransitive: the number of these pairs that contradict the classes because ``agree`` is not transitive.
         unknown: the number of requests whose classes cannot be computed, since an answer is stored only as a digest.
         without_state: the number of rows whose signal or answer cannot be recomputed, since the state after them is not stored.
-        is_behind: whether retired rows have signals and answers of an earlier declaration.
+        is_behind: whether the signals and answers of retired rows were computed from an earlier declaration.
     """
 
     signal: str | None = None
@@ -67,7 +67,7 @@ class SignalRecord:
 
 
 class Shown(NamedTuple):
-    """A row's signal, and its answer as JSON text with the hash; None if missing."""
+    """A row's signal, and its answer as JSON text with the text's hash; None for missing values."""
 
     signal: str | None = None
     answer: str | None = None
@@ -94,7 +94,7 @@ class ShownRows:
         """Change rows' signals and answers, and delete their classes; call :meth:`set_classes` afterwards.
 
         Args:
-            shown: signals and answers by cell; other rows stay unchanged.
+            shown: signals and answers by (request, prefix); other rows stay unchanged.
             record: the declarations from which they were computed.
         """
         values = [
@@ -107,7 +107,7 @@ class ShownRows:
             self._set_record(connection, record)
 
     def set_classes(self, classes: Mapping[Cell, int | None], record: SignalRecord) -> int:
-        """Set the answer classes of rows; return the number changed. Other rows stay unchanged."""
+        """Set the answer classes of rows; return the number of changed rows. Other rows stay unchanged."""
         with self._database.transaction() as connection:
             values = [
                 {"request": row.request_id, "cell": encode_prefix(row.prefix), "number": classes[row.request_id, row.prefix]}
@@ -164,9 +164,9 @@ def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
 def unite_shown(stores: Sequence[ObservationStore], merged: ObservationStore) -> None:
     """Set signals and answer classes of the new store's rows, as far as possible without the workflow.
 
-    If the stores have different declarations, nothing is kept: the next profile recomputes everything from the states. If
-    several stores have rows of a request, its classes are computed here if answers are compared as JSON, else by the next
-    profile.
+    If the stores have different declarations, no signals and classes are kept: the next profile recomputes them from the
+    states. If several stores have rows of a request, the request's classes are computed here if answers are compared as JSON,
+    otherwise by the next profile.
     """
     shown, record = ShownRows(merged), common_record(stores)
     if record is None:

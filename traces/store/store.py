@@ -1,4 +1,4 @@
-"""The observation store: executed cells, checkpoints of the workflow state, and the ledger of spending."""
+"""The observation store: recorded results, checkpoints of the workflow state, and the ledger of spending."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _SETTLE_AS = _SETTLE.values(request_id=bindparam("request"))
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """Totals of a group of rows: the number of rows, model calls, dollars (including tools) and failed rows."""
+    """Totals of a group of rows: numbers of rows, of model calls and of failed rows, and the cost in dollars, with tools."""
 
     rows: int
     calls: int
@@ -80,7 +80,7 @@ class Spend:
 
 
 class ObservationStore:
-    """The observations of one workflow, in one SQLite file or in a PostgreSQL database.
+    """The recorded results (observations) of one workflow, in one SQLite file or in a PostgreSQL database.
 
     Open a store with :meth:`open`, :meth:`create` or :meth:`open_or_create`, and use it as a context manager. Writes are
     durable when the method returns. Threads of a process may share a store; several processes may read while one process
@@ -172,7 +172,7 @@ class ObservationStore:
         return self._database.path
 
     def held_by(self) -> str | None:
-        """Return the process of the run that has locked the store, as ``pid N on HOST``; otherwise None."""
+        """Return the process of the run that has locked the store, as ``pid N on HOST``; None if no run has."""
         return ", ".join(self._database.holders()) or None
 
     def close(self) -> None:
@@ -211,7 +211,7 @@ class ObservationStore:
 
         Args:
             requests: the requests.
-            inputs: request id to a hash of the graph's inputs, if known.
+            inputs: for each request id, a hash of the graph's inputs, if known.
         """
         self.register_digests({request.id: request.digest() for request in requests}, inputs)
 
@@ -247,7 +247,7 @@ class ObservationStore:
     # -- rows --------------------------------------------------------------------------------------------------
 
     def add(self, observation: Observation, checkpoint: bytes | None = None, *, reservation: int | None = None) -> None:
-        """Add a row, its checkpoint and the booking of its reservation, in one transaction.
+        """Add a row and its checkpoint, and settle its reservation, in one transaction.
 
         Args:
             observation: the row.
@@ -255,7 +255,7 @@ class ObservationStore:
             reservation: the reservation's ledger entry (from :meth:`reserve`).
 
         Raises:
-            StoreError: the cell already has a row; nothing is written.
+            StoreError: the request and prefix already have a row; nothing is written.
         """
         values = {**values_of(observation), "identity_id": self.identity_id}
         prefix = values["prefix"]
@@ -274,12 +274,12 @@ class ObservationStore:
                 connection.execute(_SETTLE, {"entry": reservation, "paid": paid})
 
     def add_many(self, observations: Iterable[Observation], *, unpaid: Collection[Cell] = frozenset()) -> int:
-        """Add rows that no run on this store bought, each with a ledger entry, and return their number. All or nothing.
+        """Add rows that no run on this store bought, each with a ledger entry; return the number of rows. All or nothing.
 
-        ``unpaid``: rows whose dollars are booked with another row or in a separate entry.
+        ``unpaid``: (request, prefix) of the rows whose cost is recorded with another row or in a separate entry.
 
         Raises:
-            StoreError: a cell already has a row.
+            StoreError: a request and prefix already have a row.
         """
         try:
             with self._database.transaction() as connection:
@@ -323,7 +323,7 @@ class ObservationStore:
             connection.execute(insert(schema.sources), values)
 
     def has(self, request_id: str, prefix: Sequence[str]) -> bool:
-        """Return whether the cell (request, whole prefix) has a row."""
+        """Return whether a request has a row for this whole prefix."""
         cell = {"request": request_id, "prefix": encode_prefix(prefix)}
         with self._database.transaction() as connection:
             return connection.execute(_HAS_ROW, cell).first() is not None
@@ -350,7 +350,7 @@ class ObservationStore:
 
     @property
     def checkpoint_place(self) -> CheckpointPlace | None:
-        """Where the contents of new checkpoints are stored; None: in the store."""
+        """The place where the contents of new checkpoints are stored; None if it is the store itself."""
         if self._place == "unread":
             with self._database.transaction() as connection:
                 url = connection.execute(_META, {"name": schema.CHECKPOINTS}).scalar()
@@ -358,7 +358,7 @@ class ObservationStore:
         return self._place
 
     def keep_checkpoints_under(self, place: CheckpointPlace) -> None:
-        """Store the contents of new checkpoints there, in this run and later runs. Existing checkpoints stay in the store.
+        """Store the contents of new checkpoints at ``place``, in this and later runs. Existing checkpoints stay in the store.
 
         Raises:
             StoreError: checkpoints are already stored at another place, or the new place cannot be written.
@@ -380,9 +380,9 @@ class ObservationStore:
     # -- ledger -----------------------------------------------------------------------------------------------
 
     def reserve(self, request_id: str, prefix: Sequence[str], upper_usd: float, *, is_batched: bool = False) -> int:
-        """Reserve dollars for a unit before it runs, and return the number of the ledger entry (for :meth:`add`).
+        """Reserve dollars for calls before they are made; return the number of the ledger entry (for :meth:`add`).
 
-        ``is_batched``: all its calls go through batch APIs (:class:`~vinelm.traces.store.batches.BatchRecords`).
+        ``is_batched``: whether all these calls go through batch APIs (:class:`~vinelm.traces.store.batches.BatchRecords`).
         """
         entry = {
             "request_id": request_id,
@@ -396,12 +396,12 @@ class ObservationStore:
             return new_key(connection.execute(_RESERVE, entry))
 
     def raise_reservation(self, reservation: int, upper_usd: float) -> None:
-        """Set the maximum dollars of a reservation."""
+        """Set the amount of a reservation, which is the maximum cost of its calls, in dollars."""
         with self._database.transaction() as connection:
             connection.execute(_RAISE, {"entry": reservation, "upper": upper_usd})
 
     def settle(self, reservation: int, cost_usd: float, request_id: str | None = None) -> None:
-        """Book the actual cost of a reservation that has no row; set its request if it had none."""
+        """Record the actual cost of a reservation that has no row; set its request if it had none."""
         paid = {"entry": reservation, "paid": cost_usd}
         with self._database.transaction() as connection:
             if request_id is None:
@@ -410,7 +410,7 @@ class ObservationStore:
                 connection.execute(_SETTLE_AS, {**paid, "request": request_id})
 
     def abandon_open(self) -> int:
-        """Book all open reservations at their maximum and return their number.
+        """Charge all open reservations in full, and return the number of these reservations.
 
         For reservations of a killed run, whose calls may have been made and billed. Only the run that has locked the store
         (:meth:`exclusive`) may call this.
@@ -421,7 +421,7 @@ class ObservationStore:
             return connection.execute(update(schema.ledger).where(is_open).values(settled)).rowcount
 
     def committed_usd(self) -> float:
-        """Return the dollars spent plus the dollars reserved for running units."""
+        """Return the dollars spent plus the dollars reserved for calls in progress."""
         paid = func.sum(func.coalesce(schema.ledger.c.settled_usd, schema.ledger.c.reserved_usd))
         with self._database.transaction() as connection:
             return float(connection.execute(select(paid)).scalar_one() or 0.0)
@@ -432,13 +432,13 @@ class ObservationStore:
             return int(connection.execute(select(func.coalesce(func.sum(schema.retired.c.calls), 0))).scalar_one())
 
     def add_entries(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Add ledger entries for spending without a row; see :func:`~vinelm.traces.store.rows.ledger_entry`."""
+        """Add ledger entries for spending that belongs to no row; see :func:`~vinelm.traces.store.rows.ledger_entry`."""
         if entries:
             with self._database.transaction() as connection:
                 connection.execute(insert(schema.ledger), entries)
 
     def spend(self, by: Literal["model", "depth", "stage"]) -> dict[str | int, Spend]:
-        """Return totals of the rows by model, depth or stage."""
+        """Return the totals of the rows, grouped by model, depth or stage."""
         table = schema.observations
         group = table.c[by]
         cost = func.sum(table.c.cost_usd + table.c.tool_cost_usd)
@@ -471,7 +471,7 @@ def _known_number(connection: Connection, identity: StoreIdentity) -> int | None
 
 
 def new_key(added: CursorResult[Any]) -> int:
-    """Return the number that the database gave to a row."""
+    """Return the number that the database gave to the row just inserted."""
     key = added.inserted_primary_key
     assert key is not None
     return int(key[0])

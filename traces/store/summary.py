@@ -16,15 +16,15 @@ from vinelm.traces.store.tool_rows import tool_counts
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """Counts, dollars and bytes of a store.
+    """Numbers of rows and other contents of a store, with their dollars and bytes.
 
     Args:
         version: schema version.
-        requests: registered requests.
-        requests_observed: requests with at least one row.
-        rows_per_depth: depth (from 1) to the number of rows.
-        failures: failure kind to the number of rows.
-        committed_usd: dollars spent plus reserved.
+        requests: number of registered requests.
+        requests_observed: number of requests with at least one row.
+        rows_per_depth: for each depth (from 1), the number of rows.
+        failures: for each failure kind, the number of rows.
+        committed_usd: dollars spent plus dollars reserved.
         abandoned_usd: the part of ``committed_usd`` charged for calls that never returned.
         open_usd: the part of ``committed_usd`` reserved for calls in flight or by a killed run.
         checkpoints: number of checkpoints.
@@ -35,11 +35,11 @@ class Contents:
         sources: origins of imported and merged rows.
         retired: for each reason, the number of retired rows, which no estimate uses.
         retired_usd: the part of ``committed_usd`` that was spent on retired rows.
-        repriced: rows whose dollars were recomputed at a later price.
+        repriced: number of rows whose cost was recomputed at a later price.
         waiting: whether the next run must score retired rows again.
         signals: for each signal, the number of rows that have it.
-        answers: rows with an answer.
-        continued: rows after an answer that the workflow's own check passed.
+        answers: number of rows with an answer.
+        continued: number of rows after an answer that the workflow's own check passed.
         tools: counts of recorded tool calls; see :func:`~vinelm.traces.store.tool_rows.tool_counts`.
         shown: declarations and counts of signals and answer classes; None if nothing was declared.
     """

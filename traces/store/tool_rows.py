@@ -81,9 +81,9 @@ def add_tool_rows(connection: Connection, rows: Sequence[ToolRow]) -> None:
 def copy_tool_rows(source: Connection, target: Connection) -> None:
     """Copy the sessions of one store to another, inside the caller's transactions.
 
-    A session that both stores have is copied once; if one version continues the other, the longer version is kept. Two
-    different sessions of the same name are both kept, the second under a new name but in the group of the first, so that they
-    do not count as independent evidence.
+    A session that both stores have is copied once. If one store's version of it continues the other store's, the longer version
+    is kept. Two different sessions of the same name are both kept, the second under a new name but in the group of the first,
+    so that they do not count as independent evidence.
     """
     held, found = tool_rows(target), tool_rows(source)
     for name, rows in found.items():
@@ -122,7 +122,7 @@ def tool_counts(connection: Connection) -> dict[str, int]:
 
 
 def problem_of(row: ToolRow) -> str | None:
-    """Return what is wrong with a row; None if nothing is."""
+    """Return what is wrong with a row; None if the row is valid."""
     figures = [one for name in _FIGURES if isinstance(one := row.get(name), int | float) and math.isfinite(one)]
     if len(figures) < len(_FIGURES):
         return "seconds or dollars are no finite numbers"

@@ -101,7 +101,10 @@ def _events(events: list[dict[str, Any]], where: str) -> Iterator[str | dict[str
 
 
 def _messages(messages: list[dict[str, Any]], where: str) -> Iterator[str | dict[str, Any]]:
-    """Yield texts and calls. A call is yielded when its answer comes; a call without an answer is left out."""
+    """Yield the user's texts and the tool calls.
+
+    A call is yielded when its answer comes; a call without an answer is left out.
+    """
     asked: dict[str, tuple[str, dict[str, Any]]] = {}
     for message in messages:
         role = message.get("role", message.get("type"))

@@ -23,7 +23,7 @@ _DECODER = json.JSONDecoder()
 
 
 class _Span(NamedTuple):
-    """The relevant parts of a span; seconds since the epoch."""
+    """The relevant parts of a span, with times in seconds since the epoch."""
 
     trace: str
     id: str

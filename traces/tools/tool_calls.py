@@ -27,7 +27,7 @@ class ToolCalls:
         self._database = store.database
 
     def add(self, sessions: Iterable[ToolSession], reads: Collection[str] | None = None) -> int:
-        """Add sessions, replacing earlier ones of the same name, and return the number of their calls.
+        """Add sessions, replacing earlier sessions of the same name, and return the number of added calls.
 
         Args:
             sessions: the sessions; they contain messages only if values are recorded.
@@ -49,8 +49,8 @@ class ToolCalls:
 
         Args:
             parts: the parts in order; they contain values only if values are recorded.
-            begins: by run, the time at which it began, in seconds since the start of its session. Missing runs are added: they
-                begin where their sessions end, since the time between two turns of a user does not count.
+            begins: for each run, the time at which it began, in seconds since the start of its session. Missing runs are added:
+                they begin when their sessions end, since the time between two turns of a user does not count.
         """
         rows, places = list[dict[str, Any]](), dict[str, int]()
         with self._database.transaction() as connection:

@@ -46,7 +46,7 @@ class ToolWriter(StoreWriter[SessionPart, ObservationStore]):
         super()._reset()
 
     def opened(self) -> ObservationStore:
-        """Return the store, whatever its workflow."""
+        """Open the store, of any workflow, and return it."""
         if self.path.exists():
             return ObservationStore.open(self.path)
         return ObservationStore.open_or_create(self.path, self._identity())

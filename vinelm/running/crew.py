@@ -20,16 +20,17 @@ class Crew(Generic[Job]):
     """Threads that run jobs until none is left, one fails, or they are stopped.
 
     Attributes:
-        changed: Guards the fields below, and the fields of the job source; notified when the threads should stop.
-        is_stopping: No more jobs begin.
-        is_left: :meth:`work` does not wait for running jobs.
+        changed: The condition that guards the fields below and the fields of the job source; notified when the threads should
+            stop.
+        is_stopping: Whether the threads begin no more jobs.
+        is_left: Whether :meth:`work` returns without waiting for running jobs.
         error: The first error of a job.
         failed_at_s: When that error occurred, in monotonic seconds.
 
     Args:
         take: Returns the next job, or None if no more should begin; several threads call it.
         run: Runs a job. An exception ends the work of the other threads, too.
-        size: Jobs at a time, >= 1.
+        size: The maximum number of jobs that run at the same time, >= 1.
         name: Name of the threads.
         on_cut: Called when Ctrl-C or a failing job ends the work, before waiting for running jobs, which may take hours.
     """

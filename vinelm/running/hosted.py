@@ -14,7 +14,7 @@ from vinelm.rows.observation import Usage
 def executed_on(worker: ClusterWorker, job: RequestJob, guard: CallGuard) -> Any:
     """Return a node's result for a job; the guard authorizes calls that may cost more than reserved.
 
-    If a node dies, its call counts at the reserved amount and is made again on another node.
+    If a node dies, its call is charged at the reserved amount and made again on another node.
 
     Raises:
         WorkerDied: No node is left, or each node that was tried has died.
@@ -28,14 +28,14 @@ def executed_on(worker: ClusterWorker, job: RequestJob, guard: CallGuard) -> Any
 
 
 class _Reserved:
-    """The dollars that this process's guard has reserved for a request's calls on nodes."""
+    """The amount, in dollars, that this process's guard has reserved for a request's calls on cluster nodes."""
 
     def __init__(self, guard: CallGuard) -> None:
         self._guard, self._permits = guard, list[CallPermit]()
         self._usd = 0.0
 
     def raised_to(self, upper_usd: float) -> bool:
-        """Raise the reservation to this many dollars; return False if the budget refuses."""
+        """Raise the reservation to ``upper_usd`` dollars; return False if the budget does not allow this."""
         if upper_usd > self._usd:
             try:
                 self._permits.append(self._guard.authorize(upper_usd - self._usd))
@@ -45,7 +45,7 @@ class _Reserved:
         return True
 
     def settle(self, cost_usd: float) -> None:
-        """Replace the reservation by the cost of all calls; keep it in full if their outcome is unknown."""
+        """Replace the reservation by the cost of all calls, in dollars; a reservation that is never settled counts in full."""
         for permit in self._permits:
             permit.settle(Usage(model="", cost_usd=cost_usd, latency_s=0.0))
             cost_usd = 0.0

@@ -1,7 +1,7 @@
 """Serves requests on the nodes of a Ray cluster, each of which has the application with the same trie.
 
-The store, the ledger, the plans and the order stay in the process of the run. A node gets a request with its plan, asks for
-permission before a call that may cost more than reserved, and sends back the result.
+The store, the ledger, the plans and the order of the requests stay in the process that started the run. A node gets a request
+with its plan, asks for permission before a call that may cost more than reserved, and sends back the result.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Server(Protocol):
 
 
 class ServingApplication(Server, Protocol):
-    """The application that serves the requests of a command in one process."""
+    """The interface of the application that serves a command's requests in one process."""
 
     @property
     def workflow(self) -> Workflow:
@@ -62,16 +62,16 @@ class ServingApplication(Server, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeWorkerMaker:
-    """Creates a node's worker, in the run's folder; it holds no key.
+    """Creates a node's worker in the run's folder. Since it is sent to the nodes, it holds no API key.
 
     Args:
         make: Makes the application from a workflow, a trie, models and backends, in the same way as in this process.
-        labelled: Whether requests need labels.
+        labelled: Whether every request needs a label.
         workflow: The workflow's name, as :func:`~vinelm.load_workflow` reads it.
         dataset: The path of the requests; None takes the requests of the workflow.
         columns: Columns of the data set.
         digest: Digest of the application's data set.
-        parts: Digests of the workflow's parts.
+        parts: Digests of the parts of the workflow, to detect a node with another version.
         trie: The file of the trie.
         catalog: The models, as plain JSON.
         folder: The folder of the catalog's file, whose ``.env`` names keys; None without one.
@@ -91,11 +91,11 @@ class NodeWorkerMaker:
     seed: int
 
     def __call__(self, rate_limiters: Mapping[str, RateLimiter]) -> NodeWorker:
-        """Return the worker.
+        """Return the node's worker.
 
         Raises:
-            WorkflowError: The workflow does not load on the node, or differs.
-            DatasetError: The data set differs.
+            WorkflowError: The workflow does not load on the node, or differs from the workflow in this process.
+            DatasetError: The data set on the node differs from the data set in this process.
             ConfigError: A key is missing on the node.
         """
         take_variables(self.folder, json.dumps(self.catalog))
@@ -128,7 +128,7 @@ class NodeWorker:
         self._requests = {request.id: request for request in app.workflow.requests}
 
     def run(self, job: RequestJob, top_up: TopUp) -> RequestOutcome:
-        """Serve a request under its plan; ``top_up`` must authorize calls that may cost more than reserved."""
+        """Serve a request under its plan; call ``top_up`` for permission before a call that may cost more than reserved."""
         budget = UnitBudget(job.upper_usd, top_up)
         try:
             served = self._app.serve(self._requests[job.request_id], job.plan, budget)
@@ -147,7 +147,7 @@ class Nodes:
     worker: ClusterWorker
 
     def serve(self, request: Request, plan: Any, guard: CallGuard) -> Any:
-        """See :meth:`Server.serve`.
+        """Return a request's result under a plan, as described at :meth:`Server.serve`.
 
         Raises:
             WorkerDied: No node is left, or each node that was tried has died.
@@ -170,7 +170,7 @@ def serving(
 
     Args:
         app: The application in this process, which keeps the rate limits of all nodes.
-        annotated: Its trie.
+        annotated: The application's trie.
         cluster: The cluster; None for this process.
         on_note: Called with one line when a node is lost, or a new node cannot be used; from any thread.
         verb: The name of the command, for messages.

@@ -1,4 +1,4 @@
-"""The ledger of whole requests: it stores each call's upper bound before the call, within one common budget."""
+"""The ledger of whole requests: before each call, it stores the call's maximum cost, within one budget for all requests."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class RequestLedger:
     reservations usually exceed the real cost.
 
     Args:
-        store: The store, locked by the caller. Calls that an interrupted run left open are charged at their upper bound.
-        budget_usd: The most that all requests of the store may cost in dollars; None: no limit.
+        store: The store, locked by the caller. Calls that an interrupted run left open are charged at their maximum cost.
+        budget_usd: The maximum cost of all requests of the store, in dollars; None sets no limit.
         batches: The store's batches, if calls use them. A request that is served again fetches what it has bought, and its new
             entry replaces the entry left open by an interrupted run.
     """
@@ -54,17 +54,17 @@ class RequestLedger:
 
     @property
     def committed_usd(self) -> float:
-        """Dollars spent and reserved, including interrupted runs; calls with unknown outcome count at their upper bound."""
+        """Dollars spent and reserved, also by interrupted runs; a call with an unknown outcome counts at its maximum cost."""
         return self._ledger.committed_usd
 
     @property
     def reserved_usd(self) -> float:
-        """Upper bound in dollars on the calls of requests in progress, without advance reservations."""
+        """The maximum cost of the calls of requests in progress, in dollars; excludes reservations for later requests."""
         return self._needed_usd
 
     @property
     def replaceable_usd(self) -> float:
-        """Dollars of interrupted runs, which count until their requests are served again."""
+        """Dollars charged for requests of interrupted runs, which count until these requests are served again."""
         return sum(self._ledger.replaceable.values())
 
     @property
@@ -75,14 +75,14 @@ class RequestLedger:
 
     @contextmanager
     def ahead(self, left: Callable[[], int]) -> Iterator[None]:
-        """Inside the block, a request's answer and the next request's reservation share one transaction.
+        """Inside the block, store a request's answer and the next request's reservation in one transaction.
 
-        Whichever request begins next makes its calls under the reserved entry, and names the entry when it ends. The
-        reservation is the largest recent bound; a more expensive call raises it, as always. A process that dies leaves no more
-        open entries than it had requests in progress.
+        The next request to begin makes its calls under the reserved ledger entry, and names the entry when it ends. The
+        reservation is the largest recent maximum cost of a request; a more expensive call raises it. A process that dies leaves
+        no more open entries than it had requests in progress.
 
         Args:
-            left: Returns how many requests have not begun.
+            left: Returns the number of requests that have not begun.
         """
         self._left = left
         try:
@@ -103,12 +103,13 @@ class RequestLedger:
         keep: Callable[[int, Result], None],
         paying: Paying | None = None,
     ) -> Result | None:
-        """Return the result of ``answer`` once it is stored; None if the budget refused a call: payments still count.
+        """Return the result of ``answer`` once it is stored; None if the budget refused a call (earlier calls still count).
 
         Args:
             name: The request's name in the store's ledger.
-            answer: Serves the request; every call asks the guard, which stores the call's upper bound before the call.
-            keep: Writes the result, given the entry in the ledger, in the transaction that settles the price.
+            answer: Serves the request; every call asks the guard, which stores the call's maximum cost before the call.
+            keep: Writes the result, given the request's entry in the ledger, in the transaction that records the request's
+                cost.
             paying: The account of a request that is served again from its start, after ``answer`` raised something other than
                 an ``Exception``: its reservation stays until the request has ended.
 
@@ -178,7 +179,7 @@ class RequestLedger:
             raise
 
     def _reserved_ahead(self, paying: Paying) -> Reservation | None:
-        """Return a reservation for the next request; None if there is no next request, or little room in the budget."""
+        """Return a reservation for the next request; None if no request is left, or the budget is nearly used up."""
         self._usual_usd = usual_usd = max(paying.needed_usd, _FADING * self._usual_usd)
         if paying.is_batched or not paying.needed_usd or self._left() <= len(self._spare):
             return None
@@ -188,7 +189,7 @@ class RequestLedger:
         return self._ledger.reserve(AHEAD, (), usual_usd)
 
     def _release(self) -> bool:
-        """Settle an unused advance reservation; return whether there was one."""
+        """Release the reservation for a request that has not begun; return whether there was such a reservation."""
         with self._changed:
             spare, self._spare = self._spare, []
 
@@ -201,7 +202,7 @@ class RequestLedger:
         return bool(spare)
 
     def raised(self, paying: Paying, upper_usd: float) -> bool:
-        """Reserve ``upper_usd`` dollars for a request, durably; return False if the budget has no room and will have none."""
+        """Reserve ``upper_usd`` dollars for a request, durably; return False if the budget has no room, even after waiting."""
         while True:
             ended = self._ended
             if self._commits.run(partial(self._raise, paying, upper_usd), is_one_statement=True):
@@ -226,7 +227,7 @@ class RequestLedger:
         return True
 
     def give_back(self, paying: Paying, owed_usd: float) -> None:
-        """Lower an idle request's reservation to the dollars that it owes, durably, so that other requests fit."""
+        """Lower an idle request's reservation to the dollars that it owes, durably, to make room for other requests."""
         if paying.reservation is not None and owed_usd < paying.reservation.upper_usd:
             self._commits.run(partial(self._ledger.lower, paying.reservation, owed_usd), is_one_statement=True)
             with self._changed:
@@ -234,12 +235,12 @@ class RequestLedger:
                 self._changed.notify_all()
 
     def taken(self) -> Reservation | None:
-        """Return an advance reservation, which then belongs to the caller; None if there is none."""
+        """Return a reservation made before its request began, which then belongs to the caller; None if there is none."""
         with self._changed:
             return self._spare.pop() if self._spare else None
 
     def note_needed(self, paying: Paying, upper_usd: float) -> None:
-        """Record how much of a request's reservation its calls may need."""
+        """Record the maximum cost of a request's calls, which may be less than its reservation."""
         with self._changed:
             self._needed_usd += max(upper_usd - paying.needed_usd, 0.0)
             paying.needed_usd = max(upper_usd, paying.needed_usd)
@@ -253,7 +254,7 @@ class RequestLedger:
             self._commits.run(partial(self._batches.keep, paying.reservation.entry))
 
     def _waits(self, ended: int) -> bool:
-        """Wait until a request has ended; return False if all others are waiting, too."""
+        """Wait until another request has ended; return False if all other requests are waiting, too."""
         with self._changed:
             self._waiting += 1
             try:
@@ -270,16 +271,16 @@ def _nothing() -> None:
 
 
 class Paying:
-    """A request in progress: its entry in the ledger, made before its first call, and any failure of the store.
+    """A request in progress: its ledger entry, which is made before its first call, and any failure of the store.
 
     Args:
-        ledger: Its ledger.
+        ledger: The ledger that the request's calls are paid from.
         name: The request's name in the store's ledger.
-        is_batched: Whether all its calls so far are made in batches.
+        is_batched: Whether all calls of the request so far are made in batches.
         on_full: Called if the budget has no room for a call, before the call waits for others. An exception ends the request.
-        unused_usd: Returns an upper bound on the cost of calls that were bought for the request but not used.
-        has_bought: Returns whether calls were bought for it before. If so it always runs, to fetch them.
-        waiting: A context that is entered while it waits for room in the budget.
+        unused_usd: Returns the maximum cost, in dollars, of the calls that were bought for the request but not used.
+        has_bought: Returns whether calls were bought for the request before. Such a request always runs, to fetch these calls.
+        waiting: A context that is entered while the request waits for room in the budget.
     """
 
     def __init__(
@@ -301,7 +302,7 @@ class Paying:
         self.error: StoreError | None = None
 
     def top_up(self, upper_usd: float) -> bool:
-        """Return whether the reservation was raised. A failure of the store is raised only at the end of the request."""
+        """Raise the reservation; return whether the budget allows it. A store failure is raised only when the request ends."""
         if self.error is not None:  # the state in memory may not be in the store
             raise self.error
         if self.reservation is None and not self.is_batched:

@@ -28,8 +28,8 @@ def serve(
 ) -> ServedRequest:
     """Invoke the compiled application on one request and score its answer. Spends money with real models.
 
-    A failed call, an exception in the application's own code, or ``sys.exit()`` there makes the request a failure, and is not
-    raised; see :func:`vinelm.errors.is_of_code`.
+    A failed call, an exception in the application's own code, or a ``sys.exit()`` there is not raised: the request counts as
+    failed; see :func:`vinelm.errors.is_of_code`.
 
     Args:
         workflow: The workflow, for the graph's input and the scorer.
@@ -79,7 +79,7 @@ def final_state(
 
 
 def measured(policy: Policy) -> dict[str, Any]:
-    """Return dollars, seconds and models of the request that a policy has served."""
+    """Return the cost in dollars, the seconds and the models of the request that a policy has served."""
     return {
         "cost_usd": policy.spent_usd,
         "latency_s": max(policy.clock.now() - policy.started_at, 0.0),
@@ -88,7 +88,7 @@ def measured(policy: Policy) -> dict[str, Any]:
 
 
 def judge_of(workflow: Workflow, request: Request) -> Any:
-    """Return a function that tells whether the answer in a graph state is right for this request, for the oracle stop."""
+    """Return a function that checks an answer in a graph state against this request's label, for the stop rule "oracle"."""
     return lambda state: bool(workflow.score(request, state))
 
 
@@ -105,7 +105,7 @@ class Purses:
 
     @contextmanager
     def paying(self, policy: Policy, guard: CallGuard) -> Iterator[None]:
-        """Let this guard authorize the calls under a policy inside the block."""
+        """Inside the block, let ``guard`` authorize the calls of the request that the policy serves."""
         self._of[id(policy)] = guard
         try:
             yield

@@ -1,4 +1,4 @@
-"""The durable record of a verification: each served request and its cost."""
+"""The file that records a verification: each served request and its cost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def serving_record(path: Path | None, identity: StoreIdentity, limit_usd: float 
     Args:
         path: The store, created if missing; None stores nothing, so an interrupted verification starts over.
         identity: The identity of what is served. Stores with another identity are refused.
-        limit_usd: The most that it may cost in dollars, interrupted runs included; None: no limit.
+        limit_usd: The maximum cost, in dollars, including interrupted runs; None sets no limit.
 
     Raises:
         ConfigError: The file is the record of another verification.
@@ -61,7 +61,7 @@ def opened_record(path: StoreAddress, identity: StoreIdentity) -> ObservationSto
 
 
 def _changed(found: StoreIdentity, wanted: StoreIdentity) -> str:
-    """Return the names of what differs."""
+    """Return the names of the parts in which two identities differ, separated by commas."""
     names = sorted({*found.fingerprint, *wanted.fingerprint})
     parts = [name for name in names if found.fingerprint.get(name) != wanted.fingerprint.get(name)]
     fields = ("workflow", "dataset_digest", "catalog", "template", "is_simulated")
@@ -75,7 +75,7 @@ class ServingTask(NamedTuple):
     Args:
         policy: The policy's name.
         request_id: The request.
-        answer: Serves the request; every call asks the guard, which stores the call's upper bound before the call.
+        answer: Serves the request; every call asks the guard, which stores the call's maximum cost before the call.
         keep: Writes other facts about the request, in the transaction that stores the request.
     """
 
@@ -89,11 +89,11 @@ class ServingRecord:
     """Serves requests within a verification's budget and stores them. One process at a time.
 
     Attributes:
-        served: The served requests by (policy, request id), first from interrupted runs.
+        served: The served requests by (policy, request id); at first, the requests served by interrupted runs.
 
     Args:
-        store: The store, locked by the caller. Calls that an interrupted run left open are charged at their upper bound.
-        limit_usd: The most that the verification may cost in dollars; None: no limit.
+        store: The store, locked by the caller. Calls that an interrupted run left open are charged at their maximum cost.
+        limit_usd: The maximum cost of the verification, in dollars; None sets no limit.
     """
 
     def __init__(self, store: ObservationStore, limit_usd: float | None) -> None:
@@ -104,7 +104,7 @@ class ServingRecord:
 
     @property
     def spent_usd(self) -> float:
-        """Dollars spent, including interrupted runs; calls with unknown outcome count at their upper bound."""
+        """Dollars spent, also by interrupted runs; a call with an unknown outcome counts at its maximum cost."""
         return self._ledger.committed_usd
 
     def recorded_calls(self) -> int:
@@ -114,7 +114,7 @@ class ServingRecord:
 
     @property
     def is_exhausted(self) -> bool:
-        """True if the budget is used up."""
+        """Whether the budget is used up."""
         return self.spent_usd >= self._limit_usd
 
     def serve_all(self, tasks: Iterable[ServingTask], *, workers: int = 1, on_done: Callable[[int], None]) -> None:
@@ -124,7 +124,7 @@ class ServingRecord:
 
         Args:
             tasks: The tasks to serve; only one thread at a time advances an iterator.
-            workers: Requests in progress at a time, >= 1.
+            workers: The maximum number of requests in progress at the same time, >= 1.
             on_done: Called with the number of stored requests whenever it grows, by the calling thread.
 
         Raises:
@@ -152,7 +152,7 @@ class ServingRecord:
         crew.work(tell)
 
     def serve(self, task: ServingTask) -> ServedRequest | None:
-        """Return the served request once it is stored; None if the budget refused a call: then the request does not count."""
+        """Return the served request once it is stored; None, without counting the request, if the budget refused a call."""
 
         def keep(entry: int, served: ServedRequest) -> None:
             self._kept.add(entry, task.policy, served)
@@ -165,6 +165,6 @@ class ServingRecord:
 
 
 def digest_of_plans(annotated: AnnotatedTrie) -> str:
-    """Return a hash of the inputs that plans are computed from."""
+    """Return a hash of everything that plans are computed from."""
     arrays = [*annotated.reading.plan_arrays, *(getattr(annotated.outcomes, name) for name in OUTCOME_ARRAYS)]
     return hashlib.sha256(b"".join(values.tobytes() for values in arrays)).hexdigest()

@@ -1,4 +1,4 @@
-"""Facts about an application, without running it: its stages, template, tools, today's models, and the keys of its state."""
+"""Facts about an application, without running it: its stages, template, tools, current models, and the keys of its state."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _nodes(held: Mapping[str, HeldStages], around: str = "") -> Iterator[tuple[t
 
 
 def _made_in(code: CodeType, calls: Sequence[ModelCall]) -> Iterator[str | None]:
-    """Yield the models that a function creates; None for each model that its source does not name."""
+    """Yield the name of each model that a function creates; None if the source does not name the model."""
     lines = [line for _, _, line in code.co_lines() if line is not None]
     for call in calls:
         if call.path == Path(code.co_filename) and lines and code.co_firstlineno <= call.line <= max(lines):
@@ -124,12 +124,13 @@ class AppGraph:
 
     Attributes:
         target: Where the graph, or the function, is.
-        stages: Its stages, in the order in which the nodes were added.
+        stages: The application's stages, in the order in which the nodes were added.
         nodes: All nodes of the graph; empty for a function.
-        template: Its stages, branches and loops; None if the graph does not determine them.
+        template: Its stages, branches and loops as a template; None if the graph does not determine them.
         reason: Why there is no template; None if there is one.
         calls: The places that create models without ``vine.around(...)``, so that VineLM does not choose them.
-        today: The models that each stage may run today, as ``provider:model``; empty if neither source nor objects name them.
+        today: The models that each stage may run in the current setup, as ``provider:model``; empty if neither source nor
+            objects name them.
         input_keys: Keys of the state that an input may have.
         output_keys: Keys that the final state may have.
         waiting: Nodes that wait for a person, and the code of an answer; see :func:`~vinelm.scaffold.interrupts.waiting_nodes`.
@@ -138,7 +139,7 @@ class AppGraph:
         context: The class of its nodes' context (``context_schema``); None without one.
         wants_store: Whether nodes use LangGraph's store although the graph is compiled without one (its server adds it).
         repeating: Nodes that may call a model several times in one execution.
-        turns: The most turns of each loop without a bound, if the author has given it.
+        turns: The maximum number of turns of each loop without a bound, if the author has given it.
         structured: The fields of a LangChain agent's structured response (``response_format``); empty without one.
         calls_graphs: Nodes whose code calls another graph, inside of which no checkpoint can be resumed.
         fields: The fields of input keys that are not plain values, as far as types and code show them.
@@ -170,11 +171,11 @@ class AppGraph:
 
     @property
     def open_loops(self) -> bool:
-        """True if a loop of the template has no bound, and the author gave none."""
+        """Whether a loop of the template has no bound, neither in the graph nor given by the author."""
         return self.template is not None and self.turns is None and self.read(FEW_TURNS) != self.read(FEW_TURNS + 1)
 
     def with_loops(self, times: int) -> AppGraph:
-        """Return the application with a bound of this many turns for each loop without a bound."""
+        """Return the application with at most this number of turns for each loop without a bound."""
         template, reason = self.read(times)
         return replace(self, template=template, reason=reason, turns=times)
 
@@ -185,7 +186,7 @@ class AppGraph:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that it uses today, as ``provider:model``, as far as its source and objects name them."""
+        """The models that the application uses now, as ``provider:model``, as far as its source and objects name them."""
         named = [call.model for call in self.calls if call.model is not None]
         return tuple(dict.fromkeys([*named, *(model for models in self.today.values() for model in models), *self.mentioned]))
 
@@ -252,9 +253,9 @@ def _mentioned(target: Target, calls: Sequence[ModelCall]) -> tuple[str, ...]:
 
 
 def _with_the_only_one(today: Mapping[str, tuple[str, ...]], mentioned: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-    """Return today's models; if the application names only one model, stages without a known model get this one.
+    """Return each stage's current models; if the application names only one model, give it to stages without a known model.
 
-    `vinelm check` compares it with the name that the stage's own model reports when it is called.
+    `vinelm check` compares this guess with the name that the stage's own model reports when it is called.
     """
     named = {*mentioned, *(model for models in today.values() for model in models)}
     return {stage: models or tuple(named) for stage, models in today.items()} if len(named) == 1 else today
@@ -265,7 +266,7 @@ def _unwrapped(places: Sequence[ModelCall]) -> tuple[ModelCall, ...]:
 
 
 def _of_code(target: Target) -> AppGraph:
-    """Return the facts about a function without a graph: each model that it makes is a stage, in any order."""
+    """Return the facts about a function without a graph. Each model that it makes counts as a stage, in any order."""
     calls = tuple(model_calls(target.module, target.root))
     if not calls:
         raise WorkflowError(

@@ -1,7 +1,7 @@
 """Writes all files of a project and changes to the application's files, or none, even if the process is killed.
 
-A journal next to the project is written first. Once it exists, all files count as written, and the next process completes
-the work. Before that nothing has changed.
+A journal of all changes is written next to the project first. Before it exists, no file has changed. Once it exists, all
+changes are certain: if this process is killed, the next process completes them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WRITTEN = (".py", ".toml")
 
 
 def write_all(folder: Path, files: Mapping[Path, str]) -> None:
-    """Write all files, or none.
+    """Write all files, or none if one of them cannot be written.
 
     Args:
         folder: the project's folder; it is created if it is missing.
@@ -95,7 +95,7 @@ def _require_of_project(path: Path, folder: Path, journal: Path) -> None:
 
 
 def restore(before: Mapping[Path, bytes | None]) -> None:
-    """Restore the previous content of files; None: delete the file, which did not exist."""
+    """Restore the previous content of files; delete the files with None, which did not exist before."""
     for path, content in before.items():
         with suppress(OSError):
             if content is None:

@@ -110,7 +110,7 @@ def catalog_text(models: Iterable[str], bases: Mapping[str, tuple[str, str]] = M
 
 
 def entry_names(models: Iterable[str]) -> dict[str, str]:
-    """Return the entry's name in :func:`catalog_text` by ``provider:model``; empty for simulated models."""
+    """Return the name of each model's entry in :func:`catalog_text`, by ``provider:model``; empty for simulated models."""
     specs = tuple(models)
     if SIMULATED in specs or not specs:
         return {}

@@ -27,7 +27,7 @@ def waiting_nodes(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, st
     """Return the nodes that wait for a person (LangGraph's ``interrupt``), including those of subgraphs.
 
     Returns:
-        By node: the code of an answer, an expression in the interrupt's ``value``; None if the source suggests no answer.
+        For each node, the code of an answer, which may use the interrupt's ``value``; None if the source suggests no answer.
     """
     found: dict[str, str | None] = {}
     for node, spec in graph.builder.nodes.items():
@@ -81,7 +81,7 @@ def _answer(tree: ast.AST) -> str | None:
 
 
 def _wanted(uses: list[ast.AST], above: Mapping[ast.AST, ast.AST]) -> dict[str | None, list[Any]]:
-    """Return the values that the answer (None), or a key of the answer, is compared with."""
+    """Return the values that the code compares the answer with, by key of the answer; the key None is the answer itself."""
     found: dict[str | None, list[Any]] = {}
     for use in uses:
         at, key = above.get(use), None
@@ -103,7 +103,7 @@ def _wanted(uses: list[ast.AST], above: Mapping[ast.AST, ast.AST]) -> dict[str |
 
 
 def _chosen(values: list[Any]) -> str:
-    """Return the code of the value that lets the application continue."""
+    """Return the code of the value that lets the application continue, preferably a value that means yes."""
     words = {str(value).casefold(): value for value in reversed(values)}
     best = next((words[word] for word in _YES if word in words), values[0] if values else _ON)
     return _code(best)

@@ -67,7 +67,7 @@ _OURS = (2, 1, "vinelm")
 
 
 def _order(node: ast.Import | ast.ImportFrom, path: Path) -> tuple[int, int, str]:
-    """Return an import's place in the usual order: future, standard library, packages, own modules; plain imports first."""
+    """Return a sort key for imports: future, standard library, packages, own modules; in each group, plain imports first."""
     name = node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name
     top = name.partition(".")[0]
     is_own = any((folder / top).is_dir() or (folder / f"{top}.py").is_file() for folder in [*path.parents][:4])
@@ -81,7 +81,7 @@ _MARK = "\ufeff"
 
 
 def _parsed(text: str) -> str:
-    """Return the text as Python parses it."""
+    """Return the text without the byte order mark that Python skips."""
     return text.removeprefix(_MARK)
 
 
@@ -130,13 +130,13 @@ class ModelCall:
     """A call that creates a chat model, or the model name with which an agent is created.
 
     Attributes:
-        line: Its line, from 1.
+        line: The line of the call, counted from 1.
         source: The text of the call.
-        start: Where it begins in the file, in characters.
+        start: The place in the file where the call begins, in characters.
         model: The model as ``provider:model``; None if the source does not name it, or names another server.
         endpoint: The source of the argument that names a server, as in ``base_url="http://gpu-1:8000/v1"``; None without one.
         name: The variable that the model is assigned to, else the function that creates it.
-        is_wrapped: Whether it is wrapped in ``vine.around(...)`` already.
+        is_wrapped: Whether the call is wrapped in ``vine.around(...)`` already.
     """
 
     path: Path
@@ -155,7 +155,7 @@ class ModelCall:
 
 
 def model_calls(module: ModuleType, root: Path) -> list[ModelCall]:
-    """Return the calls in the application's modules: ``module``, and all modules imported from below ``root``."""
+    """Return the model calls in ``module`` and in all imported modules whose files are below ``root``."""
     found: list[ModelCall] = []
     for one in {id(m): m for m in (module, *_own_modules(root))}.values():
         found += _in_file(Path(one.__file__ or ""), vars(one))
@@ -219,11 +219,11 @@ class _Source:
             self._starts.append(self._starts[-1] + len(line))
 
     def start(self, node: ast.expr | ast.keyword) -> int:
-        """Return a node's start, in characters."""
+        """Return the place in the text where a syntax node starts, in characters."""
         return self._at(node.lineno, node.col_offset)
 
     def of(self, node: ast.expr | ast.keyword) -> str:
-        """Return the text of a node."""
+        """Return the source text of a syntax node."""
         return self.text[self.start(node) : self._at(node.end_lineno or 0, node.end_col_offset or 0)]
 
     def _at(self, number: int, column: int) -> int:
@@ -268,9 +268,9 @@ def _is_wrapped(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _gives_chat(call: ast.Call, above: Mapping[ast.AST, ast.AST], names: Mapping[str, Any]) -> bool:
-    """Return whether a name of the module is a chat model returned by a function outside the application.
+    """Return whether the call is to a library function whose result, a chat model, is assigned to a name of the module.
 
-    A model that an application's function returns is found inside that function.
+    If a function of the application returns the model, the call that makes it is found inside that function.
     """
     statement, maker = above.get(call), value_of(call.func, names)
     if not isinstance(statement, ast.Assign | ast.AnnAssign) or not isinstance(above.get(statement), ast.Module):
@@ -284,7 +284,7 @@ def _gives_chat(call: ast.Call, above: Mapping[ast.AST, ast.AST], names: Mapping
 
 
 def _configured(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> ast.AST:
-    """Return the call of ``configurable_fields`` on a model, else the call that makes the model."""
+    """Return the call of ``configurable_fields`` on a new model; if there is none, the call that makes the model."""
     attribute = above.get(made)
     if isinstance(attribute, ast.Attribute) and attribute.attr == "configurable_fields":
         call = above.get(attribute)
@@ -333,7 +333,7 @@ def _constant(expression: ast.expr, names: dict[str, Any]) -> Any:
 
 
 def _named_models(node: ast.AST, names: dict[str, Any]) -> list[ast.expr]:
-    """Return the strings that name a model in place of a chat model: for an agent, a middleware or a sub-agent.
+    """Return the strings that name a model where an agent, a middleware or a sub-agent also accepts a chat model.
 
     The signature must accept a chat model for the argument; otherwise a string may name an embedding, or be a setting.
     """
@@ -351,7 +351,7 @@ def _named_models(node: ast.AST, names: dict[str, Any]) -> list[ast.expr]:
 
 
 def _chat_arguments(call: ast.Call, maker: Any) -> Iterator[ast.expr]:
-    """Yield the arguments of a call that may be a chat model, by the callee's annotations."""
+    """Yield the call's arguments that, by the called function's annotations, may be a chat model."""
     try:
         known = inspect.signature(maker).parameters
     except (TypeError, ValueError):  # not a Python function
@@ -371,7 +371,7 @@ def _is_text(expression: ast.expr, names: dict[str, Any]) -> bool:
 
 
 def _endpoint_of(call: ast.Call, source: _Source, names: dict[str, Any]) -> str | None:
-    """Return the argument that redirects calls to another server, for which the provider's prices and keys do not hold.
+    """Return the argument that sends calls to another server, which has neither the provider's prices nor its keys.
 
     An address that is not in the source may be the provider's own, for example if an environment variable is empty.
     """
@@ -380,7 +380,7 @@ def _endpoint_of(call: ast.Call, source: _Source, names: dict[str, Any]) -> str 
 
 
 def _model_of(made: ast.expr, names: dict[str, Any]) -> str | None:
-    """Return the model named by a call, or by a string in place of a model."""
+    """Return the model that a call names; or, if an argument takes a string instead of a model, the model that it names."""
     if not isinstance(made, ast.Call):
         text = _constant(made, names)
         return named_model(text, None) if isinstance(text, str) else None

@@ -18,7 +18,7 @@ from vinelm.io.import_limit import import_limited
 
 @contextmanager
 def no_model_calls(what: str) -> Iterator[None]:
-    """Refuse every call of a LangChain model inside the block, before anything is sent.
+    """Inside the block, refuse every call of a LangChain model before anything is sent.
 
     It uses LangChain's callbacks, so it cannot refuse calls through other clients, or in a thread without the caller's
     context.

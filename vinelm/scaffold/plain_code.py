@@ -27,7 +27,7 @@ class GraphCode:
 
     Attributes:
         builds: Whether it, or a function of the application that it refers to, makes or returns a graph.
-        runs: Whether its own code invokes a graph, a chain or a model.
+        runs: Whether the function's own code invokes a graph, a chain or a model.
     """
 
     builds: bool
@@ -35,7 +35,7 @@ class GraphCode:
 
 
 def graph_code(function: Callable[..., Any]) -> GraphCode:
-    """Return what a function does with graphs, judged by its annotation and the names in its code."""
+    """Return what a function does with graphs, according to its annotation and the names in its code."""
     plain = inspect.unwrap(getattr(function, "func", function))  # also of a partial
     plain = getattr(plain, "__func__", plain) if inspect.isroutine(plain) else type(plain).__call__
     if not isinstance(plain, FunctionType):
@@ -88,7 +88,7 @@ class CodeKeys:
     """How a function is called.
 
     Attributes:
-        inputs: Keys of its input: its parameters, or the keys that it reads from its only dict.
+        inputs: Keys of the function's input: its parameters or, if it takes a single dict, the keys that it reads from it.
         outputs: Keys of its result, as far as its source shows them.
         takes_dict: Whether its only argument is a dict.
     """

@@ -35,7 +35,7 @@ class Project:
         edits: Files of the application that change, and their new text.
         kept: Existing files that stay unchanged.
         is_simulated: Whether the models are simulated.
-        today: The catalog's name of each stage's current model, as far as known.
+        today: Each stage's current model by its name in the catalog, for stages whose current model is known.
         asked: The stages whose model is unknown, each with a hint to what is known.
     """
 
@@ -49,7 +49,7 @@ class Project:
 
     @property
     def todos(self) -> list[tuple[int, str]]:
-        """Lines of the workflow file, from 1, and what is left to do in each."""
+        """The lines of the workflow file with work left to do, counted from 1, and the work to do in each line."""
         lines = self.files[self.folder / WORKFLOW_FILE].splitlines()
         return [(number, line.partition(f"{TODO}: ")[2]) for number, line in enumerate(lines, start=1) if f"{TODO}: " in line]
 
@@ -96,7 +96,7 @@ def models_for(application: AppGraph, folder: Path, named: str | None) -> tuple[
     Args:
         application: The application.
         folder: The project's folder.
-        named: ``provider:model`` or names of providers, with commas between them; None: not given.
+        named: ``provider:model`` or names of providers, separated by commas; None if the user named no models.
 
     Raises:
         ConfigError: A name is unknown, the application does not say which models it uses, or they are on a server without a
@@ -186,13 +186,13 @@ MOST_SEQUENCES = 20_000
 
 
 def _within_reach(application: AppGraph, n_models: int) -> AppGraph:
-    """Return the application, with loops that merge histories if this many models would give too many histories."""
+    """Return the application; if this number of models would give too many histories, its loops merge histories."""
     template = application.template
     return application if template is None else replace(application, template=within_reach(template, n_models))
 
 
 def within_reach(template: Template, n_models: int) -> Template:
-    """Return a template whose loops merge histories if this many models would give too many histories."""
+    """Return the template; if this number of models would give too many histories, its loops merge histories."""
     models = tuple(str(number) for number in range(n_models))
     bound = replace(template, steps=mapped(template.steps, lambda stage: replace(stage, models=models, default=None)))
     if bound.n_sequences <= MOST_SEQUENCES:
@@ -201,7 +201,7 @@ def within_reach(template: Template, n_models: int) -> Template:
 
 
 def kept_names(file: Path, models: Iterable[str]) -> dict[str, str] | None:
-    """Return the entry's name by ``provider:model``, for models with one entry in a catalog; None if all are simulated."""
+    """Return the catalog's name of each ``provider:model`` that has exactly one entry; None if all models are simulated."""
     try:
         entries = read_catalog_file(file).models
     except ConfigError:  # `vinelm check` reports what is wrong with it
@@ -213,7 +213,7 @@ def kept_names(file: Path, models: Iterable[str]) -> dict[str, str] | None:
 
 
 def _today(application: AppGraph, names: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the current model's catalog name by stage, and the stages without a known model, with what is known."""
+    """Return each stage's current model by its catalog name, and a hint for each stage whose current model is unknown."""
     found: dict[str, str] = {}
     asked: list[str] = []
     for stage in application.stages:

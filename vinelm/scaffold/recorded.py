@@ -22,7 +22,7 @@ def graph_workflow(spec: str, folder: Path, requests: RequestSet) -> tuple[Workf
         requests: The rows, each of which is an input of the graph.
 
     Raises:
-        ConfigError: No graph is named, it is code without a graph, or it makes its own models, whose dollars have no bound.
+        ConfigError: No graph is named, it is code without a graph, or it makes its own models, whose cost has no limit.
         WorkflowError: The graph cannot be imported or built, or no node of it calls a chat model.
     """
     app = read_application(spec, folder)

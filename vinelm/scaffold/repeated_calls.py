@@ -39,7 +39,7 @@ def repeating_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], nodes: Iterab
 
 
 class _Count:
-    """The most model calls in one execution of a function, up to two.
+    """Counts the maximum number of model calls in one execution of a function; two stands for two or more.
 
     Args:
         within: the functions that call it.
@@ -113,7 +113,7 @@ class _Count:
 
 
 def _turns(body: Sequence[ast.stmt]) -> int:
-    """Return how often a loop runs if nothing fails: once if its body ends with return or break, since it then only retries."""
+    """Return how often a loop runs if nothing fails: once if its body ends with return or break, because it only retries."""
     last = body[-1]
     if isinstance(last, ast.Try):
         return _turns(last.orelse or last.body)

@@ -32,14 +32,14 @@ class RequestKeys:
         labels: The columns with the right answer; empty without one.
         answer: The key of the state that holds the answer; None if no key has a typical name.
         shared: The labels, if there are several and all of them are keys of the state; else empty.
-        is_sure: Whether the names of columns and keys agree; else the pairs were guessed.
+        is_sure: Whether the names of columns and keys agree; otherwise the pairs were guessed.
         is_json: Whether the first label is a JSON object or list, so that right answers are equal to it as JSON.
-        unlabelled: Whether some or all requests have no label: the current setup is their reference.
+        unlabelled: Whether some or all requests have no label. Their reference is the answer of the current setup.
         field: The field of the structured response that is the answer; None if the answer is not such a response.
-        fields: By column: the field of a key, for keys that hold a dict or an object.
+        fields: For each column that fills a field of a key with a dict or an object, the name of the field.
         lists: The keys that hold a list of dicts or objects.
-        missing: Fields of these keys that the code reads and that no column has: ``model of task``.
-        is_read: Whether the place of the answer is known; else it is the most likely of several.
+        missing: Fields of keys with dicts or objects that the code reads but no column provides, such as ``model of task``.
+        is_read: Whether the place of the answer is known; otherwise it is the most likely of several places.
     """
 
     inputs: tuple[tuple[str, str], ...]
@@ -138,7 +138,7 @@ def label_of(dataset: RequestSet) -> str | None:
 
 
 def _inputs(keys: Sequence[str], columns: Sequence[str], *, is_known: bool) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """Return pairs of key and column, and whether their names determine them."""
+    """Return pairs of key and column, and whether the names determine the pairs."""
     same = tuple((key, key) for key in keys if key in columns)
     if same:
         return same, True
@@ -153,7 +153,7 @@ def _inputs(keys: Sequence[str], columns: Sequence[str], *, is_known: bool) -> t
 
 @dataclass(frozen=True, kw_only=True)
 class _Inside:
-    """Columns that are fields of keys: pairs of key and column, the field of each, and keys without a column."""
+    """The columns that are fields of keys: pairs of key and column, each column's field, and the fields without a column."""
 
     pairs: tuple[tuple[str, str], ...]
     fields: dict[str, str]

@@ -58,7 +58,7 @@ class Target:
 
     @property
     def spec(self) -> str:
-        """The name of the target in messages."""
+        """The target's name in messages."""
         return f"{self.module.__name__}:{self.attribute}{self.rest}"
 
     @property
@@ -147,7 +147,7 @@ def project_folder(root: Path, folder: Path) -> Path:
 
 
 def _instance(kind: type, where: str) -> Any:
-    """Return an instance of a class whose instances hold a graph."""
+    """Create an object of a class whose objects hold a graph."""
     if required := required_of(kind):
         raise ConfigError(
             f"{where} is a class that wants {', '.join(required)}: make an object of it at module level, and name its graph, "
@@ -212,7 +212,7 @@ def _of_langgraph_file(folder: Path, wanted: str) -> str:
 
 
 def _place(name: str, folder: Path) -> tuple[Path, str]:
-    """Return the folder from which a module is imported, and its name. A file in a package is imported as a part of it."""
+    """Return the folder from which a module is imported, and the module's name, including its packages."""
     if not name.endswith(".py"):
         if not all(part.isidentifier() for part in name.split(".")):
             raise ConfigError(f"{name!r} is neither a file nor a module: write it as app.py:graph or package.module:graph")
@@ -250,7 +250,7 @@ def _imported(name: str, root: Path) -> ModuleType:
 
 
 def _graphs(module: ModuleType) -> list[str]:
-    """Return the names of a module's graphs; if it has none, of graphs held by its objects, as in ``agent.graph``."""
+    """Return the names of a module's graphs; without any, the names of graphs in its objects, as in ``agent.graph``."""
     found: dict[str, object] = {}
     values = [item for item in vars(module).items() if not item[0].startswith("__")]
     own = [(name, one) for name, one in values if type(one).__module__ == module.__name__]

@@ -42,9 +42,9 @@ class WorkflowFile:
 
     Attributes:
         name: The workflow's name, in stores and reports.
-        keys: How requests map to its state.
+        keys: How the fields of requests map to keys of the graph's state.
         dataset: The dataset, relative to the file; None writes a name for a file that does not exist yet.
-        imports_from: The folder of the application, relative to the file; None if it is the same.
+        imports_from: The folder of the application, relative to the file; None if the file is in this folder.
         is_simulated: Whether simulated models write the answers.
         is_edited: Whether the application's models are already wrapped in ``vine.around(...)``.
         defaults: The catalog's name of each stage's current model.
@@ -62,7 +62,7 @@ class WorkflowFile:
     asked: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """Return the file. Undecided parts are marked with ``TODO``."""
+        """Return the text of the workflow file. Undecided parts are marked with ``TODO``."""
         parts = (self._head(), self._template(), self._build(), self._scorer(), self._workflow())
         return "\n\n".join("\n".join(part) for part in map(list, parts) if part) + "\n"
 
@@ -141,7 +141,7 @@ class WorkflowFile:
         yield f"    return {made}{note}"
 
     def _function(self) -> Iterator[str]:
-        """Yield a function of the inputs that calls the application's function and returns a dict."""
+        """Yield the code of a function that takes the inputs, calls the application's function and returns a dict."""
         value = self.application.target.value
         called = f"{self._graph}({'inputs' if code_keys(value).takes_dict else '**inputs'})"
         is_async = inspect.iscoroutinefunction(function_of(value))
@@ -250,7 +250,7 @@ class WorkflowFile:
 
     @property
     def _reads_json(self) -> bool:
-        """Whether the last message may be JSON that contains the answer."""
+        """Return whether the last message may be JSON that contains the answer."""
         return self.keys.answer == MESSAGES and not self.keys.is_read and self.application.writes_json and bool(self.keys.label)
 
     def _json_score(self, label: str) -> Iterator[str]:
@@ -343,7 +343,7 @@ class WorkflowFile:
 
     @staticmethod
     def _context(schema: type) -> Iterator[str]:
-        """Yield the line with the nodes' context, with default values, if all its fields have one."""
+        """Yield the line that gives the nodes' context with its default values, if all its fields have one."""
         required = required_of(schema)
         given = ", ".join(f"{name}=..." for name in required)
         if required:
@@ -364,7 +364,7 @@ class WorkflowFile:
         yield f"    answer_interrupt=lambda request, value: {answer},"
 
     def _scoring(self) -> Iterator[str]:
-        """Yield the line with the scorer; without labels, today's answers are the references."""
+        """Yield the line with the scorer; without labels, the current setup's answers are the references."""
         if not self.keys.unlabelled:
             yield "    score=score,"
             return
@@ -378,7 +378,7 @@ class WorkflowFile:
         yield f"    score=as_today({answer}{more}),"
 
     def _shown(self) -> Iterator[str]:
-        """Yield the lines about signals, which are optional but very useful."""
+        """Yield the commented lines that suggest signals, which are optional but very useful."""
         answer, shared = self.keys.answer, self.keys.shared
         yield "    # What an answer shows without its label, which plans then use (docs/signals.md):"
         yield '    # signal="status",  # whether the call failed, and what a vine.route said; or your own function of the state'
@@ -399,7 +399,7 @@ def _context_name(schema: type) -> str:
 
 
 def _input_pairs(keys: RequestKeys, filling: str | None) -> Iterator[str]:
-    """Yield the items of an input: keys with their columns, or keys with fields, added to the dict ``filling``."""
+    """Yield the code for each key of an input: its column, or its fields added to the defaults in the dict ``filling``."""
     if not keys.fields:
         yield from (_input_pair(key, column) for key, column in keys.inputs)
         return

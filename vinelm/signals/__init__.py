@@ -1,4 +1,4 @@
-"""Signals of a request while it runs: how a workflow declares them, and classes of equal answers."""
+"""Signals of a request while it runs: how a workflow declares its signals, and the grouping of equal answers into classes."""
 
 from vinelm.whole_imports import attach_stub
 

@@ -1,4 +1,4 @@
-"""Classes of equal answers over all rows of a request, by the workflow's ``agree``."""
+"""Groups the answers of a request into classes of equal answers, compared by the workflow's function ``agree``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ MOST_ANSWERS_COMPARED = 32
 
 @dataclass(frozen=True, slots=True)
 class AnswerClasses:
-    """The classes of the answers of a set of rows.
+    """The answer classes (equal answers) of a set of results.
 
     Attributes:
-        of: the class by cell, from 0 within each request; None for a row without an answer.
-        compared: number of pairs of different answers that were compared, for at most 32 answers of a request.
-        intransitive: how many of these pairs agree but are in different classes, or disagree but are in one class.
+        of: the class of each result's answer, by (request, prefix), from 0 within each request; None for a result without an
+            answer.
+        compared: number of pairs of different answers that were compared, using at most 32 answers of a request.
+        intransitive: number of these pairs that agree but are in different classes, or disagree but are in one class.
         unknown: requests whose classes cannot be computed, because only the digest of an answer is stored. They are not in
             ``of``.
     """
@@ -35,18 +36,18 @@ class AnswerClasses:
 
 
 def answer_classes(rows: Iterable[Observation], signals: Signals) -> AnswerClasses:
-    """Return the classes of the answers of these rows, in any order.
+    """Return the answer classes of these results, which may be in any order.
 
-    The rows of a request are taken by depth, then by prefix (names in alphabetical order). The class of an answer is the first
-    earlier class whose first answer is equal to it, else a new class. ``agree`` is called once for each ordered pair of
-    different answers, in both directions.
+    The results of a request are read in the order of depth, then prefix (names in alphabetical order). The class of an answer
+    is the first earlier class whose first answer is equal to it, else a new class. ``agree`` is called once for each ordered
+    pair of different answers, in both directions.
 
     Args:
-        rows: the rows; their ``answer_class`` is not read.
-        signals: what the workflow declares; without ``answer`` no row has a class.
+        rows: the results; their ``answer_class`` is not read.
+        signals: the workflow's declaration of its signals; without ``answer`` no result has a class.
 
     Raises:
-        WorkflowError: ``agree`` raised, or is not symmetric; the message names the two rows.
+        WorkflowError: ``agree`` raised, or is not symmetric; the message names the two results.
     """
     if not signals.answer:
         return AnswerClasses({(row.request_id, row.prefix): None for row in rows})
@@ -69,7 +70,7 @@ def answer_classes(rows: Iterable[Observation], signals: Signals) -> AnswerClass
 
 
 def row_order(row: Observation) -> tuple[int, tuple[str, ...]]:
-    """Return the sort key of a request's rows: depth, then prefix."""
+    """Return the sort key of a request's results: depth, then prefix."""
     return row.depth, row.prefix
 
 
@@ -82,11 +83,11 @@ class _Comparison:
         self._answers: dict[str, Any] = {}
 
     def is_answer(self, row: Observation) -> bool:
-        """True if the row has an answer that agrees with itself."""
+        """Return whether the result has an answer that agrees with itself."""
         return row.answer_digest is not None and self.equal(row, row)
 
     def equal(self, one: Observation, other: Observation) -> bool:
-        """True if two rows have the same answer.
+        """Return whether two results have equal answers.
 
         Raises:
             WorkflowError: the result depends on the order of the two answers.
@@ -134,7 +135,7 @@ def _classes(rows: Sequence[Observation], comparison: _Comparison) -> list[int |
 
 
 def _intransitive(rows: Sequence[Observation], classes: Sequence[int | None], comparison: _Comparison) -> tuple[int, int]:
-    """Return how many pairs of different answers were compared, and how many contradict the classes."""
+    """Return the number of pairs of different answers that were compared, and the number that contradict the classes."""
     different: dict[str | None, tuple[Observation, int]] = {}
     for row, number in zip(rows, classes, strict=True):
         if number is not None and len(different) < MOST_ANSWERS_COMPARED:

@@ -1,4 +1,4 @@
-"""Signals of a request that need no ground truth: a label after each invocation, and which answers agree."""
+"""Signals of a request that need no ground truth: a label after each call, and which answers agree."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ STATUS = ("error", "failed", "passed")
 
 
 class Outcome(NamedTuple):
-    """The outcome of one invocation.
+    """What a call has shown without the ground truth: its signal and the class of its answer.
 
     Args:
-        signal: Its label; None if no signal is declared.
+        signal: The label that the signal gave the call; None if no signal is declared.
         answer_class: The class of its answer within the request, from 0; None without an answer.
     """
 
@@ -36,12 +36,12 @@ class Outcome(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What is known about an answer at run time, besides its class.
+    """What is known about an answer at run time, besides the class of equal answers that it belongs to.
 
     Args:
-        passed: The workflow's own check has passed the answer.
+        passed: Whether the workflow's own check has passed the answer.
         signal: The signal; None without one.
-        arm: The stage to which the application continues; None if it has no choice, or the request ends.
+        arm: The stage to which the application continues; None if only one stage can follow, or the request ends.
     """
 
     passed: bool
@@ -50,7 +50,7 @@ class Label(NamedTuple):
 
     @classmethod
     def of(cls, passed: bool, signal: str | None) -> Self:
-        """Return the label of an answer; None if the signal only repeats the check's verdict."""
+        """Return the label of an answer; its ``signal`` is None if the signal only repeats the check's result."""
         return cls(passed, None if signal == STATUS[1 + passed] else signal)
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """A workflow's declaration of its signals; false if it declares none.
+    """A workflow's declaration of its signals; ``bool()`` of it is False if no signal is declared.
 
     Args:
         signal: ``signal(state)`` returns a label, a bool, a number to be put into bins, or None or "" if there is nothing to
@@ -68,7 +68,8 @@ class Signals:
         edges: Edges of the bins, increasing. A number x is in bin ``k`` if ``k`` edges are <= x.
         agree: ``agree(a, b)`` returns whether two answers are equal; symmetric. An answer is the value of the single key of
             ``answer``, or a dict of several, always as JSON returns it (lists instead of tuples). A value that does not agree
-            with itself is not an answer; ``agree`` can mark errors in this way. None: answers are equal if their JSON is.
+            with itself is not an answer; ``agree`` can mark errors in this way. None: answers are equal if their JSON texts are
+            equal.
         answer: Keys of the state that make an answer. If all their values are None, there is no answer yet.
 
     Raises:
@@ -112,7 +113,7 @@ class Signals:
 
         Args:
             state: The state's own keys and their values.
-            passed: The verdict of the workflow's own check; None if it has none.
+            passed: The result of the workflow's own check; None without a check.
             verdict: Key under which a judge has just written its label, which is then the signal (``Stage.verdict``).
             model: The model that ran; a skipped stage has no signal.
 
@@ -195,7 +196,7 @@ class Signals:
     def class_of(self, answer: Any, firsts: Sequence[Any]) -> int | None:
         """Return the class of an answer given the first answer of each earlier class; ``len(firsts)`` if it is a new class.
 
-        The result is None if it is not an answer: None, or a value that does not agree with itself.
+        The result is None if the value is not an answer: it is None, or does not agree with itself.
         """
         if answer is None or (self.agree is not None and not self.equal(answer, answer)):
             return None
@@ -209,7 +210,7 @@ class Signals:
 
 
 class Labels:
-    """The labels that a signal has had so far: at most :data:`MOST_SIGNALS`.
+    """The labels that a signal has given so far, at most :data:`MOST_SIGNALS`.
 
     Args:
         known: The labels of earlier invocations.
@@ -283,7 +284,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return the placeholder that JSON writes for an unknown value."""
+    """Return plain JSON values for an object that JSON cannot write, such as a set, bytes or a model."""
     if isinstance(value, set | frozenset):
         return [json.loads(text) for text in sorted(map(canonical, value))]
     if isinstance(value, bytes):
@@ -302,16 +303,16 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownAnswer:
-    """The result of one invocation for an evaluation: its answer with the ground truth, its dollars and its seconds.
+    """The result of one call for an evaluation: whether its answer is right, its signals, its dollars and its seconds.
 
     Attributes:
-        success: The answer is right by the ground truth; False for a failed call.
-        passed: The workflow's own check passes it; False for a failed call.
+        success: Whether the answer is right by the ground truth; False for a failed call.
+        passed: Whether the workflow's own check passes the answer; False for a failed call.
         signal: The label that :meth:`~vinelm.signals.Signals.label` returns.
         answer: The answer that :meth:`~vinelm.signals.Signals.answer_of` returns; None without an answer.
-        cost_usd: Dollars of the invocation, >= 0.
-        latency_s: Seconds of the invocation, >= 0.
-        has_failed: The call failed, so the request failed, too.
+        cost_usd: Cost of the call in dollars, >= 0.
+        latency_s: Duration of the call in seconds, >= 0.
+        has_failed: Whether the call failed, so that the request failed, too.
     """
 
     success: bool

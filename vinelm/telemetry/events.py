@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionEvent:
-    """One answer of a policy. Holds no prompt and no key.
+    """A policy's decision about the next model, or about leaving a loop. Contains neither prompts nor API keys.
 
     Attributes:
         kind: "model" (``model`` runs after ``prefix``) or "end" (of a loop; ``model`` is None).
-        goes_on: whether the request continues.
+        goes_on: whether the request continues after the decision.
         seconds: wall-clock seconds that the policy took to answer.
         explanation: the policy's :meth:`~vinelm.policies.Policy.last_step`; empty for policies without explanations.
     """
@@ -39,16 +39,16 @@ class DecisionEvent:
 
 
 class Observer(Protocol):
-    """Is notified of every decision and every invocation, from many threads. Exceptions that it raises are ignored."""
+    """The interface of an object that is notified of every decision and call, from many threads. Its exceptions are ignored."""
 
     def decided(self, decided: DecisionEvent) -> None:
-        """Called when a policy has just answered."""
+        """Receive the decision that a policy has just made."""
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Any:
-        """Called when an invocation of ``stage`` begins; ``prefix`` ends with its model. Returns a token for :meth:`ended`."""
+        """Note that an invocation of ``stage`` begins; ``prefix`` ends with its model. Return a token for :meth:`ended`."""
 
     def ended(self, token: Any, invocation: Invocation | None) -> None:
-        """Called when the invocation has ended; ``invocation`` is None if it was interrupted and will run again."""
+        """Note that the invocation has ended; ``invocation`` is None if it was interrupted and will run again."""
 
 
 class Listener(Observer, Protocol):
@@ -57,18 +57,18 @@ class Listener(Observer, Protocol):
     captures_content: bool
 
     def exchanged(self, token: Any, messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
-        """Called when a model was called in the invocation of ``token``; ``answer`` is None if there is none."""
+        """Receive prompt and answer of a model call in the invocation of ``token``; ``answer`` is None without an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftEvent:
-    """Drift of one annotated quantity at one node.
+    """A detected change of one annotated quantity at one node, such as the dollars of its invocation.
 
     Attributes:
         stage, model, quantity, direction: the stage and model of the node's invocation; "stop", "dollars", "seconds" or
             "signal LABEL"; "up" or "down".
         path: the node's models from the first invocation on.
-        annotated, seen: the trie's value, and the mean since the change.
+        annotated, seen: the trie's value of the quantity, and the mean that was observed since the change.
     """
 
     stage: str
@@ -82,10 +82,10 @@ class DriftEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryEvent:
-    """What served requests show about a canary's plan.
+    """The decision on a canary: whether the plan that serves part of the requests should serve more or none.
 
     Attributes:
-        advice: "keep" if the plan is worse and all requests run as today again, otherwise "switch".
+        advice: "keep" if the plan is worse and the current setup serves all requests again, otherwise "switch".
         quantity: the figure that decided: "accuracy", "failures", "late", "dollars" or "seconds"; "more accurate" or "as
             accurate and cheaper".
         reason: the decision with both observed figures, as text.
@@ -110,7 +110,7 @@ class ObservedRequest:
         self._tokens = {id(one): (one, token) for one, token in began if token is not None}
 
     def token_of(self, observer: Observer) -> Any:
-        """Return the observer's token; None if it has none."""
+        """Return the token that the observer returned for this request; None if it returned none."""
         found = self._tokens.get(id(observer))
         return None if found is None else found[1]
 
@@ -122,7 +122,7 @@ class ObservedRequest:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make :func:`current_request` return this request's token inside the block, which notifies observers."""
+        """Inside the block, which notifies observers, let :func:`current_request` return this request's token."""
         before = _REQUEST.set(self)
         try:
             yield
@@ -152,7 +152,7 @@ class ObserverGroup:
         self.observers: tuple[Observer, ...] = ()
 
     def add(self, observer: Observer) -> None:
-        """Notify this observer, too, from now on."""
+        """Add an observer, which is notified from now on."""
         self.observers = (*self.observers, observer)
 
     def decided(self, decided: DecisionEvent) -> None:
@@ -166,11 +166,11 @@ class ObserverGroup:
 
     @property
     def hears(self) -> bool:
-        """True if some observer captures prompts and answers."""
+        """Whether some observer captures prompts and answers."""
         return any(_listens(observer) for observer in self.observers)
 
     def exchanged(self, tokens: list[tuple[Observer, Any]], messages: Sequence[BaseMessage], answer: AIMessage | None) -> None:
-        """Notify the observers that capture content."""
+        """Notify the observers that capture content of a model's prompt and answer."""
         for observer, token in tokens:
             if _listens(observer):
                 _safely(observer, "exchanged", token, messages, answer)
@@ -194,7 +194,7 @@ class ObserverGroup:
             _safely(observer, "tool_ended", event, ago_s)
 
     def ended(self, tokens: list[tuple[Observer, Any]], invocation: Invocation | None) -> None:
-        """Notify the observers that were notified of the beginning."""
+        """Notify the observers that an invocation has ended, if they were notified of its beginning."""
         for observer, token in tokens:
             _safely(observer, "ended", token, invocation)
 

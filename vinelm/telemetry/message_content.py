@@ -1,4 +1,4 @@
-"""Prompts and answers as attributes by the semantic conventions for generative AI. Only captured on request.
+"""Converts prompts and answers to span attributes by the semantic conventions for generative AI, only if the user asks for it.
 
 https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/gen-ai-input-messages.json and
 ``gen-ai-output-messages.json``
@@ -25,7 +25,7 @@ ROLES = {"human": "user", "ai": "assistant", "chat": "user", "function": "tool"}
 
 
 def is_asked_for(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether the environment asks for content. An unknown value logs a warning and counts as no."""
+    """Return whether the environment variable asks for prompts and answers. An unknown value logs a warning and means no."""
     said = environment.get(VARIABLE, "").strip().lower()
     if said not in ON | OFF:
         known = "NO_CONTENT, SPAN_ONLY, EVENT_ONLY, SPAN_AND_EVENT, true, false"

@@ -72,11 +72,11 @@ class RequestSpan:
         self._cost_usd, self._invocations = 0.0, 0
 
     def is_inside(self, current: SpanContext) -> bool:
-        """Return whether the current span is the one at the request's start: no other instrumentation has opened a span."""
+        """Return whether the current span is still that of the request's start: no other instrumentation has opened a span."""
         return current.span_id == self.outer.span_id
 
     def add(self, invocation: Invocation | None) -> None:
-        """Count an invocation that has just ended; None if it was interrupted."""
+        """Add an invocation that has just ended to the request's usage; None stands for an interrupted invocation."""
         with self._lock:
             self._ended_ns = max(self._ended_ns, time.time_ns())
             if invocation is not None:
@@ -157,14 +157,14 @@ class OpenTelemetry:
         token.end()
 
     def _request(self) -> tuple[RequestSpan | None, Context | None]:
-        """Return the current request, and the context with its span as the parent; None if another span is the parent."""
+        """Return the current request's span, and a context with it as the parent; the context is None under another span."""
         request: RequestSpan | None = current_request(self)
         if request is None or not request.is_inside(trace.get_current_span().get_span_context()):
             return request, None
         return request, trace.set_span_in_context(request.span)
 
     def decided(self, decided: DecisionEvent) -> None:
-        """Record a span for the decision, which ends now."""
+        """Record a span for a decision that ends now."""
         end_ns = time.time_ns()
         name = "vinelm.end" if decided.kind == "end" else f"vinelm.decide {decided.stage}"
         _, context = self._request()

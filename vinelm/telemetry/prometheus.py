@@ -76,11 +76,11 @@ class Prometheus:
         self._decision_s.labels(decided.kind).observe(decided.seconds)
 
     def drifted(self, moved: DriftEvent) -> None:
-        """Count a drift event: an annotation of the trie is no longer true."""
+        """Count a drift event, which says that an annotation of the trie no longer holds."""
         self._drift.labels(moved.stage, moved.model, moved.quantity.partition(" ")[0], moved.direction).inc()
 
     def canary_decided(self, shown: CanaryEvent) -> None:
-        """Count a canary that was rolled back, or whose plan has turned out not to be worse."""
+        """Count a canary's decision: it was rolled back, or its plan has proved not to be worse."""
         self._canary.labels(shown.advice, shown.quantity).inc()
 
     def began(self, stage: str, prefix: tuple[str, ...], model: Model) -> Any:

@@ -11,9 +11,9 @@ from vinelm.template.template import Template
 
 
 def exceeded_loop(template: Template, stages: Sequence[str], stage: str) -> Loop | None:
-    """Return the loop whose bound ``stage`` exceeds after these stages.
+    """Return the loop whose maximum number of turns is exceeded if ``stage`` follows these stages.
 
-    None if more turns would not allow the stage either, because the template lacks a branch.
+    Return None if more turns would not allow the stage either, because the template lacks a branch.
     """
     for loop in walk(template.steps):
         if not isinstance(loop, Loop):
@@ -29,7 +29,7 @@ def exceeded_loop(template: Template, stages: Sequence[str], stage: str) -> Loop
 
 
 def exceeded_words(template: Template | None, stages: Sequence[str], stage: str) -> str | None:
-    """Return a clause about the loop whose bound ``stage`` exceeds after these stages; None if there is none."""
+    """Return a clause for messages about the loop that :func:`exceeded_loop` returns; None without such a loop."""
     loop = None if template is None else exceeded_loop(template, stages, stage)
     if loop is None:
         return None

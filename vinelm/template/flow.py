@@ -34,7 +34,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """The position after a turn of a loop, with this many turns left (at least one)."""
+    """The place after a turn of a loop, with the number of turns left (at least one)."""
 
     loop: Loop
     left: int
@@ -42,7 +42,7 @@ class _Turns:
 
 @dataclass(frozen=True, slots=True)
 class _Joint:
-    """The position between two stages of one superstep."""
+    """The place between two stages of one superstep."""
 
     rest: tuple[Stage, ...]
 
@@ -52,7 +52,7 @@ _Place = tuple["Step | _Turns | _Joint", ...]
 
 
 class Flow:
-    """The positions of a template; number 0 is the start. In order of depth: edges lead to higher numbers.
+    """The positions of a template, numbered in order of depth: 0 is the start, and edges lead to higher numbers.
 
     Args:
         steps: the template's steps.
@@ -92,7 +92,7 @@ class Flow:
 
     @cached_property
     def depth(self) -> int:
-        """The most invocations of one request."""
+        """The maximum number of invocations of one request."""
         return max(self.depths)
 
     @cached_property
@@ -102,7 +102,7 @@ class Flow:
 
     @cached_property
     def is_linear(self) -> bool:
-        """True if at most one stage may follow each prefix."""
+        """Whether at most one stage may follow each prefix."""
         return all(len(position.arms) <= 1 for position in self.positions)
 
     @cached_property
@@ -135,7 +135,7 @@ class Flow:
     def ahead_of(self, number: int, stage: str) -> tuple[str, ...] | None:
         """Return the stages of the superstep at a position whose models are chosen before the model of ``stage``.
 
-        None if ``stage`` does not run in that superstep.
+        Return None if ``stage`` does not run in that superstep.
         """
         waiting: list[tuple[int, tuple[str, ...]]] = [(number, ())]
         for at, before in waiting:  # grows while it is read
@@ -147,7 +147,7 @@ class Flow:
 
     @cached_property
     def follows(self) -> frozenset[tuple[str, str]]:
-        """All pairs of stages of which the second may come directly after the first."""
+        """All pairs of stages in which the second stage may come directly after the first."""
         return frozenset((before, after) for before, number in self.visits for after in self.positions[number].arms)
 
     def _follow(self, places: frozenset[_Place]) -> tuple[dict[str, frozenset[_Place]], bool]:
@@ -198,5 +198,5 @@ def _expanded(place: _Place) -> Iterator[tuple[Stage | None, _Place]]:
 
 
 def _turn(loop: Loop, left: int, rest: _Place) -> _Place:
-    """Return the place before a turn, with ``left`` turns after it."""
+    """Return the place before a turn of a loop that allows ``left`` turns after this turn."""
     return (*loop.stages, _Turns(loop, left), *rest) if left else (*loop.stages, *rest)

@@ -25,7 +25,7 @@ def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = No
 
     Args:
         labels: The type of each profiled request.
-        answers: First answers per model, by type; None: assume enough of each type.
+        answers: Number of first answers per model, for each type; None assumes that each type has enough answers.
     """
     counts = Counter(labels)
     enough = {kind for kind, count in counts.items() if count >= LEAST_REQUESTS and kind != OTHER}
@@ -39,9 +39,9 @@ def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = No
 
 
 def of_kinds(template: Template, kinds: tuple[str, ...]) -> Template:
-    """Return the template with a first branch by request type; unchanged without types, or if it has types already.
+    """Return the template with a first branch by request type; without types, or if it has types already, the same template.
 
-    It has each stage of ``template`` once for each type, named by :func:`stage_title`.
+    The new template has each stage of ``template`` once for each type, named by :func:`stage_title`.
     """
     if template.kinds or not kinds:
         return template

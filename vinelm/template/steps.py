@@ -23,11 +23,11 @@ class Stage:
 
     Args:
         name: The name of its node in the graph.
-        models: Names of the models allowed here; None allows every model of the catalog.
-        answerable: There is an answer once this stage and the tools after it have run. A request may end here if the graph
-            also has an exit here: a ``vine.route``, or an edge to END that no other stage follows.
-        default: The model that runs without a plan; None takes the first allowed one.
-        optional: The stage may be skipped: :data:`SKIP` becomes the last of its models.
+        models: Names of the models that the stage may run; None allows every model of the catalog.
+        answerable: Whether there is an answer once this stage and the tools after it have run. A request may end after such a
+            stage if the graph also has an exit there: a ``vine.route``, or an edge to END that no other stage follows.
+        default: The model that runs without a plan; None takes the first allowed model.
+        optional: Whether the stage may be skipped; then :data:`SKIP` is the last of its models.
         verdict: For a stage that judges the answer instead of writing one: the key of the state under which it stores its
             label, such as ``"yes"``.
 
@@ -57,7 +57,7 @@ class Stage:
 
     @property
     def keeps_answer(self) -> bool:
-        """True if the answer before the stage may remain after it, because the stage may be skipped or only judges."""
+        """Whether an earlier answer may remain after the stage, because the stage may be skipped or only judges answers."""
         return self.optional or self.verdict is not None
 
     @property
@@ -76,13 +76,13 @@ class Loop:
 
     Args:
         stages: The steps of one turn.
-        times: The most turns.
+        times: The maximum number of turns.
         memory: Merge histories that agree in their last ``memory`` (>= 1) choices, so that a long loop does not multiply
             histories; an approximation (docs/estimators.md#merged-histories). None keeps all histories separate.
         order: ``"ignored"`` merges histories with the same choices in another order; exact if no turn sees the answers of
             earlier ones.
-        early_exit: The step after the loop may follow any turn, not only the last turn. Has no effect on a loop that ends the
-            template.
+        early_exit: Whether the step after the loop may follow any turn, not only the last turn. Has no effect on a loop that
+            ends the template.
     """
 
     stages: tuple[Step, ...]
@@ -108,20 +108,20 @@ class Loop:
 
     @property
     def merges(self) -> bool:
-        """True if histories with different choices in the loop may share a node."""
+        """Whether histories with different choices in the loop may share a node."""
         return self.memory is not None or self.order == "ignored"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch:
-    """Steps of which the graph takes one branch, chosen by the application while the request runs.
+    """Alternative sequences of steps (branches), of which the application chooses one while the request runs.
 
     Args:
-        arms: The steps of each arm, by a name for reports. The step after the branch follows each arm; ``()`` is an arm
-            without steps. An arm that ends with :data:`END`, or is ``END``, ends the workflow.
+        arms: The steps of each branch, by a name for reports. The step after the ``Branch`` follows each of its branches;
+            ``()`` is a branch without steps. A branch that ends with :data:`END`, or is ``END``, ends the workflow.
 
     Raises:
-        TemplateError: There are fewer than two arms, or steps follow an END.
+        TemplateError: There are fewer than two branches, or steps follow an END.
 
     Examples:
         >>> Branch({"search": (Stage("search"),), "answer": ()}).arms["answer"]
@@ -151,7 +151,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """Different stages of one superstep: their models are chosen together, before any of the stages answers.
+    """Different stages of one superstep. Their models are chosen together, before any of these stages answers.
 
     Args:
         stages: At least two stages with different names, in the order of their models in a path.
@@ -199,7 +199,7 @@ def mapped(steps: Sequence[Step], change: Callable[[Stage], Stage]) -> tuple[Ste
 
 
 def longer(steps: Sequence[Step], factor: int) -> tuple[Step, ...]:
-    """Return the steps with every loop ``factor`` times as long."""
+    """Return the steps with the maximum number of turns of every loop multiplied by ``factor``."""
     changed: list[Step] = []
     for step in steps:
         if isinstance(step, Loop):
@@ -214,7 +214,7 @@ def longer(steps: Sequence[Step], factor: int) -> tuple[Step, ...]:
 def remembering(steps: Sequence[Step], memory: int, *, instead_of: int | None = None) -> tuple[Step, ...]:
     """Return the steps with ``memory`` set in loops whose memory is ``instead_of``, so that they merge histories.
 
-    ``instead_of`` None: loops that do not state how they merge.
+    ``instead_of=None`` selects the loops that do not state how they merge.
     """
     changed: list[Step] = []
     for step in steps:
@@ -240,7 +240,7 @@ def _inner(step: Step) -> list[Sequence[Step]]:
 
 
 def words_of(steps: Sequence[Step]) -> str:
-    """Return the steps on one line, for people."""
+    """Return the steps as one line of readable text."""
     return " > ".join(map(_word, steps)) or "go on"
 
 

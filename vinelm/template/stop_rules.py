@@ -17,7 +17,7 @@ _Any = TypeVar("_Any")
 
 
 class WorkflowStop:
-    """The application's own check ends a request."""
+    """The stop rule ``"workflow"``: the application's own check ends a request."""
 
     mode: ClassVar[Literal["stop", "through"]] = "stop"
     """How a profile forces a request to its next invocation; see :class:`~vinelm.policies.ForcedPolicy`."""
@@ -27,10 +27,10 @@ class WorkflowStop:
     """Why a score must be a bool, in a few words; empty if it may be a number."""
 
     def require_served(self, error: VineLMError) -> None:
-        """Do nothing; the oracle raises ``error``."""
+        """Do nothing, since a service can follow this rule; the oracle rule raises ``error``."""
 
     def judge(self, judge: _Any | None) -> _Any | None:
-        """Return the judge that replaces the workflow's own check in ending served requests; None: nothing replaces it."""
+        """Return the judge that ends served requests instead of the workflow's own check; None if the check stays in force."""
         return None
 
     def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
@@ -50,12 +50,12 @@ class WorkflowStop:
         return True, True
 
     def warnings(self, steps: Sequence[Step]) -> tuple[str, ...]:
-        """Return why the rule does not fit the steps of a template; at most one line."""
+        """Return at most one warning that says why the rule does not fit the steps of a template."""
         return ()
 
 
 class OracleStop(WorkflowStop):
-    """A right answer ends a request; this needs labels."""
+    """The stop rule ``"oracle"``: a right answer ends a request, which needs labels."""
 
     mode = "through"
     why_not_served = (
@@ -76,11 +76,11 @@ class OracleStop(WorkflowStop):
         return judge
 
     def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
-        """Return an empty sequence."""
+        """Return an empty sequence, because the profile forces the graph past its own check."""
         return ()
 
     def goes_through(self, follower: Stage | None) -> bool:
-        """Return whether a stage follows."""
+        """Return True if a stage follows, because a profile continues past the graph's own end."""
         return follower is not None
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:

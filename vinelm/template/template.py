@@ -105,7 +105,7 @@ class Template:
 
     @cached_property
     def base_stages(self) -> Mapping[str, str]:
-        """The application's stage by the name of each stage of the template (they differ if there are request types)."""
+        """The application's stage for each stage name of the template; the names differ if there are request types."""
         pairs = zip(self.stages, self.kinds_of_stages, strict=True)
         return {stage.name: stage.name.removesuffix(stage_title("", kind)) for stage, kind in pairs}
 
@@ -140,7 +140,7 @@ class Template:
 
     @cached_property
     def is_linear(self) -> bool:
-        """True if one stage can follow each prefix: no branch, and no loop that may be left early for a later step."""
+        """Whether at most one stage can follow each prefix: without branches, and without loops left early for a later step."""
         if any(isinstance(step, Branch) for step in walk(self.steps)):
             return False
         early = any(isinstance(step, Loop) and step.early_exit for step in walk(self.steps))
@@ -155,14 +155,14 @@ class Template:
     def places(self) -> Flow | None:
         """The automaton that finds a request's position from its stages.
 
-        None on a chain, where the number of stages determines the position: one stage follows each prefix, and no two stages
-        run in one superstep.
+        None for a chain, in which one stage follows each prefix and no two stages run in one superstep, so that the number of
+        stages determines the position.
         """
         return self.form.places
 
     @cached_property
     def merges(self) -> bool:
-        """True if some loop merges histories (``memory=`` or ``order="ignored"``)."""
+        """Whether some loop merges histories (``memory=`` or ``order="ignored"``)."""
         return any(isinstance(step, Loop) and step.merges for step in walk(self.steps))
 
     @cached_property
@@ -196,8 +196,8 @@ class Template:
         """Return the settings with which a :class:`~vinelm.policies.StaticPolicy` runs one model at each stage.
 
         Args:
-            models: By stage.
-            length: The most invocations; None for all.
+            models: The model of each stage, by the stage's name.
+            length: The maximum number of invocations; None for all.
         """
         if self.listed is None:
             return {"models": dict(models), "length": length}
@@ -207,7 +207,7 @@ class Template:
     def words(self) -> str:
         """The template on one line: its invocations, or with branches its steps: ``router > (search > grade | end) > write``.
 
-        With request types, the application's own template and the number of types.
+        With request types, the text shows the application's own template and the number of types.
         """
         own = self.base
         of_kinds = f", for each of {len(self.kinds)} kinds" if self.kinds else ""
@@ -250,38 +250,38 @@ class Template:
     def stage_after(self, length: int) -> Stage | None:
         """Return the stage that follows every prefix of this length; None after the last invocation.
 
-        Also None on a template that branches: the application chooses, and the rows of requests record its choice
-        (:meth:`following`, :meth:`noted`).
+        Also None for a template that branches: the application chooses the next stage, and the results of a request record its
+        choice (:meth:`following`, :meth:`noted`).
         """
         return self.certain_stages[length] if length < len(self.certain_stages) else None
 
     def following(self, length: int, arm: str | None) -> Stage | None:
-        """Return the stage after this many invocations; None if a request ends there.
+        """Return the stage that follows ``length`` invocations; None if a request ends there.
 
         Args:
             length: Number of invocations so far.
-            arm: The next stage as recorded by the last row (``Observation.arm``).
+            arm: The next stage as recorded by the request's last result (``Observation.arm``).
         """
         return self.stage_after(length) if arm is None else self.stage(arm)
 
     def noted(self, stage: str | None) -> str | None:
-        """Return the ``arm`` of a row: the stage that came next; None if the template allows only one."""
+        """Return the ``arm`` to record in a result: the stage that came next; None if the template allows only one stage."""
         return self.form.noted(stage)
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
-        """Return the ``stopped`` of a row: the verdict of the workflow's own check, if it has one.
+        """Return the value ``stopped`` to record in a result: whether the workflow's own check, if any, passed the answer.
 
         If the application chooses the next stage, a check may lead to another stage, so only the request's end counts.
         """
         return self.form.has_stopped(has_ended, verdict)
 
     def stages_along(self, length: int, known: Sequence[_Known]) -> tuple[_Known, ...]:
-        """Return the stages of this many invocations: from the template if it leaves no choice, else the given stages."""
+        """Return the stages of the first ``length`` invocations: the template's if it leaves no choice, otherwise ``known``."""
         return tuple(stage.name for stage in self.certain_stages[:length]) or tuple(known)
 
     @property
     def knows_past_ends(self) -> bool:
-        """True if requests can be continued past their end; False if the application chooses the next stage.
+        """Whether a profile can continue requests past their end; False if the application chooses the next stage.
 
         After the end no edge of the graph runs, so the next stage would be unknown.
         """
@@ -289,7 +289,7 @@ class Template:
 
     @property
     def goes_on_past_ends(self) -> bool:
-        """True if requests that stop by the workflow's own check can continue past it: see :attr:`knows_past_ends`."""
+        """Whether requests that the workflow's own check ended can be continued past this end; see :attr:`knows_past_ends`."""
         return self.stop == "workflow" and self.knows_past_ends
 
     def arms_after(self, stages: Sequence[str]) -> tuple[Stage, ...]:
@@ -318,18 +318,18 @@ class Template:
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
         """Return whether the template's loop bounds allow another invocation.
 
-        Also True for branches that the template lacks, and after stages in an order that it does not allow, since this has
-        nothing to do with bounds.
+        Also return True if the template lacks a branch or does not allow the order of the stages, since loop bounds are not the
+        cause.
 
         Args:
             length: number of invocations so far.
             stages: the stages of the invocations. Not needed if one stage follows each prefix.
-            arms: the stages of which one comes next; None if unknown.
+            arms: the stages that may come next, of which the application takes one; None if unknown.
         """
         return self.form.leaves_room(length, stages, arms)
 
     def stages_at(self, length: int, stages: Sequence[str] = ()) -> tuple[Stage, ...]:
-        """Return the possible stages of invocation ``length``, counted from 1; empty after the last invocation.
+        """Return the stages that may run as invocation number ``length``, counted from 1; empty after the last invocation.
 
         Args:
             length: the number of the invocation.
@@ -402,7 +402,7 @@ class Template:
         return self._mapped(ended)
 
     def stages_before(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages directly before a stage in ``names``: in the chain, on a branch, or in a loop's next turn."""
+        """Return the stages that the stages in ``names`` may follow directly: in a chain, a branch, or a loop's next turn."""
         return frozenset(before for before, name in self.form.pairs if name in names)
 
     def held_before(self, exits: Collection[str]) -> frozenset[str]:
@@ -421,8 +421,8 @@ class Template:
     def exits_by(self, names: Collection[str]) -> frozenset[str]:
         """Return the stages after which a request can end, given the stages that conditional edges lead back to.
 
-        Such an edge comes after the stage before ``names``. The last stage is an exit, too, unless it is in a loop with such an
-        edge elsewhere.
+        Such an edge leaves a stage that comes directly before a stage in ``names``. The last stage is an exit, too, unless it
+        is in a loop with such an edge elsewhere.
         """
         return self.stages_before(names) | self.form.last_exits(names)
 
@@ -433,12 +433,12 @@ class Template:
 
     @property
     def today(self) -> dict[str, str] | None:
-        """Each stage's model without VineLM: its declared default. None if some stage has none."""
+        """The current setup: each stage's declared default, which runs without VineLM. None if some stage has no default."""
         found = {stage.name: stage.default for stage in self.base.stages if stage.default is not None}
         return found if len(found) == len(self.base.stages) else None
 
     def with_defaults(self, defaults: Mapping[str, str | None]) -> Template:
-        """Return this template with these defaults for stages that allow them; None keeps a stage's default."""
+        """Return this template with these default models for stages that allow them; None keeps a stage's default."""
 
         def declared(stage: Stage) -> Stage:
             model = defaults.get(stage.name)
@@ -475,7 +475,7 @@ class Template:
 
 
 class Branching:
-    """The behaviour of a template if the application chooses the next stage."""
+    """The behaviour of a template in which the application chooses the next stage, since several stages can follow a prefix."""
 
     knows_past_ends = False
     """See :attr:`Template.knows_past_ends`."""
@@ -485,12 +485,12 @@ class Branching:
 
     @property
     def places(self) -> Flow | None:
-        """See :attr:`Template.places`."""
+        """The automaton that finds a request's position from its stages, which a branching template always needs."""
         return self._template.flow
 
     @property
     def certain_stages(self) -> tuple[Stage, ...]:
-        """See :attr:`Template.certain_stages`."""
+        """Empty, because the application chooses the next stages."""
         return ()
 
     @property
@@ -504,19 +504,19 @@ class Branching:
         return self._template.flow.follows
 
     def last_exits(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages after which a request may be over; ``names``: stages that edges lead back to."""
+        """Return the stages after which a request may be over; ``names`` are the stages that edges lead back to."""
         return self._template.flow.last_stages
 
     def noted(self, stage: str | None) -> str | None:
-        """See :meth:`Template.noted`."""
+        """Return ``stage``, because a result has to record which stage came next; see :meth:`Template.noted`."""
         return stage
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
-        """See :meth:`Template.has_stopped`."""
+        """Return ``has_ended``: if the application chooses the next stage, only the request's end counts as a stop."""
         return has_ended
 
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
-        """See :meth:`Template.leaves_room`."""
+        """Return whether loop bounds allow one of the stages ``arms`` to come next; see :meth:`Template.leaves_room`."""
         allowed = self._template.choices_after(stages)
         if allowed is None or (arms is not None and not arms):
             return True
@@ -532,12 +532,12 @@ class Chain(Branching):
 
     @property
     def places(self) -> Flow | None:
-        """See :attr:`Template.places`: needed if two stages run in one superstep."""
+        """The automaton as at :attr:`Template.places`, which a chain only needs if two stages run in one superstep."""
         return self._template.flow if self._template.joint_invocations else None
 
     @property
     def certain_stages(self) -> tuple[Stage, ...]:
-        """See :attr:`Template.certain_stages`."""
+        """The stage of every invocation in order, because the template alone determines them."""
         return tuple(self._template.stage(name) for position in self._template.flow.positions for name in position.arms)
 
     @property
@@ -547,7 +547,7 @@ class Chain(Branching):
 
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:
-        """See :attr:`Branching.pairs`: includes the step to a loop's next turn, even for loops with one turn."""
+        """All pairs of stages that may follow each other directly, including the next turn of a loop, even of only one turn."""
         order = pairwise(stage.name for stage in self._template.stages)
         loops = (list(stages_of(step.stages)) for step in walk(self._template.steps) if isinstance(step, Loop))
         return frozenset((*order, *((stages[-1].name, stages[0].name) for stages in loops)))
@@ -559,29 +559,29 @@ class Chain(Branching):
         return frozenset(() if is_left_by_edge else (self._template.stages[-1].name,))
 
     def noted(self, stage: str | None) -> None:
-        """See :meth:`Template.noted`: without branches the result is None."""
+        """Return None, because without branches a result need not record the next stage; see :meth:`Template.noted`."""
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
-        """See :meth:`Template.has_stopped`."""
+        """Return the result of the workflow's own check (``verdict``) or, without a check, whether the request ended."""
         return has_ended if verdict is None else verdict
 
     def leaves_room(self, length: int, stages: Sequence[str], arms: Collection[str] | None) -> bool:
-        """See :meth:`Template.leaves_room`."""
+        """Return whether the template allows more than ``length`` invocations."""
         return length < self._template.depth
 
 
 def learnt_kind(kind: str | None, kinds: tuple[str, ...]) -> str:
-    """Return a request's type if ``kinds`` contains it, else :data:`OTHER`; ``""`` if there are no types."""
+    """Return a request's type if ``kinds`` contains it, otherwise :data:`OTHER`; ``""`` if ``kinds`` is empty."""
     return kind if kind is not None and kind in kinds else OTHER * bool(kinds)
 
 
 def stage_title(stage: str, kind: str) -> str:
-    """Return a stage's name for requests of a type; unchanged for the type ``""``."""
+    """Return the name that a stage gets for requests of a type; for the type ``""``, the stage's own name."""
     return f"{stage} [{kind}]" if kind else stage
 
 
 def longest(steps: Sequence[Step]) -> int:
-    """Return the largest number of invocations of the steps, without unrolling loops."""
+    """Return the maximum number of invocations in the steps, computed without unrolling loops."""
     total = 0
     for step in steps:
         if isinstance(step, Loop):

@@ -31,12 +31,12 @@ def value_of(text: str) -> Any:
 
 
 def is_answered(status: str | None, text: str) -> bool:
-    """Return whether a tool's answer is a result: neither its status nor its first word is "error"."""
+    """Return whether a tool's answer is a result, not an error: neither its status nor its first word is "error"."""
     return status != "error" and not text.lower().startswith("error")
 
 
 def canonical_key(tool: str, arguments: Mapping[str, Any]) -> str:
-    """Return the key of a call: equal for calls of one tool with equal arguments in any order.
+    """Return the key of a call. Calls of one tool with equal arguments, in any order, have equal keys.
 
     Args:
         tool: its name.
@@ -58,15 +58,15 @@ class ToolEvent:
 
     Args:
         request_id: the request in which it was called.
-        seq: its number among the calls of the request, from 0.
+        seq: the call's number among the calls of the request, from 0.
         tool: its name.
         key: :func:`canonical_key` of the call.
-        is_ok: whether it returned; False if it raised.
-        kind: why it was started.
+        is_ok: whether the call returned a result; False if it raised.
+        kind: why the call was started.
         started_s: seconds since the request began.
-        ended_s: seconds from the request's beginning to the call's end, >= ``started_s``.
-        cost_usd: its declared dollars.
-        is_used: whether the application asked for its result.
+        ended_s: seconds from the beginning of the request to the end of the call, >= ``started_s``.
+        cost_usd: the cost in dollars that the tool's declaration gives for a call.
+        is_used: whether the application asked for the call's result.
         arguments: JSON values by name; None unless values are recorded.
         result: a JSON value; None unless values are recorded.
     """
@@ -86,13 +86,13 @@ class ToolEvent:
 
 
 class SessionPart(NamedTuple):
-    """New content of a run for its recorded session: a user message, or a call.
+    """An addition to a recorded session by one of its runs: a user message, or a call.
 
     Args:
         session: the name of the session; the runs of one conversation share it.
-        run: an id that is unique among the runs of a session.
-        event: the message or the call. Its seconds count from the beginning of the run.
-        is_read: whether the called tool is declared read-only; None: it is undeclared, or this is a user message.
+        run: the id of the run, unique within the session.
+        event: the message or the call, with seconds counted from the beginning of the run.
+        is_read: whether the called tool is declared read-only; None for an undeclared tool, or a user message.
     """
 
     session: str
@@ -120,5 +120,5 @@ History = Sequence["str | ToolEvent"]
 
 
 def begins_with(longer: Sequence[Any], known: Sequence[Any]) -> bool:
-    """Return whether ``longer`` begins with the same objects as ``known``, so that results from ``known`` still hold."""
+    """Return whether ``longer`` begins with the objects of ``known``, so that what was computed from ``known`` still holds."""
     return len(longer) >= len(known) and all(map(operator.is_, longer, known))

@@ -16,14 +16,15 @@ class Speculation:
     """Lets a request start read-only tools before the model asks for them.
 
     Args:
-        waste_usd: Expected dollars that unused prefetches of a request may cost, >= 0.
-        at_once: Prefetches of a request in flight at a time, at least 1.
-        least_probability: Start a call only if it is at least this likely to be used, in (0, 1]: even free calls cause load.
-        join_s: Seconds that the app's call waits for the same call in flight before it is made anyway, > 0: the prefetch may
-            be waiting for a lock that the request holds.
+        waste_usd: The maximum expected cost, in dollars, of a request's unused prefetches, >= 0.
+        at_once: The maximum number of a request's prefetches in flight at the same time, >= 1.
+        least_probability: The minimum probability, in (0, 1], that a call will be used, below which it is not started: even
+            free calls cause load.
+        join_s: Seconds that the application's call waits for an equal prefetch in flight before it is made anyway, > 0. The
+            prefetch may be waiting for a lock that the request holds.
 
     Raises:
-        ConfigError: a figure is out of range.
+        ConfigError: a number is out of range.
     """
 
     waste_usd: float = 0.0
@@ -43,7 +44,7 @@ class Speculation:
 
 
 class ToolCandidate(NamedTuple):
-    """A possible call: its tool, arguments (JSON values by name), probability, dollars, and known seconds."""
+    """A predicted call: its tool, arguments (JSON values by name), probability, cost in dollars, and seconds if known."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -53,10 +54,10 @@ class ToolCandidate(NamedTuple):
 
 
 class Candidates(Protocol):
-    """Predicts the next calls of a request. Pure and fast, since it is called before each model call.
+    """Predicts the next tool calls of a request. Must be fast and without side effects: it runs before each model call.
 
-    If it has a method ``for_run()``, each run gets a separate predictor, which may cache what it has read: it always gets
-    the same objects for earlier events, followed by the new events.
+    If it has a method ``for_run()``, each run gets a separate predictor, which may cache what it has read. Each call passes the
+    same objects for earlier events, followed by the new events.
     """
 
     def candidates(self, history: History) -> Sequence[ToolCandidate | tuple[str, Mapping[str, Any], float]]:

@@ -57,23 +57,24 @@ class AnnotatedTrie:
     - ``stop`` (s): P(the request ends here because the stop rule fires or the invocation fails), in [0, 1].
     - ``stop_success`` (b): P(the request ends here and the answer is correct), in [0, 1].
     - ``cost_usd`` (c), ``cost_var`` (dollars squared); ``latency_s`` (t), ``latency_var`` (seconds squared): mean and variance
-      of one invocation, including the tools after it, at zero load. At the root: of what runs before the first invocation.
+      of one invocation, including the tools after it, at zero load. At the root, of the code before the first invocation.
 
-    Per node of a trie that branches, about the arm (branch) that leads to it, conditional on the request reaching its *parent*.
-    They are equal for siblings that run the same stage, and always None on a linear trie:
+    Per node of a trie that branches, about the branch (arm) that leads to the node, conditional on the request reaching the
+    node's *parent*. Siblings that run the same stage have equal values; on a linear trie they are None:
 
-    - ``arm``: P(the node's stage comes next), in [0, 1]. The arms of a parent and its ``stop`` sum to 1. 1 at the root.
+    - ``arm``: P(the node's stage comes next), in [0, 1]. The probabilities of a parent's branches and its ``stop`` sum to 1.
+      1 at the root.
     - ``arm_success``: P(the node's stage comes next and the parent's answer is correct), in [0, 1]. 0 at the root.
     - ``arm_se``: standard error of ``arm``; None if the estimator gives none. 0 at the root.
 
     On a :class:`~vinelm.trie.MergedTrie` the annotations of a node are means over the merged histories that reach it when
-    models are chosen as in the profile. The arms belong to the edges, whose sources differ: these arrays have shape (edges,).
-    ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``success``, ``cost_usd`` and ``latency_s``, and the
-    path metrics raise :class:`VineLMError`. ``difficulty`` has the rates by request difficulty, which give a plan's results for
-    the requests that reach each node under it; None if the estimator gives none.
+    models are chosen as in the profile. The values about branches belong to edges, since a node's edges have different sources:
+    these arrays have shape (edges,). ``accuracy_se``, ``cost_se`` and ``latency_se`` are standard errors of ``success``,
+    ``cost_usd`` and ``latency_s``, and the path metrics raise :class:`VineLMError`. ``difficulty`` has the rates by request
+    difficulty, which give a plan's results for the requests that reach each node under it; None if the estimator gives none.
 
-    ``tried`` says for each edge whether plans may run it, shape (edges,). If only plans that requests have run were compared
-    with the current setup, plans are limited to their edges. None: every edge.
+    ``tried`` says for each edge whether plans may run it, shape (edges,): if only plans that requests have run were compared
+    with the current setup, plans may only run the edges of these plans. None allows every edge.
 
     ``signals`` is the trie of signals; None if no signals are declared, or it was not estimated. ``verdict`` says
     whether to serve the trie's plans instead of the current setup; None if the estimate was not checked.
@@ -84,7 +85,8 @@ class AnnotatedTrie:
     provenance as plain JSON.
 
     Raises:
-        VineLMError: An array has the wrong shape, an annotation is not finite, or a trie that branches has no arms.
+        VineLMError: An array has the wrong shape, an annotation is not finite, or a trie that branches lacks ``arm`` and
+            ``arm_success``.
     """
 
     policy: ClassVar[Literal["paths", "signals"]] = "paths"
@@ -138,12 +140,12 @@ class AnnotatedTrie:
 
     @property
     def branches(self) -> bool:
-        """Whether several stages may follow a node, so that ``arm`` and ``arm_success`` are given."""
+        """Whether several stages may follow some node, so that ``arm`` and ``arm_success`` are not None."""
         return not self.template.is_linear
 
     @cached_property
     def outcomes(self) -> Outcomes:
-        """The outcomes at each node that plans depend on; none for plans over paths."""
+        """The outcomes of calls (signals and answers) that plans depend on, by node; without outcomes for plans over paths."""
         return Outcomes.none(len(self.trie.stages), len(self.trie))
 
     @cached_property
@@ -169,7 +171,7 @@ class AnnotatedTrie:
 
     @property
     def arms(self) -> tuple[FloatArray, FloatArray]:
-        """The annotations of branches, in new arrays; computed for tries of any form."""
+        """The probabilities ``arm`` and ``arm_success`` of branches in new arrays, for linear tries too."""
         found = np.ones(self.trie.n_arm_items), np.zeros(self.trie.n_arm_items)
         for values, of_edges in zip(found, self.arms_by_edge, strict=True):
             values[self.trie.arm_items] = of_edges
@@ -184,11 +186,11 @@ class AnnotatedTrie:
 
     @property
     def rated(self) -> FloatArray:
-        """The quantity whose error is :attr:`accuracy_se`: a path's accuracy, or a merged node's success."""
+        """The quantity with the standard error ``accuracy_se``: a path's accuracy, or the success of a merged node."""
         return self.reading.rated
 
     def weight_of(self, nodes: npt.NDArray[Any]) -> FloatArray:
-        """Return weights for means over nodes: their observations, else their reach if each node has a single path."""
+        """Return each node's weight in a mean: its number of observations or, if unknown, its reach (1 in a merged trie)."""
         if self.count is not None and self.count[nodes].any():
             return np.asarray(self.count[nodes], np.float64)
         return np.asarray(np.maximum(self.reading.reach[nodes], 1e-12))
@@ -211,16 +213,18 @@ class AnnotatedTrie:
 
     @property
     def calls_per_hour(self) -> float | None:
-        """Requests per hour for which the dollars hold, since the rate decides how often prompt caches hit; 0: no cache hits.
+        """Requests per hour for which the annotated costs hold; 0 if prompt caches never hit.
 
-        None if no row had a cache hit due to another request, so that the dollars hold at any rate.
+        The rate decides how often prompt caches hit.
+
+        None if no recorded call had a cache hit due to another request, so that the costs hold at any rate.
         """
         found = self.meta.get("prompt_cache", {}).get("calls_per_hour")
         return None if found is None else float(found)
 
     @property
     def untold(self) -> tuple[str, ...]:
-        """Why plans do not distinguish the declared request types, if that does not help; at most one line."""
+        """Why plans ignore the declared request types (distinguishing them does not help), in at most one line."""
         return tuple(
             "Kinds of request are declared and not told apart: plans by kind promise"
             f" {-100 * gain:.1f} points less than plans without them, at equal dollars."
@@ -240,7 +244,7 @@ class AnnotatedTrie:
 
     @cached_property
     def arm_stages(self) -> Mapping[str, tuple[str, str]]:
-        """The workflow's stage and the request type, by the name of each stage of the trie."""
+        """The workflow's stage and the request type for each stage of the trie, by the stage's name in the trie."""
         return dict(zip(self.trie.stages, zip(self.stage_names, self.stage_kinds, strict=True), strict=True))
 
     @property
@@ -249,7 +253,7 @@ class AnnotatedTrie:
         return (self, *((self.signals,) if self.signals else ()))
 
     def judged(self, found: Verdict | None) -> AnnotatedTrie:
-        """Return the trie with this verdict on its plans; its trie of signals gets the verdict, too."""
+        """Return the trie, and its trie of signals, with this verdict on the plans."""
         return replace(self, verdict=found, signals=self.signals and replace(self.signals, verdict=found))
 
     def within(self, tried: BoolArray) -> AnnotatedTrie:
@@ -257,27 +261,29 @@ class AnnotatedTrie:
         return replace(self, tried=tried, signals=self.signals and self.signals.within_paths(tried, self.trie))
 
     def writes_answer(self, node: int) -> bool:
-        """Return whether a node's invocation writes an answer, or judges the existing one, even if plans may not end there."""
+        """Return whether a node's invocation writes or judges an answer, even if plans may not end at the node."""
         stage = self.template.stage(self.stage_names[self.trie.stage[node]])
         return stage.answerable or stage.verdict is not None
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
-        """Return, by group of edges, the unit for which a fixed plan has one model (the application's stage), and their number.
+        """Return the slot number of each group of edges, and the count of slots.
+
+        A fixed plan has one model for each slot, which is a stage of the application.
 
         Args:
             stage: The stage of the trie that a group runs, shape (groups,).
-            depth: How many invocations come before it, shape (groups,).
+            depth: The number of invocations before this stage, shape (groups,).
         """
         own = self.template.base_numbers  # a fixed plan has one model for a stage, whatever the kind
         return np.array(own)[np.array(self.outcomes.stages)[stage]], max(own) + 1
 
     def with_shares(self, change: FloatArray) -> Self:
-        """Return the trie in whose figures by fit each node counts ``change`` times as often, shape (n + 1,)."""
+        """Return the trie with each node's weight multiplied by ``change``, shape (n + 1,), in the estimates by fit."""
         return self
 
     @property
     def is_contingent(self) -> bool:
-        """True if plans over the trie are contingent: it branches, or its nodes have several histories."""
+        """Whether plans over the trie depend on what happens: the trie branches, or its nodes have several histories."""
         return self.arm is not None or self.trie.is_merged
 
     @cached_property
@@ -298,7 +304,7 @@ class AnnotatedTrie:
 
     @cached_property
     def knows_latency(self) -> bool:
-        """True if some latency is not zero. All are zero if the recorded answers have no latencies."""
+        """Whether some latency is not zero. All latencies are zero if the recorded answers have none."""
         return bool(self.latency_s.any())
 
     @cached_property
@@ -308,7 +314,10 @@ class AnnotatedTrie:
 
     @cached_property
     def most_usd(self) -> FloatArray:
-        """Upper end of an invocation's dollars, from the spread between requests and the error of their mean."""
+        """Upper limit of the cost of each node's invocation, in dollars.
+
+        A quantile that includes the spread between requests and the error of the mean cost.
+        """
         unknown = np.zeros(len(self.trie))
         if self.cost_se is not None:
             of = self.reading.rated_usd
@@ -318,7 +327,7 @@ class AnnotatedTrie:
 
     @cached_property
     def path_most_usd(self) -> FloatArray:
-        """Sum of :attr:`most_usd` from the root to u: exact if all calls of a request are long or short together."""
+        """Sum of :attr:`most_usd` from the root to u; exact if all calls of a request are long or short together."""
         return _read_only(self.trie.accumulate(self.most_usd))
 
     @cached_property
@@ -332,11 +341,11 @@ class AnnotatedTrie:
         return _read_only(self.trie.accumulate(self.cost_var))
 
     def latency_quantile(self, level: float) -> FloatArray:
-        """Return the ``level`` quantile, in (0, 1), of the seconds of one invocation at zero load; shape (n + 1,)."""
+        """Return the ``level`` quantile (0 < ``level`` < 1) of the seconds of one invocation at zero load; shape (n + 1,)."""
         return lognormal_quantile(self.latency_s, self.latency_var, level)
 
     def cost_quantile(self, level: float) -> FloatArray:
-        """Return the ``level`` quantile, in (0, 1), of the dollars of one invocation; shape (n + 1,)."""
+        """Return the ``level`` quantile (0 < ``level`` < 1) of the cost of one invocation in dollars; shape (n + 1,)."""
         return lognormal_quantile(self.cost_usd, self.cost_var, level)
 
     def path_latency_quantile(self, level: float) -> FloatArray:
@@ -344,11 +353,14 @@ class AnnotatedTrie:
         return self._path_quantile(self.latency_s, self.latency_var, self.latency_size_var, level)
 
     def full_cost_quantile(self, level: float) -> FloatArray:
-        """Return the ``level`` quantile of the dollars of a request that runs the whole path to u; shape (n + 1,)."""
+        """Return the ``level`` quantile of the cost of a request that runs the whole path to u, in dollars; shape (n + 1,)."""
         return self._path_quantile(self.cost_usd, self.cost_var, self.cost_size_var, level)
 
     def _path_quantile(self, mean: FloatArray, var: FloatArray, size_var: FloatArray | None, level: float) -> FloatArray:
-        """Return quantiles of log-normals with the sums' moments: size parts add as deviations, other parts as variances."""
+        """Return log-normal quantiles of sums along paths.
+
+        The parts of the variances that come from the request's size add as standard deviations, the other parts as variances.
+        """
         common = np.zeros_like(var) if size_var is None else np.minimum(size_var, var)
         total = self.trie.accumulate(var - common) + self.trie.accumulate(np.sqrt(common)) ** 2
         return lognormal_quantile(self.trie.accumulate(mean), total, level)
@@ -413,12 +425,15 @@ class SignalTrie(AnnotatedTrie):
         return True
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
-        """See :meth:`AnnotatedTrie.slots`: on a chain, each invocation is a separate unit."""
+        """Return slots as :meth:`AnnotatedTrie.slots` does; on a chain, each invocation has a separate slot."""
         found = depth.astype(np.int64) if self.template.base.is_linear else super().slots(stage, depth)[0]
         return found, 1 + int(found.max(initial=0))
 
     def with_shares(self, change: FloatArray) -> Self:
-        """See :meth:`AnnotatedTrie.with_shares`: the figures by fit include how many requests have each history."""
+        """Return the trie with changed weights; see :meth:`AnnotatedTrie.with_shares`.
+
+        Here the estimates by fit include how often requests have each history.
+        """
         found = self.outcomes
         spread, cost = found.spread * change[found.node, None], found.cost_spread * change[:, None]
         outcomes = replace(found, spread=spread.astype(np.float32), cost_spread=cost.astype(np.float32))
@@ -429,7 +444,7 @@ class SignalTrie(AnnotatedTrie):
         return replace(self, tried=tried[path_edges(self.trie, self.outcomes.stages, paths)])
 
     def returning_last(self) -> Self:
-        """Return the trie for graphs that can return the last answer only."""
+        """Return the trie for graphs that can only return their last answer, not an earlier answer."""
         outcomes = self.outcomes
         if not outcomes.returns_earlier:
             return self
@@ -438,7 +453,7 @@ class SignalTrie(AnnotatedTrie):
         return replace(found, stop_success=np.asarray(np.bincount(outcomes.node, ends, len(self.trie)), np.float64))
 
     def with_right(self, outcomes: Outcomes, right: FloatArray) -> Self:
-        """Return the trie with other probabilities that the current answers are right; ``outcomes`` has the same ones.
+        """Return the trie with other probabilities that the current answer is right, which ``outcomes`` must contain, too.
 
         Args:
             outcomes: Replace the trie's outcomes, in the same order. They include the probabilities at ends.
@@ -467,7 +482,7 @@ _SHOWN_PATHS = 10
 
 @dataclass(frozen=True, eq=False)
 class TrieReading(ABC):
-    """Summaries of a trie, which differ between tries whose plans end at one node and at several nodes."""
+    """Summaries of a trie for reports, computed in different ways for plans that end at one node and at several nodes."""
 
     annotated: AnnotatedTrie
 
@@ -480,33 +495,36 @@ class TrieReading(ABC):
 
     @property
     def rated(self) -> FloatArray:
-        """The figures whose standard errors are ``accuracy_se``."""
+        """The accuracy of each node's path, whose standard errors are ``accuracy_se``."""
         return self.annotated.accuracy
 
     @property
     def rated_usd(self) -> FloatArray:
-        """The figures whose standard errors are ``cost_se``."""
+        """The cost of each node's path in dollars, whose standard errors are ``cost_se``."""
         return self.annotated.path_cost_usd
 
     @property
     def reach(self) -> FloatArray:
-        """P(a request reaches a node | the models up to it), as far as it is known; otherwise 1."""
+        """P(a request reaches the node | the models up to the node) if known, otherwise 1; by node."""
         return self.annotated.reach
 
     @property
     def everything_usd(self) -> float | None:
-        """Expected dollars of running a request on every path; None for merged histories, since long loops never run fully."""
+        """Expected cost, in dollars, of running a request on every path.
+
+        None for merged histories, since long loops never run fully.
+        """
         return float((self.annotated.reach * self.annotated.cost_usd)[1:].sum())
 
     @property
     @abstractmethod
     def answer_accuracy(self) -> FloatArray:
-        """Accuracy of a plan that ends at each node; if plans have several ends, given that the node is reached."""
+        """Accuracy of the plan that ends at each node; if plans have several ends, P(right answer | the node is reached)."""
 
     @property
     @abstractmethod
     def plan_arrays(self) -> list[npt.NDArray[Any]]:
-        """Return the arrays that plans are made from."""
+        """Return the arrays from which plans are made."""
 
     @property
     @abstractmethod
@@ -534,7 +552,7 @@ class PathReading(TrieReading):
 
     @property
     def answer_accuracy(self) -> FloatArray:
-        """See :attr:`TrieReading.answer_accuracy`."""
+        """The accuracy of each node's path."""
         return self.annotated.accuracy
 
     @property
@@ -563,7 +581,7 @@ class PathReading(TrieReading):
         return html_table(caption, ("path", "accuracy", "cost per request", "latency"), rows)
 
     def _frontier(self) -> list[int]:
-        """Return answerable nodes more accurate than every node of the same or a lower cost, the most accurate first."""
+        """Return the answerable nodes more accurate than all other nodes of at most the same cost, most accurate first."""
         accuracy, cost_usd = self.annotated.accuracy, self.annotated.path_cost_usd
         nodes = np.flatnonzero(self.annotated.trie.answerable)
         order = nodes[np.lexsort((-accuracy[nodes], cost_usd[nodes]))]
@@ -573,14 +591,14 @@ class PathReading(TrieReading):
 
 
 class HistoryReading(TrieReading):
-    """Summaries of a trie in which plans have several ends, so that only a planner can compute their accuracy."""
+    """Summaries of a trie whose plans may end at several nodes, so that only a planner can compute their accuracy."""
 
     noun = "histories"
     holds_common_errors = False  # a plan's end errors are combined as if they were independent
 
     @property
     def answer_accuracy(self) -> FloatArray:
-        """See :attr:`TrieReading.answer_accuracy`."""
+        """P(the current answer is right | the node is reached), by node."""
         return self.annotated.success
 
     @property
@@ -618,17 +636,17 @@ class MergedReading(HistoryReading):
 
     @property
     def rated(self) -> FloatArray:
-        """See :attr:`TrieReading.rated`."""
+        """The success of each node, whose standard errors are ``accuracy_se``."""
         return self.annotated.success
 
     @property
     def rated_usd(self) -> FloatArray:
-        """See :attr:`TrieReading.rated_usd`."""
+        """The cost of each node's invocation in dollars, whose standard errors are ``cost_se``."""
         return self.annotated.cost_usd
 
     @property
     def reach(self) -> FloatArray:
-        """See :attr:`TrieReading.reach`."""
+        """1 for every node: the probability of reaching a merged node is unknown."""
         return np.ones(len(self.annotated.trie))
 
 

@@ -15,10 +15,10 @@ KEY = "cache_hits"
 
 
 def with_hits(annotated: AnyTrie, rates: Mapping[tuple[str, str], float]) -> AnyTrie:
-    """Return the trie with dollars and seconds reduced by the share of invocations that a cache answers.
+    """Return the trie with lower dollars and seconds, because a cache answers a share of the invocations.
 
     Args:
-        annotated: The trie as estimated, with every call made. Seconds of tools are not known separately, and count as model
+        annotated: The trie, estimated as if every call were made. Seconds of tools are not known separately, and count as model
             seconds.
         rates: The share of the invocations that the cache answers, in [0, 1), by the workflow's stage and the model.
     """
@@ -45,7 +45,7 @@ def with_hits(annotated: AnyTrie, rates: Mapping[tuple[str, str], float]) -> Any
 
 
 def seconds_if_asked(annotated: AnnotatedTrie, node: int) -> float:
-    """Return the seconds of a node's invocation if its calls are really made, without the effect of a cache."""
+    """Return the seconds of a node's invocation if its calls are really made instead of answered by a cache."""
     seconds, trie = float(annotated.latency_s[node]), annotated.trie
     told: Mapping[str, Mapping[str, float]] = annotated.meta.get(KEY, {})
     if not told or trie.model[node] < 0:

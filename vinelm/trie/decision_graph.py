@@ -1,4 +1,4 @@
-"""The decision graph of a trie: levels of nodes, and for each node and branch the models that may run next.
+"""The decision graph of a trie: its nodes by level and, for each node and branch, the models that may run next.
 
 A node is a history. After it, the application takes one of several branches (the stage that comes next), or its own check ends
 the request; then the plan runs one of the branch's models, or ends the request. All numbers are conditional on the request
@@ -28,7 +28,7 @@ _ROUNDING = 1e-9
 
 
 class Span(NamedTuple):
-    """Neighbouring nodes of one level, their outgoing groups of edges, and the edges, as half-open ranges."""
+    """Half-open ranges of neighbouring nodes of one level, of the groups of edges that leave them, and of these edges."""
 
     nodes: tuple[int, int]
     groups: tuple[int, int]
@@ -36,7 +36,11 @@ class Span(NamedTuple):
 
 
 class PositionRates(NamedTuple):
-    """Probabilities at positions; by group P(its stage comes next) and P(its stage comes next and the answer is correct)."""
+    """The probabilities that a graph is made from.
+
+    By position: of success, of stopping, and of both. By group: P(its stage comes next), and P(its stage comes next and the
+    answer is correct).
+    """
 
     success: FloatArray
     stop: FloatArray
@@ -61,8 +65,8 @@ class DecisionGraph:
       continues without an answer to a stage that the trie lacks).
     - ``may_end``: whether a plan may end at the position.
     - ``cost_usd``, ``latency_s``: of each edge's invocation at zero load, given that its source and stage are reached.
-    - ``slot``: for each group, the number of the unit for which a fixed plan has one model: its stage, or its invocation on a
-      chain with outcomes. ``n_slots``: the number of such units.
+    - ``slot``: for each group, the number of its slot. A fixed plan has one model for each slot: a stage, or on a chain with
+      outcomes an invocation. ``n_slots``: the number of slots.
     - ``checked``: whether a fixed plan ends at the group, because the workflow's own check has passed the answer.
     """
 
@@ -149,9 +153,9 @@ class DecisionGraph:
     def right_by_fit(self) -> tuple[FloatArray, FloatArray] | None:
         """Probabilities of correct answers given the models so far, by fit to resampled requests.
 
-        First P(the request ends at the position with a correct answer), shape (positions, fits); then P(the group's branch
-        comes next and the answer so far is correct), shape (groups, fits). Their spread is the error of a plan over outcomes.
-        None if branches are not outcomes, or there is only one fit.
+        The first array has P(the request ends at the position with a correct answer), shape (positions, fits); the second has
+        P(the group's branch comes next and the answer so far is correct), shape (groups, fits). Their spread between fits gives
+        the error of a plan over outcomes. None if branches are not outcomes, or there is only one fit.
         """
         outcomes = self.annotated.outcomes
         if outcomes.spread.shape[1] < 2:
@@ -170,7 +174,7 @@ class DecisionGraph:
 
     @cached_property
     def cost_by_fit(self) -> FloatArray | None:
-        """The expected dollars of each position's call by fit to resampled requests; shape (positions, fits).
+        """The expected cost, in dollars, of each position's call, by fit to resampled requests; shape (positions, fits).
 
         These are dollars times P(the call is made | the models up to it). None without signals, or with a single fit.
         """
@@ -183,9 +187,9 @@ class DecisionGraph:
 
     @cached_property
     def mixture(self) -> tuple[tuple[float, Self], ...]:
-        """The share of each difficulty, and the graph with its rates; only this graph if difficulties are unknown.
+        """Pairs (share of requests, graph with their rates) for each difficulty; if difficulties are unknown, only this graph.
 
-        Plans do not see a request's difficulty, so figures over all requests are means over the difficulties.
+        Plans do not see a request's difficulty, so values over all requests are means over the difficulties.
         """
         known = self.annotated.difficulty
         if known is None:
@@ -198,7 +202,7 @@ class DecisionGraph:
         return tuple(found)
 
     def with_rates(self, rates: PositionRates) -> Self:
-        """Return the graph with other rates."""
+        """Return the graph with these probabilities instead of its own."""
         chances: dict[str, Any] = _chances(rates, self.source, self.may_end)
         return replace(self, **chances)
 
@@ -237,12 +241,12 @@ class DecisionGraph:
 
     @cached_property
     def loses(self) -> bool:
-        """True if a request may reach a stage that the trie lacks before it has an answer."""
+        """Whether a request may reach a stage that the trie lacks before it has an answer."""
         return bool(self.lost.any())
 
     @cached_property
     def source_may_end(self) -> BoolArray:
-        """True if a plan may end at the group's source."""
+        """Whether a plan may end at the group's source, for each group."""
         return np.asarray(self.may_end[self.source])
 
     def groups_at(self, position: int, stages: Collection[str] | None = None) -> list[int]:
@@ -252,11 +256,11 @@ class DecisionGraph:
         return [group for group in groups if stages is None or names[self.stage[group]] in stages]
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return the weight of each node's error in a plan's error: the probability that the plan reaches the node."""
+        """Return the weight of each node's standard error in a plan's: the probability that the plan reaches the node."""
         return reach
 
     def joined(self, plan: Integers, at: Integers) -> tuple[Integers, Integers] | None:
-        """Return one key (plan, position) for all histories of a plan at one position, and the key of each history.
+        """Return the distinct keys (plan, position), and for each history the index of its key.
 
         None if no two histories share a position.
         """
@@ -266,11 +270,11 @@ class DecisionGraph:
         return key, which
 
     def width(self, span: Span) -> int:
-        """Return the number of edges of each group of a span, 0 if the groups of its level differ."""
+        """Return the number of edges that every group of the span's level has; 0 if the groups differ."""
         return self._shapes[self.level_of(span.nodes[0])][1]
 
     def arms(self, span: Span) -> int:
-        """Return the number of groups of each node of a span, 0 if the nodes of its level differ."""
+        """Return the number of groups that every node of the span's level has; 0 if the nodes differ."""
         return self._shapes[self.level_of(span.nodes[0])][0]
 
     def level_of(self, position: int) -> int:
@@ -279,7 +283,7 @@ class DecisionGraph:
 
     @cached_property
     def _shapes(self) -> list[tuple[int, int]]:
-        """For each level, the number of groups of each node and the number of edges of each group; 0 if they differ."""
+        """By level: the number of groups of every node, and the number of edges of every group; 0 if the numbers differ."""
         found = []
         for low, high in pairwise(self.levels):
             arms = np.diff(self.first_group[low : high + 1])
@@ -288,7 +292,7 @@ class DecisionGraph:
         return found
 
     def weights(self, groups: Sequence[int]) -> FloatArray:
-        """Return P(the branch comes next | one of these does), for each branch of one source; equal shares if all are 0."""
+        """Return P(the branch comes next | one of these branches does), by branch of one source; equal values if all are 0."""
         arm = self.arm[list(groups)]
         total = float(arm.sum())
         return np.full(len(arm), 1.0 / len(arm)) if total == 0.0 else np.asarray(arm / total)
@@ -305,7 +309,7 @@ class DecisionGraph:
         return range(int(self.first_edge[group]), int(self.first_edge[group + 1]))
 
     def spans(self, position: int, groups: Sequence[int] | None = None) -> Iterator[Span]:
-        """Yield the spans below a position, level by level: first the position itself, restricted to these groups."""
+        """Yield spans level by level: first the position itself with only these groups, then everything below it."""
         low, high = position, position + 1
         while low < high:
             if groups:
@@ -319,12 +323,12 @@ class DecisionGraph:
             low, high = self._led_to(low, edges)
 
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
-        """Return the next level's positions, as a half-open range that includes all targets of edges."""
+        """Return a half-open range of positions on the next level that contains the targets of all these edges."""
         level = self.level_of(position) + 1
         return self.levels[level], self.levels[level + 1]
 
     def of_targets(self, span: Span, below: Span) -> Integers | None:
-        """Return the index of each edge's target among the nodes of the next span; None if both have the same order."""
+        """Return the index of each edge's target among the next span's nodes; None if edges and nodes have the same order."""
         return np.asarray(self.target[slice(*span.edges)] - below.nodes[0])
 
     def _per_source(self, values: FloatArray) -> FloatArray:
@@ -338,7 +342,7 @@ class TreeGraph(DecisionGraph):
     is_tree = True
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return the weight of each node's error in a plan's error: 1 at its ends, whose errors cover whole paths."""
+        """Return the weight of each node's standard error in a plan's: 1 at the plan's ends, whose errors cover whole paths."""
         return np.where(is_end, 1.0, 0.0)
 
     def joined(self, plan: Integers, at: Integers) -> None:
@@ -352,12 +356,12 @@ class TreeGraph(DecisionGraph):
 
 
 def _common(counts: Integers) -> int:
-    """Return the value that all counts have; 0 if they differ."""
+    """Return the number that all counts are equal to; 0 if the counts differ."""
     return int(counts[0]) if len(counts) and (counts == counts[0]).all() else 0
 
 
 def _chances(rates: PositionRates, source: Integers, may_end: BoolArray) -> dict[str, FloatArray]:
-    """Return the probabilities at each position before a model is chosen."""
+    """Return the graph's probabilities of branches, of right answers at an end, and of losing a request, from the rates."""
     success, stop, stop_success, arm, right = rates
     rest = 1.0 - stop - np.bincount(source, arm, len(stop))
     rest_right = success - stop_success - np.bincount(source, right, len(stop))

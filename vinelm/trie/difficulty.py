@@ -21,12 +21,12 @@ class DifficultyRates:
     that it leads to each node.
 
     Args:
-        weight: share of the requests that have each difficulty, shape (points,).
+        weight: share of all requests that have each difficulty, shape (points,).
         success, stop, stop_success: the rates of :class:`~vinelm.trie.annotated_trie.AnnotatedTrie` for each difficulty, shape
             (n + 1, points).
-        arm, arm_success: P(the arm comes next), and P(the arm comes next and the answer before it is correct), given that its
-            source is reached; shape (arms, points) in the order of :attr:`MergedTrie.edge_arm`. None if one stage follows each
-            node.
+        arm, arm_success: P(the branch comes next), and P(the branch comes next and the answer before it is correct), given that
+            its source is reached; shape (branches, points) in the order of :attr:`MergedTrie.edge_arm`. None if one stage
+            follows each node.
 
     Raises:
         VineLMError: the shapes do not fit.
@@ -54,7 +54,7 @@ class DifficultyRates:
         """Return ``arm`` and ``arm_success``; if one stage follows each node, that stage follows unless the request stops.
 
         Args:
-            source: the node that each arm leaves, shape (arms,).
+            source: the node that each branch leaves, shape (branches,).
         """
         if self.arm is None or self.arm_success is None:
             return 1.0 - self.stop[source], (self.success - self.stop_success)[source]

@@ -65,17 +65,17 @@ class SharedNodes:
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """Index of each edge's value in branch annotations: the edge itself, since the sources of a node differ."""
+        """By edge, the index of its value in arrays of branch annotations: the edge's number, since each edge has a value."""
         return np.arange(self.n_edges)
 
     @property
     def n_arm_items(self) -> int:
-        """Length of the branch annotations."""
+        """Length of the arrays of branch annotations."""
         return self.n_edges
 
     @cached_property
     def is_leaf(self) -> BoolArray:
-        """True for nodes without children, shape (n + 1,)."""
+        """Whether each node has no children, shape (n + 1,)."""
         return frozen(np.diff(self.first_edge) == 0, np.bool_)
 
     @cached_property
@@ -87,7 +87,7 @@ class SharedNodes:
 
     @cached_property
     def is_linear(self) -> bool:
-        """True if the children of each node run one stage."""
+        """Whether all children of each node run the same stage."""
         return bool(self.begins_arm.sum() == np.sum(~self.is_leaf))
 
     def children(self, node: int) -> list[int]:
@@ -95,7 +95,7 @@ class SharedNodes:
         return [int(at) for at in self.target[self.first_edge[node] : self.first_edge[node + 1]]]
 
     def sources(self, node: int) -> list[int]:
-        """Return the nodes that lead to this one, in order."""
+        """Return the nodes from which an edge leads to this node, in order."""
         edges = self.by_target[self.first_in_edge[node] : self.first_in_edge[node + 1]]
         return [int(at) for at in self.source[edges]]
 
@@ -131,12 +131,12 @@ _PACKED = 2**62
 
 
 class _TooManyError(Exception):
-    """The trie would have more nodes than allowed."""
+    """Raised inside this module if the trie would have more nodes than allowed."""
 
 
 @dataclass(frozen=True)
 class _Segments:
-    """The stored form of choices. A choice is the number stage * models + model.
+    """Stores the remembered choices of a history. A choice is encoded as the number stage * models + model.
 
     Args:
         owner: for each stage, the number of the loop whose segment its choices belong to, or -1.
@@ -169,7 +169,7 @@ class _Segments:
         return cls(owner, tuple(memory), column, max(widths))
 
     def extended(self, window: Ints, loop: int, choice: Ints) -> Ints:
-        """Return the segments, each extended by one choice."""
+        """Return the remembered choices, each extended by one choice of the loop and reduced to what the loop remembers."""
         memory = self.memory[loop]
         window = window.copy()
         if memory is None:
@@ -184,7 +184,7 @@ def merged_arrays(template: Template, most: int = MOST_MERGED) -> dict[str, npt.
     """Return the arrays of :class:`~vinelm.trie.trie.MergedTrie` for a bound template.
 
     Raises:
-        TemplateError: there are more than ``most`` nodes; the message says which settings give fewer nodes. Or a stage is both
+        TemplateError: there are more nodes than ``most``; the message says which settings give fewer nodes. Or a stage is both
             inside and outside of a loop that merges.
     """
     try:
@@ -198,7 +198,11 @@ def merged_arrays(template: Template, most: int = MOST_MERGED) -> dict[str, npt.
 
 @dataclass(frozen=True)
 class _Level:
-    """The nodes of one depth: automaton position, id of the past segments, the open loop, its content, and the last choice."""
+    """The nodes of one depth, by what they remember.
+
+    For each node: its automaton position, the id of its finished segments, the loop that it is in, the choices remembered in
+    this loop, and the last choice.
+    """
 
     position: Ints
     past: Ints
@@ -248,7 +252,7 @@ def _built(template: Template, most: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def _followers(template: Template, segments: _Segments, level: _Level, n_models: int) -> tuple[Ints, _Level] | None:
-    """Return (source, state) of every edge out of a level, branch by branch; None after the last level."""
+    """Return the source and the resulting state of every edge out of a level, branch by branch; None after the last level."""
     stage_index = {stage.name: i for i, stage in enumerate(template.stages)}
     model_index = {name: i for i, name in enumerate(template.models)}
     memories, _ = _ranks([level.past, level.loop + 1, *level.window.T])
@@ -327,7 +331,7 @@ def _check_one_place(template: Template, loops: Sequence[Loop]) -> None:
 
 
 def _advice(template: Template, most: int) -> str:
-    """Return one line that names settings with at most ``most`` nodes, each with its number of nodes."""
+    """Return one line that names merge settings with at most ``most`` nodes, and the number of nodes for each setting."""
     has_memory = any(loop.memory for loop in _merging_loops(template.steps))
     memories = [loop.memory or 4 for loop in _merging_loops(template.steps)]
     ways = []

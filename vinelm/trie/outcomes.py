@@ -1,4 +1,4 @@
-"""The outcomes of a trie's invocations: signals and answers, what follows them, and which answer to return at an end."""
+"""The outcomes of a trie's invocations (signals and answers), what follows each, and which answer to return at an end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Seen(NamedTuple):
 
     Args:
         place: Index into the outcome arrays; -1 if the node has no outcome.
-        is_exact: Whether the entry is the observed outcome; else it is the most similar outcome in the profile.
+        is_exact: Whether the entry is the observed outcome; otherwise it is the most similar outcome in the profile.
     """
 
     place: int
@@ -47,16 +47,17 @@ class Outcomes:
     - ``returned``: the class of the best answer; -1 if there is none.
     - ``arm``: the stage of the trie that follows the outcome; -1 if the request ends.
     - ``spread``: P(the outcome occurs, and the best answer so far is right | the models up to the node), by fit to resampled
-      requests; shape (outcomes, fits). The mean over the fits is the estimate; a single column has no information on its error.
+      requests; shape (outcomes, fits). The mean over the fits is the estimate; with a single fit, its error is unknown.
 
     Args:
         labels: The possible labels of answers.
-        cost_spread: By node of the trie and fit to resampled requests: P(the node is reached | the models up to it) times the
-            dollars of its invocation; shape (nodes, fits). Differences between the fits give the error of a plan's dollars.
+        cost_spread: By node of the trie and fit to resampled requests, P(the node is reached | the models up to it) times the
+            dollars of its invocation; shape (nodes, fits). Differences between the fits give the error of a plan's expected
+            dollars.
         stages: The workflow's stage of each stage of the trie, by index.
         goes_on: Whether requests may continue after the workflow's own check has passed an answer.
-        returns_earlier: Whether an earlier answer may be returned; else the trie's ``arm_success`` and ``success`` refer to the
-            last answer.
+        returns_earlier: Whether an earlier answer may be returned; otherwise the trie's ``arm_success`` and ``success`` refer
+            to the last answer.
     """
 
     labels: tuple[Label, ...]
@@ -87,8 +88,8 @@ class Outcomes:
         """Return empty outcomes for a trie of paths, whose stages are the workflow's stages.
 
         Args:
-            n_stages: Number of its stages.
-            n_nodes: Length of its arrays.
+            n_stages: Number of stages of the trie.
+            n_nodes: Length of the trie's arrays.
         """
         empty: dict[str, Any] = {name: np.empty(0, np.int32) for name in OUTCOME_ARRAYS}
         fits = {"spread": np.empty((0, 0), np.float32), "cost_spread": np.empty((n_nodes, 0), np.float32)}
@@ -105,8 +106,8 @@ class Outcomes:
     def seen(self, node: int, outcome: Outcome, *, passed: bool, stage: int | None = None) -> Seen:
         """Return the trie's entry for an outcome after a node, optionally only among outcomes that continue to ``stage``.
 
-        An outcome that the profile lacks is replaced by the most probable outcome that agrees in check and class, else in
-        check, else in class.
+        An outcome that the profile lacks is replaced by the most probable outcome with the same check and class; without any,
+        with the same check; without any, with the same class.
         """
         low, high = (int(at) for at in np.searchsorted(self.node, (node, node + 1)))
         wanted = -1 if outcome.answer_class is None else outcome.answer_class
@@ -124,7 +125,7 @@ class Outcomes:
         return Seen(found, False)
 
     def returned_class(self, place: int) -> int | None:
-        """Return the class of the answer that a request ending with an outcome should return; None for its last answer."""
+        """Return the class of the answer that a request should return if it ends with an outcome; None for its last answer."""
         if place < 0 or not self.returns_earlier:
             return None
         returned, last = int(self.returned[place]), int(self.answer_class[place])
@@ -133,7 +134,8 @@ class Outcomes:
     def returning_last(self) -> Self:
         """Return these outcomes for graphs that can only return the last answer.
 
-        The last answer's probability by fit is not stored: it is assumed proportional to the best answer's.
+        The file does not store the last answer's probability of being right by fit, which is assumed proportional to the best
+        answer's.
         """
         share = np.divide(self.right_last, self.right, out=np.zeros(len(self.right)), where=self.right > 0.0)
         return replace(self, returns_earlier=False, spread=self.spread * share[:, None].astype(np.float32))
@@ -156,8 +158,8 @@ def path_edges(trie: Trie, stages: Sequence[int], paths: Trie) -> npt.NDArray[np
     """Return the edge of the path trie for each edge of a trie of signals, which is a tree; shape (edges,).
 
     Args:
-        trie: The trie whose arms are outcomes.
-        stages: See :class:`Outcomes`.
+        trie: The trie of signals, whose branches are outcomes.
+        stages: The workflow's stage of each stage of the trie, by index.
         paths: The path trie, with a path for each history.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The pre-order arrays of a trie."""
+"""Computes the arrays of a trie, whose nodes are in pre-order."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ class Trie:
     - ``end``: one past the node's last descendant, so that its subtree is ``[node, end[node])``.
     - ``depth``: number of invocations in the prefix; 0 at the root.
     - ``stage``, ``model``: the label of the edge into the node, as indices into ``stages`` and ``models``; -1 at the root.
-    - ``answerable``: the workflow holds an answer at this node, so it may end there. Not between stages of one superstep.
+    - ``answerable``: whether the workflow has an answer at the node, so that it may end there. False between stages of one
+      superstep.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Trie:
 
     @classmethod
     def from_prefixes(cls, template: Template, prefixes: Iterable[Sequence[str]]) -> Trie:
-        """Return the trie of the given prefixes and all their ancestors, if not every allowed combination is wanted.
+        """Return the trie of only the given prefixes and all their ancestors.
 
         Only for linear templates: otherwise the models alone do not say which stages ran.
 
@@ -92,11 +93,11 @@ class Trie:
 
     @property
     def is_merged(self) -> bool:
-        """True if histories share nodes (:class:`MergedTrie`), so that a node has no single path."""
+        """Whether histories share nodes (:class:`MergedTrie`), so that a node has no single path."""
         return False
 
     def with_answerable(self, answerable: npt.ArrayLike) -> Self:
-        """Return the same trie with other answerable nodes, shape (n + 1,)."""
+        """Return the same trie with another array ``answerable``, shape (n + 1,)."""
         arrays = {name: getattr(self, name) for name in self.array_names} | {"answerable": answerable}
         return type(self)(stages=self.stages, models=self.models, **arrays)
 
@@ -123,7 +124,7 @@ class Trie:
 
     @cached_property
     def is_leaf(self) -> BoolArray:
-        """True for nodes without children, shape (n + 1,)."""
+        """Whether each node has no children, shape (n + 1,)."""
         return frozen(self.end == np.arange(1, len(self) + 1), np.bool_)
 
     @cached_property
@@ -132,7 +133,7 @@ class Trie:
         return frozen(np.where(self.is_leaf, -1, np.append(self.stage[1:], -1)), np.int16)
 
     def require_paths(self, what: str) -> None:
-        """Do nothing, since each node has one path. A merged trie raises :class:`ConfigError` about ``what``."""
+        """Do nothing, since each node has a single path; a merged trie raises :class:`ConfigError`, which names ``what``."""
 
     def misfit(self, template: Template) -> str | None:
         """Return in one line why the arrays do not form a valid trie; None if they do.
@@ -182,12 +183,12 @@ class Trie:
 
     @property
     def arm_items(self) -> npt.NDArray[Any]:
-        """Index of each edge's value in branch annotations, shape (edges,): in a tree, the edge's target."""
+        """By edge, the index of its value in arrays of branch annotations: in a tree, the edge's target; shape (edges,)."""
         return self.target
 
     @property
     def n_arm_items(self) -> int:
-        """Length of the branch annotations."""
+        """Length of the arrays of branch annotations."""
         return len(self)
 
     # -- lookup ------------------------------------------------------------------------------------------------
@@ -253,13 +254,13 @@ class Trie:
 
     @cached_property
     def is_linear(self) -> bool:
-        """True if the children of each node run one stage."""
+        """Whether all children of each node run the same stage."""
         first = self.stage[np.minimum(self.parent[1:] + 1, len(self) - 1)]  # a parent's first child comes right after it
         return bool(np.array_equal(self.stage[1:], first))
 
     @cached_property
     def kinds(self) -> tuple[npt.NDArray[np.int64], int]:
-        """A number of each node's invocation, shape (n + 1,), which with the depth identifies stage and model; and their count.
+        """A number for each node that, with the depth, identifies stage and model, shape (n + 1,); and the count of numbers.
 
         The number stands for the model; if the trie branches, for stage and model, since nodes of one depth run several stages.
         """
@@ -346,7 +347,7 @@ class Trie:
 
 
 class MergedTrie(SharedNodes, Trie):
-    """The histories of a template with ``Loop(..., memory=k)`` or ``order="ignored"``; histories that agree share a node.
+    """A trie in which histories share a node, for a template with ``Loop(..., memory=k)`` or ``order="ignored"``.
 
     Node 0 is the root; nodes are in the order of their depth. A node is a position of the template's automaton
     (:class:`~vinelm.template.Flow`) with the remembered part of the history: every choice outside of such a loop, and of the
@@ -398,7 +399,7 @@ class MergedTrie(SharedNodes, Trie):
 
         Args:
             template: A bound template.
-            most: The most nodes.
+            most: The maximum number of nodes.
 
         Raises:
             TemplateError: The template is not bound to a catalog, or there are more than ``most`` nodes.
@@ -407,12 +408,12 @@ class MergedTrie(SharedNodes, Trie):
         return cls(stages=tuple(stage.name for stage in template.stages), models=template.models, **arrays)
 
     def arm_items_after(self, node: int) -> dict[str, int]:
-        """See :meth:`Trie.arm_items_after`; here the values belong to edges."""
+        """Return indices as :meth:`Trie.arm_items_after` does; in a merged trie each edge has its own value."""
         edges = range(self.first_edge[node], self.first_edge[node + 1])
         return {self.stages[self.stage[self.target[edge]]]: edge for edge in edges}
 
     def misfit(self, template: Template) -> str | None:
-        """See :meth:`Trie.misfit`: the template determines every array except the answerable nodes."""
+        """Return why the arrays are not valid, in one line; the template determines all of them except ``answerable``."""
         own, settings = MergedTrie.of(template), ", ".join(merging_words(template))
         if len(self) != len(own):
             return f"it has {self.n_nodes:,} merged nodes where its template ({settings}) has {own.n_nodes:,}"

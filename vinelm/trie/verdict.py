@@ -61,30 +61,34 @@ def require_max_loss(value: float, name: str = "max_loss") -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedPlan:
-    """A plan compared with the baseline on the same requests, tested on requests that did not choose it.
+    """A plan compared with the baseline on the same requests, which were not used for choosing the plan.
 
     Attributes:
         policy: What the plan depends on: ``"paths"``, ``"signals"``, or nothing (``"fixed"``).
-        words: The plan in words: the plan that all rows choose for the same budget.
+        words: The plan in words, as it is chosen for the same budget if all results are used.
         models: The models that it may run.
-        cost_usd: Expected dollars per request, according to the requests that chose it.
-        cap_usd: The bound in dollars per request of the objective that serves it, if all rows are used for planning.
-        accuracy: Tested accuracy, a fraction.
+        cost_usd: Expected cost in dollars per request, according to the requests that were used for choosing the plan.
+        cap_usd: The objective's limit on the cost in dollars per request with which the plan is served, if all results are used
+            for planning.
+        accuracy: Accuracy on the test requests, a fraction.
         gain: Accuracy above the baseline's, a fraction; ``gain_low`` and ``gain_high`` each hold with 95 % for this plan.
-        best_low, best_high: Ends that hold with 95 % for all compared plans together, so also for the best of them.
-        saved_usd: Dollars per request below the baseline's; each of its ends holds with 95 %.
-        latency_s: Tested seconds per request; None if unknown.
-        answers: How many requests ran both plans to the end; None if none did, or one of the two is a traffic split.
-        lost: On how many of these requests the plan is worse than the baseline; None in the same cases.
-        followed: The effective number of requests whose rows follow the plan and the baseline, allowing for their weights;
-            depends on what was bought, not on the outcomes. None if unknown.
-        is_rung: Whether the rule tests this plan; other plans are only shown.
-        hidden: Upper bound on the mean loss where its answers equal today's, from the equal answers that people were asked
-            about; it is subtracted from the lower ends. 0 if equal answers always have equal scores.
-        is_same: Whether it is the baseline itself.
-        is_identified: Whether the rows show the plan's effect; else the figures come from a statistical model and prove
-            nothing.
-        code: For a fixed plan that ends when the application does: its models, as pairs (stage or invocation, model).
+        best_low, best_high: The ends of the gain's interval that hold with 95 % for all compared plans together, so also for
+            the best plan.
+        saved_usd: Dollars per request that the plan costs less than the baseline; each end of the interval holds with 95 %.
+        latency_s: Seconds per request on the test requests; None if unknown.
+        answers: The number of requests that ran the plan and the baseline to the end; None if none did, or either of them is a
+            traffic split.
+        lost: The number of these requests on which the plan is worse than the baseline; None in the same cases.
+        followed: The effective number of requests whose results follow the plan and the baseline, allowing for weights. It
+            depends on which results were bought, not on the answers. None if unknown.
+        is_rung: Whether the rule tests the plan; other plans are only displayed.
+        hidden: Upper limit of the mean accuracy lost on answers that equal the current setup's, from the equal answers that
+            people were asked about. It is subtracted from the lower ends of the gain. 0 if equal answers always have equal
+            scores.
+        is_same: Whether the plan is the baseline itself.
+        is_identified: Whether the plan's effect can be computed from the results alone; otherwise the numbers come from a
+            statistical model and prove nothing.
+        code: The models of a fixed plan that ends when the application ends, as pairs (stage or invocation, model).
     """
 
     policy: str
@@ -113,11 +117,11 @@ class ComparedPlan:
 
     @property
     def is_saving(self) -> bool:
-        """True if it saves dollars with 95 % confidence, and is expected to save enough to be worth a change."""
+        """Whether the plan costs less with 95 % confidence, and is expected to save enough to be worth a change."""
         return self.saved_low > 0.0 and self.saved_usd >= LEAST_SAVED * (self.cost_usd + self.saved_usd)
 
     def passes(self, max_loss: float) -> bool:
-        """Return whether it saves, and loses at most this fraction of accuracy, each with 95 % confidence."""
+        """Return whether the plan saves money and loses at most this fraction of accuracy, each with 95 % confidence."""
         return self.gain_low > -max_loss and self.is_saving
 
     def lowered(self, loss: float) -> Self:
@@ -125,14 +129,14 @@ class ComparedPlan:
         return replace(self, gain_low=self.gain_low - loss, best_low=self.best_low - loss, hidden=loss)
 
     def widened(self, factor: float) -> Self:
-        """Return the plan with the lower ends of its gain ``factor`` times as far from the gain."""
+        """Return the plan with the lower ends of its gain's intervals ``factor`` times as far from the gain."""
         low, best_low = (self.gain - factor * (self.gain - end) for end in (self.gain_low, self.best_low))
         return replace(self, gain_low=low, best_low=best_low)
 
     def serving(self, share: float) -> Self:
-        """Return the plan's figures over all requests if it serves this share of them and the baseline serves the rest.
+        """Return the results over all requests if the plan serves this share of the requests and the baseline serves the rest.
 
-        Requests are assigned at random, so accuracy and dollars are weighted means of the two.
+        Requests are assigned at random, so accuracy and cost are weighted means of the plan's and the baseline's.
         """
         names = [name for name in _FIGURES if name != "accuracy"]
         return replace(
@@ -163,19 +167,21 @@ class ComparedPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ByToday:
-    """The basis of a verdict on requests without labels: today's answer is the reference until a person labels the request.
+    """The basis of a verdict on requests without labels.
+
+    The current setup's answer is the reference until a person labels the request.
 
     Attributes:
-        requests: How many requests have no label.
-        asked: How many questions people have answered.
-        failed: On how many of the requests the current setup failed, so that there is no reference answer.
+        requests: The number of requests without a label.
+        asked: The number of questions that people have answered.
+        failed: The number of requests on which the current setup failed, so that there is no reference answer.
         digest: A digest of the labels and answers; if it changes, a new verdict is needed.
-        plan: The next plan to be proven; empty if there is none, or if no plan was searched for this loss.
-        differing: How many of its answers differ from today's and have no label: they count as lost.
-        questions: Pairs (request, digest of the answer) to ask people about; empty if no label would prove the plan. Includes
-            other plans' answers that are needed for this plan's gains to count.
+        plan: The next plan to be proven; empty if there is none, or if no plan was searched for this allowed loss.
+        differing: The number of this plan's answers that differ from the current setup's and have no label. They count as lost.
+        questions: Pairs (request, digest of the answer) to ask people about; empty if no label would prove the plan. They
+            include other plans' answers that must be labelled for this plan's gains to count.
         is_put: Whether ``vinelm label`` already asks these questions.
-        needed: How many requests would suffice if labels cannot; 0 if unknown.
+        needed: The number of requests that would suffice if labels cannot; 0 if unknown.
     """
 
     requests: int
@@ -197,13 +203,14 @@ class ByToday:
 
 @dataclass(frozen=True, kw_only=True)
 class Settling:
-    """What would decide an undecided verdict.
+    """The additional labels or runs that would decide an undecided verdict.
 
     Attributes:
-        requests: How many labelled requests have to run both the plan and the baseline, estimated from those that did.
-        labels: How many labelled requests are missing; 0 if the present requests suffice.
-        runs: How many of the requests still have to run both.
-        usd: Dollars of these runs.
+        requests: The number of labelled requests that have to run both the plan and the baseline, estimated from the requests
+            that did.
+        labels: The number of labelled requests that are missing; 0 if the present requests suffice.
+        runs: The number of requests that still have to run the plan or the baseline.
+        usd: The cost of these runs in dollars.
     """
 
     requests: int
@@ -219,20 +226,22 @@ class Verdict:
     Attributes:
         opponent: The baseline as it appears in sentences: ``"what runs today"``, a model, or under an objective ``"the best
             single model"``.
-        is_today: Whether the baseline is the application's current setup; else it is the strongest single model by the rows.
+        is_today: Whether the baseline is the application's current setup; otherwise it is the single model with the best
+            results.
         models: The baseline's model of each stage.
         accuracy, accuracy_low, accuracy_high: The baseline's accuracy with the ends of its 90 % interval; None if unknown.
-        cost_usd, latency_s: The baseline's dollars and seconds per request; None if unknown.
-        requests: How many labelled requests were compared.
-        rows: How many rows these requests have.
-        spent_usd: Dollars of the rows.
-        plans: The compared plans, by rising dollars.
+        cost_usd, latency_s: The baseline's cost in dollars and its seconds per request; None if unknown.
+        requests: The number of labelled requests that were compared.
+        rows: The number of results (rows) of these requests.
+        spent_usd: The cost of these results in dollars.
+        plans: The compared plans, in the order of rising cost.
         max_loss: Accuracy that a cheaper plan may lose, a fraction.
-        why_not: Why nothing could be compared, in a few words; empty if plans were compared.
-        tried_only: Whether the comparison was limited to plans whose steps enough requests took. The trie then has no others.
+        why_not: The reason why nothing could be compared, in a few words; empty if plans were compared.
+        tried_only: Whether the comparison was limited to plans whose steps enough requests took; if so, the trie allows no
+            other plans.
         cheaper: Models that some stage may run at a lower list price than the baseline's model.
-        is_judged: Whether a model judged which answers are right.
-        is_served: Whether the plans were really served; else the figures are estimates from rows.
+        is_judged: Whether a model, as a judge, decided which answers are right.
+        is_served: Whether the plans were really served; otherwise the numbers are estimates from stored results.
         by_today: The basis of the verdict if requests have no label; None if all have one.
     """
 
@@ -261,7 +270,7 @@ class Verdict:
     def at(self, max_loss: float) -> Self:
         """Return the verdict for another allowed loss of accuracy, from the same intervals.
 
-        Whether labels could prove a plan at another loss does not follow from the intervals; it takes the store's rows.
+        Whether labels could prove a plan at another loss cannot be computed from the intervals: this needs the store's results.
         """
         by_today = self.by_today
         if by_today is not None and max_loss != self.max_loss:
@@ -274,10 +283,10 @@ class Verdict:
 
     @property
     def rungs(self) -> list[ComparedPlan]:
-        """The plans to test in turn: predicted to save enough, most expensive first. Test answers do not affect this list.
+        """The plans to test in turn, most expensive first: all plans that are predicted to save enough.
 
-        Plans with few rows are left out: their failure would end the tests before plans with many rows. The number of rows
-        depends on what was bought, not on the answers.
+        Plans with few results are left out, because their failure would end the tests before plans with many results. The
+        answers of the test requests do not affect this list: the number of results depends on what was bought.
         """
         found = [
             plan
@@ -289,7 +298,7 @@ class Verdict:
 
     @cached_property
     def _decided(self) -> tuple[Advice, ComparedPlan | None, float]:
-        """The advice, its plan, and the share of requests that this plan serves."""
+        """The advice, its plan, and the share of the requests that this plan serves."""
         if self.why_not:
             return "not enough data", None, 0.0
         passed = failed = None
@@ -333,16 +342,17 @@ class Verdict:
         return saves or (plan.gain > 0.0 and plan.best_high > self.max_loss)
 
     def _distance(self, plan: ComparedPlan) -> tuple[bool, bool, float, float]:
-        """Return a sort key, small for plans near a switch: they need few more requests, save, and have a high ``gain_low``."""
+        """Return a sort key that is small for plans near a switch: they need few more requests, save money, and lose little."""
         times = self._times(plan)
         return times > MOST_TIMES, plan.saved_usd <= 0.0, times, -plan.gain_low
 
     def _shared(self, failed: ComparedPlan | None) -> tuple[ComparedPlan | None, float]:
-        """The plan that saves most if it serves only as many requests as surely lose no more than is allowed, and their share.
+        """Return the plan that saves most as part of a traffic split with at most the allowed loss, and its share of requests.
 
-        The first plan that failed is taken by its own interval: only if it truly loses more than that end would the ladder have
-        been wrong to pass it, so that both errors together are at most 5 %. Any other is chosen because of answers, and taken
-        by the interval that holds for all plans together at 99 %, which adds at most 1 %.
+        For the first plan that failed its test, the plan's own interval counts: the tests would have been wrong to pass this
+        plan only if it truly loses more than the interval's end, so that both errors together are at most 5 %. Any other plan
+        is chosen because of its answers. The interval that holds for all plans together at 99 % counts for it, which adds an
+        error of at most 1 %.
         """
         if failed is None:
             return None, 0.0
@@ -352,14 +362,14 @@ class Verdict:
         return plan, share
 
     def _share(self, plan: ComparedPlan, low: float, most: float) -> float:
-        """The largest share of requests, up to ``most``, that the plan may serve if its gain is at least ``low``, else 0."""
+        """Return the largest share of requests, up to ``most``, that the plan may serve if its gain is >= ``low``, or 0."""
         if not (plan.is_saving and plan.gain > -self.max_loss and low < 0.0):
             return 0.0
         share = math.floor(100 * min(self.max_loss / -low, most)) / 100
         return share if share >= LEAST_SHARE else 0.0
 
     def _times(self, plan: ComparedPlan) -> float:
-        """Return how many times as many requests would suffice for the plan to pass, if its gain stays the same."""
+        """Return the factor by which the number of requests has to grow for the plan to pass, if its gain stays the same."""
         saves = plan.saved_usd >= LEAST_SAVED * (self.cost_usd or 0.0) > 0.0
         distance = plan.gain + (self.max_loss if saves else 0.0 if plan.saved_usd >= 0.0 else -self.max_loss)
         reach = plan.gain - (plan.gain_low if saves else plan.best_low)
@@ -369,7 +379,7 @@ class Verdict:
 
     @property
     def waiting(self) -> int:
-        """Number of questions for people whose answers may prove a plan, or a plan that saves more."""
+        """The number of open questions to people that may prove a plan, or a plan that saves more."""
         return 0 if self.by_today is None else len(self.by_today.questions)
 
     @property
@@ -389,15 +399,15 @@ class Verdict:
 
     @property
     def is_fixed(self) -> bool:
-        """True if the advice is to switch to a plan that is the same for every request, so that VineLM need not run it."""
+        """Whether the advice is to switch to a plan that is the same for every request, so that it can run without VineLM."""
         return self.advice == "switch" and self.plan is not None and bool(self.plan.code) and self.share == 1.0
 
     @property
     def served(self) -> ComparedPlan | None:
-        """The figures over all requests if :attr:`plan` serves its share of them.
+        """The results over all requests if :attr:`plan` serves its share of the requests.
 
-        For a plan to switch to, the rule has excluded that it loses more than allowed (95 % for all its tests together). So the
-        interval does not go below the allowed loss.
+        If the advice is to switch, the rule has ruled out that the plan loses more than allowed (95 % for all its tests
+        together), so the interval of the gain does not go below the allowed loss.
         """
         if self.plan is None:
             return None
@@ -408,18 +418,18 @@ class Verdict:
 
     @property
     def gain(self) -> tuple[float, float, float] | None:
-        """Accuracy gain over the baseline with its interval, valid for the best of all compared plans; None: no plan."""
+        """Accuracy gain over the baseline with its interval, valid for the best of all compared plans; None without a plan."""
         plan = self.served
         return None if plan is None else (plan.gain, plan.best_low, plan.best_high)
 
     @property
     def loss(self) -> float | None:
-        """The smallest excluded loss of accuracy (95 %), a fraction; 0 if a gain is proven, None without a plan."""
+        """The largest loss of accuracy that is not ruled out (95 %), a fraction; 0 if a gain is proven, None without a plan."""
         return None if self.served is None else max(-self.served.best_low, 0.0)
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """The models of the compared plans, on which the advice rests."""
+        """The models of the compared plans, on which the advice is based."""
         now = frozenset(self.models.values())
         shown = [plan for plan in self.plans if plan.is_identified and not plan.is_same]
         names = sorted({name for plan in shown for name in plan.models}, key=lambda name: (name in now, name))
@@ -427,29 +437,29 @@ class Verdict:
 
     @property
     def uncompared(self) -> tuple[str, ...]:
-        """The cheaper models, if the rows show no plan that costs less than the baseline; else empty."""
+        """The cheaper models, if the results identify no plan that costs less than the baseline; otherwise empty."""
         is_shown = any(plan.is_identified and plan.saved_usd > 0.0 for plan in self.plans if not plan.is_same)
         return () if is_shown else self.cheaper
 
     @property
     def promising(self) -> tuple[str, ...]:
-        """The models that are predicted to save enough when run at every stage, although too few requests have tried them."""
+        """The models that are predicted to save enough when they run every stage, although too few requests have tried them."""
         return tuple(plan.code[0][1] for plan in self._unproven_models if plan.cost_usd <= self._worth_usd)
 
     @property
     def _unproven_models(self) -> list[ComparedPlan]:
-        """The single models whose effect the rows do not show, but that are predicted to lose less than allowed."""
+        """The plans of a single model that are predicted to lose less than allowed, although the results cannot prove this."""
         alone = [plan for plan in self.plans if not plan.is_identified and len({model for _, model in plan.code}) == 1]
         return [plan for plan in alone if plan.gain > -self.max_loss]
 
     @property
     def _worth_usd(self) -> float:
-        """The most dollars per request of a plan that saves enough to be worth a change."""
+        """The maximum cost, in dollars per request, of a plan that saves enough to be worth a change."""
         return (1.0 - LEAST_SAVED) * (self.cost_usd or 0.0)
 
     @property
     def settling(self) -> Settling | None:
-        """What would decide an undecided verdict; None for other verdicts, or if nothing realistic would."""
+        """The labels or runs that would decide an undecided verdict; None for other verdicts, or if too many are needed."""
         plan = self.plan
         if self.advice != "undecided" or plan is None or not self.requests:
             return None
@@ -463,10 +473,11 @@ class Verdict:
 
     @property
     def ends_buying(self) -> bool:
-        """True if a profile that looks repeatedly may end here.
+        """Whether a profile that recomputes the verdict repeatedly may stop buying now.
 
-        A switch has to hold by the wider intervals, too, unless all requests have run the plan: then no later look would see
-        more of it. And no plan that saves clearly more may still have a chance to pass.
+        The advice to switch has to hold with the wider intervals, too, unless all requests have run the plan, so that later
+        verdicts would have no more results of the plan. In addition, no plan that saves clearly more may still have a chance to
+        pass.
         """
         if self.advice != "switch" or self.plan is None:
             return self.advice == "keep" or bool(self.waiting)  # people are asked next
@@ -476,28 +487,31 @@ class Verdict:
         return early.advice == "switch" and early.share == 1.0 and is_same and not self._saves_more_elsewhere(self.plan)
 
     def _saves_more_elsewhere(self, than: ComparedPlan) -> bool:
-        """Return whether more rows may prove a plan that saves clearly more than this one."""
+        """Return whether more results may prove another plan that saves clearly more than this plan."""
         open_ = [one for one in self.rungs if one.answers != self.requests and one.gain > -self.max_loss]
         most_usd = than.cost_usd - LEAST_SAVED * (self.cost_usd or 0.0)
         return any(one.cost_usd <= most_usd for one in (*open_, *self._unproven_models))
 
     @property
     def max_cost_usd(self) -> float | None:
-        """Dollars per request of the objective that serves :attr:`plan`, rounded to three digits; None without a plan."""
+        """The cost limit of the objective that serves :attr:`plan`, in dollars per request, rounded to three digits.
+
+        None without a plan.
+        """
         if self.plan is None:
             return None
         # Rounded to three digits, not below the plan's dollars.
         return float(f"{1.005 * (self.plan.cost_usd if self.plan.cap_usd is None else self.plan.cap_usd):.3g}")
 
     def on(self, cost_usd: float, policy: str) -> Verdict | None:
-        """Return the verdict on another objective's plan, from the compared plans just below and above its dollars.
+        """Return the verdict on another objective's plan, from the compared plans that cost just less and just more.
 
-        Such a plan is not the best of several, so its own interval counts. It passes if it saves and loses at most
-        ``max_loss``, or gains accuracy, with 95 % confidence.
+        Such a plan is not the best of several, so its own interval counts. The plan passes if, with 95 % confidence, it saves
+        money and loses at most ``max_loss``, or gains accuracy.
 
         Args:
-            cost_usd: Dollars per request that the plan is expected to cost.
-            policy: The type of plan. Fixed plans at the same dollars count, too, since the plan is predicted to be at least as
+            cost_usd: The plan's expected cost in dollars per request.
+            policy: The type of plan. Fixed plans of the same cost count, too, since the plan is predicted to be at least as
                 good.
 
         Returns: None if no similar plan was compared.
@@ -544,7 +558,7 @@ class Verdict:
     # -- the file --------------------------------------------------------------------------------------------------
 
     def held(self) -> dict[str, Any]:
-        """Return the stored part as plain JSON types; everything else follows from it."""
+        """Return the stored part as plain JSON types, from which everything else is computed."""
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return own | {
             "models": dict(self.models),
@@ -563,9 +577,9 @@ class Verdict:
 
 
 def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> ComparedPlan:
-    """Interpolate a plan with this cost between two plans of the frontier.
+    """Return a plan of cost ``cost_usd``, interpolated between two plans of the frontier.
 
-    The frontier is concave, so linear interpolation underestimates the plan.
+    The frontier is concave, so linear interpolation underestimates the plan's accuracy.
     """
     width = other.cost_usd - one.cost_usd
     share = min(max((cost_usd - one.cost_usd) / width, 0.0), 1.0) if width > 0.0 else 0.0
@@ -578,12 +592,12 @@ def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> Compare
 
 
 def lead_of(advice: Advice, opponent: str = "what runs today") -> str:
-    """Return the words that a verdict begins with."""
+    """Return the words that a verdict with this advice begins with, such as SWITCH."""
     return f"{LEADS[advice]} {opponent}" if advice == "keep" else LEADS[advice]
 
 
 def sentence(found: Verdict) -> str:
-    """Return the verdict as a sentence: the verdict's word, dollars, accuracies, and the excluded loss."""
+    """Return the verdict as a sentence: its word, costs, accuracies, and the accuracy loss that is ruled out."""
     lead, plan = lead_of(found.advice, found.opponent), found.served
     if found.advice == "not enough data" or plan is None:
         return f"{lead}: {why_not_enough(found)}."
@@ -605,7 +619,7 @@ def sentence(found: Verdict) -> str:
 
 
 def why_not_enough(found: Verdict) -> str:
-    """Return in a few words why the rows are not enough."""
+    """Return in a few words why the store's results are too few for a verdict."""
     if found.why_not:
         return found.why_not
     if found.uncompared:
@@ -660,7 +674,7 @@ def _cut(words: str, room: int) -> str:
 
 
 def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True) -> str:
-    """Return in one sentence what this many requests can prove at most, before anything is bought; some may lack a label.
+    """Return in one sentence the most that a number of requests can prove, before anything is bought; some may lack a label.
 
     If no answer differs, a loss of 1 - 0.05^(1/n) remains possible. A plan that changes a quarter of the answers, equally for
     better and worse, has a standard error of 0.5 / sqrt(n), and the interval for the best of a few plans ends 2.2 standard
@@ -680,15 +694,15 @@ def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True)
 
 
 def why_hopeless(requests: int, wrong: float, max_loss: float) -> str:
-    """Return in one line why this many labelled requests cannot prove any plan, whatever is bought; empty if they may.
+    """Return in one line why the labelled requests are too few to prove any plan, whatever is bought; empty if they may do.
 
-    The best possible plan loses no answer and is right whenever the baseline is wrong. Serving it to half of the requests
-    would suffice, so twice the allowed loss has to be excluded.
+    The best possible plan loses no answer and is right whenever the baseline is wrong. Serving this plan to half of the
+    requests would suffice, so a loss of twice the allowed size has to be ruled out.
 
     Args:
-        requests: How many requests are labelled.
-        wrong: On how many of these the baseline may be wrong: graded answers count as one minus their score, and missing
-            answers as wrong.
+        requests: The number of labelled requests.
+        wrong: The number of these requests on which the baseline may be wrong. A graded answer counts as one minus its score, a
+            missing answer as wrong.
         max_loss: Accuracy that a cheaper plan may lose, a fraction.
     """
     least = nothing_differs(requests)
@@ -702,7 +716,7 @@ def why_hopeless(requests: int, wrong: float, max_loss: float) -> str:
 
 
 def nothing_differs(requests: int, level: float = 0.95) -> float:
-    """Return the loss excluded at a level by n requests without a lost answer; at 95 % about 3/n (the rule of three)."""
+    """Return the loss of accuracy that n requests without a lost answer rule out; at 95 % about 3/n (the rule of three)."""
     return float(1.0 - (1.0 - level) ** (1.0 / max(requests, 1)))
 
 
@@ -713,7 +727,7 @@ def _round_up(value: float) -> int:
 
 
 def _figures(found: Verdict, plan: ComparedPlan) -> str:
-    """Return a sentence with dollars, accuracies and seconds of the plan and the baseline."""
+    """Return a sentence with the costs, accuracies and seconds of the plan and the baseline."""
     right = f"with {percent(_accuracy(found, plan))} right instead of {percent(found.accuracy)} ({_points(plan)})"
     if found.by_today is not None:  # how often today's answers are right is unknown
         right = f"with {_points(plan)} against today's answers"
@@ -725,7 +739,7 @@ def _figures(found: Verdict, plan: ComparedPlan) -> str:
 
 
 def _named(found: Verdict) -> str:
-    """Return the name of a baseline that is not the current setup, for sentences."""
+    """Return the baseline's name in sentences, if the baseline is not the current setup."""
     return found.opponent if found.opponent.startswith("the ") else f"{found.opponent}, the strongest single model"
 
 
@@ -754,7 +768,7 @@ def _counted(found: Verdict) -> str:
 
 
 def _unlabelled(found: Verdict) -> str:
-    """Return what labels by people may still decide; empty if all requests have labels, or nothing is left to ask."""
+    """Return a sentence on what people's labels may still decide; empty if all requests have labels or none is needed."""
     by_today = found.by_today
     if by_today is None:
         return ""
@@ -789,7 +803,7 @@ def _unlabelled(found: Verdict) -> str:
 
 
 def _loss(found: Verdict) -> str:
-    """Return in words the smallest excluded loss."""
+    """Return a sentence on the largest loss of accuracy that is still possible."""
     plan, loss = found.served, found.loss
     assert plan is not None
     assert loss is not None
@@ -842,16 +856,16 @@ def dollars(per_request: float) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """Return a number with its noun, such as "1 label" and "2 labels"."""
+    """Return a number with a noun in singular or plural, such as "1 label" and "2 labels"."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def plain_dollars(usd: float) -> str:
-    """Format dollars with cents; amounts below a dollar with three digits."""
+    """Format dollars with cents, and amounts below a dollar with three digits."""
     sign, size = "-" if usd < 0 else "", abs(usd)
     return f"{sign}${size:,.2f}" if size >= 1 else f"{sign}${size:.3g}"
 
 
 def seconds(value: float | None) -> str:
-    """Format seconds with two digits, and from 10 s on with tenths; "" for None."""
+    """Format seconds with two digits, or from 10 s on with tenths; return "" for None."""
     return "" if value is None else f"{value:.2g} s" if value < 10 else f"{value:.1f} s"

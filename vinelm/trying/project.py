@@ -33,7 +33,7 @@ _CHILD = "import sys; from vinelm.trying.project import write_apart; sys.exit(wr
 
 @dataclass(frozen=True, kw_only=True)
 class FirstRun:
-    """The settings of a first run: the options of :func:`~vinelm.try_app` with the same names."""
+    """The settings of a first run, which are options of :func:`~vinelm.try_app` with the same names."""
 
     app: str
     dataset: str | None
@@ -44,7 +44,7 @@ class FirstRun:
 
 
 def with_requests(asked: FirstRun, recorded: Traces, before: Before) -> FirstRun:
-    """Write the requests of traces next to the application if it has no project yet, and return the dataset's path.
+    """Write the requests in recorded traces to a file next to the application if it has no project yet; return the file's path.
 
     Raises:
         ConfigError: The traces have no inputs, or another file has that name.
@@ -66,7 +66,8 @@ Before = dict[Path, bytes | None]
 def put_back(before: Before, tell: Callable[[str], None]) -> Iterator[None]:
     """After the block, which adds files to ``before``, restore the content of these files.
 
-    Modules that the block imported from these files are removed from ``sys.modules``, because they are the changed versions.
+    The modules that the block imported from these files are removed from ``sys.modules``, because their code is the changed
+    version.
     """
     known = dict(sys.modules)
     try:
@@ -84,10 +85,10 @@ def put_back(before: Before, tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def project_of(asked: FirstRun, tell: Callable[[str], None], before: Before) -> Path:
-    """Return the folder of an application's project, writing missing files and reporting what is left to do.
+    """Return the folder of an application's project. Write missing files, and report what is left to do.
 
     With ``apply`` another process imports and changes the application, so that this process imports the changed version. The
-    old content of the written files is added to ``before``.
+    old contents of the written files are added to ``before``.
 
     Raises:
         InputError: The application cannot be read, or makes its own models, or a first run has no data set.
@@ -156,7 +157,7 @@ def _written_apart(asked: FirstRun) -> dict[str, Any]:
 
 
 def write_apart(answer: str, asked: str) -> int:
-    """Write a project, and the outcome to the file ``answer``; ``asked`` has the fields of a :class:`FirstRun`."""
+    """Write a project, and write the outcome to the file ``answer``; ``asked`` has the fields of a :class:`FirstRun`."""
     try:
         found = _write(FirstRun(**json.loads(asked)))
     except InputError as error:
@@ -168,7 +169,7 @@ def write_apart(answer: str, asked: str) -> int:
 
 
 def _require_new(edited: Sequence[str]) -> None:
-    """Raise :class:`ConfigError` if this process, such as a notebook, imported one of these files before the change."""
+    """Raise :class:`ConfigError` if this process (a notebook, for example) imported one of these files before the change."""
     loaded = {Path(file).resolve() for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
     old = [path for path in edited if Path(path).resolve() in loaded]
     if old:
@@ -182,15 +183,15 @@ _OPEN = ("how many turns does your loop take", "how often at most?")
 
 
 def note_turns(file: Path, template: Template, n_models: int) -> str | None:
-    """Write a template whose loops have twice the turns into the workflow file.
+    """Write a template into the workflow file whose loops allow twice as many turns.
 
     Args:
         file: The workflow file.
         template: The file's template, without models.
-        n_models: How many models the catalog has.
+        n_models: The number of models in the catalog.
 
     Returns:
-        What was written, in one line; None if these would be too many turns.
+        What was written, in one line; None if twice the turns would be too many.
     """
     text = file.read_text(encoding="utf-8")
     turns = max((step.times for step in walk(template.steps) if isinstance(step, Loop)), default=LONGEST)
@@ -205,7 +206,7 @@ def note_turns(file: Path, template: Template, n_models: int) -> str | None:
 
 
 def asks_for_turns(file: Path) -> bool:
-    """Return whether a note of the workflow file still asks how many turns its loops take."""
+    """Return whether a note in the workflow file still asks the user how many turns its loops take."""
     return any(f"{TODO}: " in line and any(words in line for words in _OPEN) for line in file.read_text("utf-8").split("\n"))
 
 
@@ -216,7 +217,7 @@ def note_today(file: Path, today: Mapping[str, str]) -> str:
         What was written, in one line.
 
     Raises:
-        ConfigError: The file has no place for it.
+        ConfigError: The file has no place where these models can be written.
     """
     text = file.read_text(encoding="utf-8")
     new = with_defaults(text, today)

@@ -45,11 +45,11 @@ class Trial:
 
     Attributes:
         folder: The project's folder, with ``workflow.py``, ``models.toml``, ``app.db`` and ``app.vine``.
-        trie: The estimate, with its verdict; None for a dry run.
-        report: The HTML page; None for a dry run, and if the trial was stopped.
-        forecast: What would be bought; only for a dry run.
-        is_stopped: Whether Ctrl-C or SIGTERM stopped the buying: then the verdict is based on the rows so far.
-        allow_unproven: Whether :attr:`lines` also serve a plan that is not proven.
+        trie: The estimated trie, with its verdict; None for a dry run.
+        report: The path of the HTML report; None for a dry run, and if the trial was stopped.
+        forecast: The calls that would be bought, and their cost; None unless it is a dry run.
+        is_stopped: Whether Ctrl-C or SIGTERM stopped the buying. If so, the verdict is based on the results so far.
+        allow_unproven: Whether :attr:`lines` may serve a plan that is not proven.
     """
 
     folder: Path
@@ -61,7 +61,7 @@ class Trial:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether to switch; None for a dry run."""
+        """The verdict on whether to switch; None for a dry run."""
         return None if self.trie is None else self.trie.verdict
 
     @property
@@ -73,7 +73,10 @@ class Trial:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The application's lines that serve the plan; empty if it is not proven, unless ``allow_unproven`` is given."""
+        """The lines of code with which the application serves the plan.
+
+        Empty if the plan is not proven, unless ``allow_unproven`` is set.
+        """
         found, objective = self.verdict, self.objective
         if found is None or objective is None or not (found.advice == "switch" or self.allow_unproven):
             return ()
@@ -229,7 +232,7 @@ def kept_max_loss(trie: Path) -> float | None:
 
 
 def _checked(tell: Callable[[str], None]) -> tuple[Inputs, Sequence[str]]:
-    """Check the project in the working folder; return its inputs, and questions that the user must answer first."""
+    """Check the project in the working folder; return a profile's inputs, and questions that the user must answer first."""
     from vinelm.api.profiling import prepared
     from vinelm.catalog import Catalog
     from vinelm.profiler.readiness import check_workflow
@@ -279,7 +282,7 @@ def _forecast(inputs: Inputs, budget_usd: float | None, workers: int, tell: Call
 def _bought(
     inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[str], None], **asked: Any
 ) -> tuple[Verdict | None, bool]:
-    """Call :func:`_buy`, and again with a longer template if requests take more turns of a loop than it has."""
+    """Call :func:`_buy`; if requests take more turns of a loop than the template has, call it again with a longer template."""
     while True:
         open_turns = asks_for_turns(Path(WORKFLOW_FILE))
         try:
@@ -300,7 +303,7 @@ def _buy(
     """Profile until the verdict is certain, or the budget is reached.
 
     Returns:
-        The verdict, if the last look of the profile has made it; and whether the buying was stopped.
+        The verdict, if the profile has made a final verdict; and whether the buying was stopped.
     """
     from vinelm.api.estimation import MAX_ERROR
     from vinelm.api.profiling import require_sound, run_profile
@@ -331,13 +334,13 @@ def _buy(
 
 
 def _stopped(store: ObservationStore, before: int, on_note: Callable[[str], None]) -> bool:
-    """Report what a stopped run has bought, and return True."""
+    """Report what a stopped run has bought; return True, for :func:`_buy`."""
     on_note(f"stopped: {len(store) - before:,} new rows are in {STORE}, ${store.committed_usd():.3g} so far")
     return True
 
 
 def _estimated(max_loss: float, verdict: Verdict | None) -> AnnotatedTrie:
-    """Estimate from the present rows, make the verdict if the profile has not, and write the trie."""
+    """Estimate a trie from the present results, make the verdict unless the profile has made it, and write the trie."""
     from vinelm.api.estimation import estimate_store
     from vinelm.vinefile import save_trie
 

@@ -1,4 +1,4 @@
-"""The verdicts on a store: from its rows, or by serving requests under each plan."""
+"""Verdicts on whether to switch plans: from the results in a store, or by serving requests under each plan."""
 
 from vinelm.whole_imports import attach_stub
 

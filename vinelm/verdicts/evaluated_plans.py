@@ -38,7 +38,8 @@ class EvaluatedPlans:
 
     Args:
         run: The workflow and its application.
-        policies: The policies to serve, with their predictions. Policies with the same fixed plan are served once.
+        policies: The policies to serve, with their predicted accuracy and cost. Policies with the same fixed plan are served
+            once.
         ways: For each policy, the function that serves a request.
         objective: The objective of the plans.
         vines: The objects that make the policies.
@@ -63,8 +64,8 @@ class EvaluatedPlans:
         """Plan for the objective, and prepare the application.
 
         Raises:
-            ConfigError: See :func:`~vinelm.verify`; also if no fixed plan or no single model meets the bounds.
-            InfeasibleError: No path meets the bounds.
+            ConfigError: As for :func:`~vinelm.verify`; also if no fixed plan or no single model meets the objective's limits.
+            InfeasibleError: No path meets the objective's limits.
         """
 
         def prepared(signals: bool) -> ServingRun:
@@ -91,7 +92,7 @@ class EvaluatedPlans:
 
     @property
     def workflow(self) -> Workflow:
-        """See :class:`~vinelm.running.hosts.ServingApplication`."""
+        """The workflow that the requests belong to."""
         return self.run.workflow
 
     def serve(self, request: Request, plan: PolicyName, guard: CallGuard) -> ServedRequest:
@@ -100,7 +101,7 @@ class EvaluatedPlans:
 
     @property
     def _distinct(self) -> dict[PolicyName, ChosenPolicy]:
-        """The policies to serve; policies with the same fixed plan are merged."""
+        """The policies to serve, by name; of several policies with the same fixed plan, only one."""
         by_words = {("plan" if name in ("static", "single") else name, one.words): name for name, one in self.policies.items()}
         return {name: self.policies[name] for name in self.policies if name in by_words.values()}
 
@@ -113,7 +114,7 @@ class EvaluatedPlans:
         ]
 
     def identity(self, asked: HeldOut) -> StoreIdentity:
-        """Return all inputs that affect the results."""
+        """Return the identity of this evaluation: all inputs that affect the results."""
         return asked.identity(self.objective, self.run.annotated, **{name: one.words for name, one in self._distinct.items()})
 
     def evaluation(self, record: ServingRecord, asked: HeldOut, max_loss: float) -> Evaluation:
@@ -121,7 +122,7 @@ class EvaluatedPlans:
 
         Args:
             record: The served requests.
-            asked: The requests.
+            asked: All requests that were to be served.
             max_loss: Accuracy that a cheaper plan may lose, a fraction.
 
         Raises:
@@ -186,7 +187,7 @@ _ORDER: tuple[PolicyName, ...] = ("signals", "paths", "static", "single")
 
 
 def _chosen(plan: Any) -> ChosenPolicy:
-    """Return a plan in the form in which plans are compared."""
+    """Return a plan, with its predictions, as a :class:`ChosenPolicy`, which can be compared with other policies."""
     return ChosenPolicy(
         parts=(), words=plan.words, promised_accuracy=plan.accuracy, promised_cost_usd=plan.path_cost_usd, code=code_of(plan),
         ends_early=ends_early(plan),

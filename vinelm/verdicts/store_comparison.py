@@ -1,4 +1,4 @@
-"""Compares all policies by the rows of a store: the verdict, sweeps, and the gain from signals."""
+"""Compares all policies by the results in a store: computes the verdict, sweeps over budgets, and the gain from signals."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BOUNDS: tuple[SweptBound, ...] = ("max_cost_usd", "min_accuracy", "max_latency_s
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoreComparison:
-    """A comparison of policies by a store's rows: each part of the requests tests plans chosen on the other parts.
+    """A comparison of policies by a store's results. Each part of the requests tests plans that were chosen on the other parts.
 
     Attributes:
-        evaluation: The verdict; None if nothing was compared.
-        sweeps: The sweeps by bound; a sweep is left out if no policy meets any of its bounds.
-        signals_gain: Paired gain in accuracy of planning over signals, compared with planning paths, mean over the cost
-            budgets; None if the trie has no outcomes.
-        why_not: Why nothing was compared, in one line; None if policies were compared.
+        evaluation: The evaluation with its verdict; None if nothing was compared.
+        sweeps: The sweeps over values of one limit of the objective; a sweep is left out if no policy meets any of its values.
+        signals_gain: The accuracy gained by planning with signals instead of paths: the paired difference, as a mean over the
+            cost budgets; None if the trie has no outcomes.
+        why_not: The reason why nothing was compared, in one line; None if policies were compared.
     """
 
     evaluation: Evaluation | None = None
@@ -34,7 +34,7 @@ class StoreComparison:
     why_not: str | None = None
 
     def sweep(self, bound: SweptBound) -> PolicySweep | None:
-        """Return the sweep of this bound; None if there is none."""
+        """Return the sweep over the limit ``bound``; None if there is no such sweep."""
         return next((one for one in self.sweeps if one.bound == bound), None)
 
 
@@ -47,15 +47,15 @@ def compare_store(
     seed: int = 0,
     on_done: Done = lambda done, total, what: None,
 ) -> StoreComparison:
-    """Compare the policies by the rows of a store. Calls no model.
+    """Compare the policies by the results in a store. Calls no model.
 
-    If this is not possible, the result says why, and no error is raised.
+    If a comparison is impossible, no error is raised, and ``why_not`` of the result gives the reason.
 
     Args:
         store: Path of the store.
-        trie: A trie of this store: its estimator and stop rule are used.
-        evaluation: The result of :func:`~vinelm.evaluate` for both; None evaluates them.
-        in_use: What the application runs today, see :func:`~vinelm.evaluate`.
+        trie: A trie of this store, whose estimator and stop rule are used.
+        evaluation: The result of :func:`~vinelm.evaluate` for this store and trie; None computes it.
+        in_use: The current setup, as :func:`~vinelm.evaluate` takes it.
         seed: Decides the split.
         on_done: Called as ``on_done(done, total, what)``.
     """

@@ -1,4 +1,4 @@
-"""Evaluates a store: is VineLM worth it for this workflow, by the existing rows or by serving held-out requests?"""
+"""Evaluates whether VineLM is worth using for a workflow: from the store's results, or by serving held-out requests."""
 
 from __future__ import annotations
 
@@ -164,11 +164,11 @@ class _Subject:
 
     @property
     def whole(self) -> AnnotatedTrie:
-        """The trie whose plans are served: the given trie, or the trie estimated from all rows."""
+        """The trie whose plans are served: the given trie, or the trie estimated from all results."""
         return self.comparison.whole.whole if self.trie is None else self.trie
 
     def verdict(self, objective: Objective | None, in_use: str | Path | None, max_loss: float | None) -> Verdict:
-        """Return the verdict in the trie's file if it was made from these rows; else a new verdict."""
+        """Return the verdict in the trie's file if it was made from the present results; otherwise make a new verdict."""
         if objective is None and in_use is None and not self.comparison.seed:
             held = None if self.trie is None else self.trie.verdict
             if self.trie is None and self.evidence.kinds:  # an estimate finds out whether kinds are distinguished
@@ -182,13 +182,13 @@ class _Subject:
         return self.comparison.verdict(today=today, objective=objective, max_loss=MAX_LOSS if max_loss is None else max_loss)
 
     def _is_of_these_rows(self, held: Verdict) -> bool:
-        """Return whether a verdict belongs to the present rows with the present labels."""
+        """Return whether a verdict was made from the present results with the present labels."""
         own, referred = self.evidence, self.evidence.referred
         digests = None if held.by_today is None else held.by_today.digest, None if referred is None else referred.digest
         return digests[0] == digests[1] and (held.requests, held.rows) == (len(own.requests), len(own.rows))
 
     def evaluation(self, objective: Objective | None, in_use: str | Path | None, max_loss: float | None) -> Evaluation:
-        """Return the evaluation from the rows."""
+        """Return the evaluation of the policies from the store's results."""
         try:
             fit = self.comparison.fit
         except EvidenceError as error:
@@ -221,7 +221,7 @@ class _Subject:
 
 
 def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation, ...]:
-    """Return a separate comparison for each budget of a sweep."""
+    """Return a comparison of the policies for each budget of a sweep."""
     # Bonferroni: a reader picks the budget that pleases, so that all intervals have to hold together.
     level = 1.0 - (1.0 - found.level) / len(runs)
 

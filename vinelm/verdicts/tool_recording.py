@@ -1,4 +1,4 @@
-"""Records an application's tool calls while today's models serve each of its requests once."""
+"""Records an application's tool calls while its current models serve each of its requests once."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ TODAY = "today"
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedTools:
-    """What was recorded, including interrupted runs.
+    """A summary of the recorded tool calls, including those of interrupted runs.
 
     Attributes:
-        requests: how many requests there are to serve.
-        served: how many were served.
-        calls: calls of tools in the store.
-        spent_usd: dollars spent; calls without a recorded result count at their upper bounds.
+        requests: the number of requests to serve.
+        served: the number of requests that were served.
+        calls: the number of tool calls in the store.
+        spent_usd: dollars spent; calls without a recorded result count at their maximum cost.
         failures: number of failed requests, by reason.
         is_simulated: whether some models are simulated.
     """
@@ -54,7 +54,7 @@ class RecordedTools:
 
     @property
     def is_complete(self) -> bool:
-        """False if the budget ended the run early."""
+        """Whether all requests were served; False if the budget ended the run early."""
         return self.served == self.requests
 
     def to_dict(self) -> dict[str, Any]:
@@ -79,18 +79,18 @@ def record_tools(
 
     Calls the models and the tools, so it spends money unless they are simulated, and has the side effects of the tools. The
     cost of every model call is reserved before the call. Each request is on disk before the next begins, so a second call of
-    this function continues. Declared dollars of tools count; if another ``VineLM`` declares a tool, they are known only when
-    the request has ended.
+    this function continues. The declared cost of tool calls counts, too; if another ``VineLM`` declares a tool, this cost is
+    known only when the request has ended.
 
     Args:
         workflow: The workflow, bound to the catalog. Its answers are not scored.
         catalog: The models.
-        backends: One for each provider.
+        backends: A backend for each provider.
         store: The store, created if missing.
         vine: The ``VineLM`` of the application; None builds the workflow with a new one.
         record: "digests" of arguments, or "values": arguments, results and users' messages.
         read_only: Names of tools that only read, or patterns of names, in addition to tools declared read-only.
-        budget_usd: The most that it may cost in dollars, earlier runs included. Required for models that cost money.
+        budget_usd: The maximum cost in dollars, including earlier runs. Required for models that cost money.
         seed: Decides the answers of simulated models.
         on_done: Called as ``on_done(done, total)`` after each request.
 
@@ -128,7 +128,7 @@ def _keep(parts: list[SessionPart], store: ObservationStore) -> None:
 
 @dataclass(frozen=True)
 class _Recording:
-    """An application that is ready to be recorded."""
+    """An application whose requests can be served with their tool calls recorded."""
 
     workflow: Workflow
     vine: VineLM
@@ -139,7 +139,7 @@ class _Recording:
 
     @classmethod
     def of(cls, workflow: Workflow, vine: VineLM, read_only: tuple[str, ...]) -> _Recording:
-        """Build the application."""
+        """Build the application, and return the recording of it."""
         workflow = replace(workflow, score=lambda request, state: False)
         app = build_graph(workflow, vine)
         tools = tools_of(app) if hasattr(app, "builder") else {}
@@ -156,7 +156,7 @@ class _Recording:
         return ServingTask(TODAY, request.id, partial(self.served, request, parts), partial(_keep, parts))
 
     def served(self, request: Request, parts: list[SessionPart], budget: CallGuard) -> ServedRequest:
-        """Serve one request, and add its recorded tool calls to ``parts``."""
+        """Serve one request, and append its recorded tool calls to ``parts``."""
         heard: list[SessionPart] = []
         self.vine.adapter.tools.recorder = heard.append
         clock = WorkClock() if self.vine.models.is_virtual_time else self.vine.new_clock()
@@ -169,7 +169,7 @@ class _Recording:
         return replace(served, cost_usd=served.cost_usd + sum(unpaid))
 
     def _told(self, part: SessionPart) -> SessionPart:
-        """Return an event with the tool's declaration, from any ``VineLM`` or from the caller."""
+        """Return a recorded call with the cost and read-only flag of its tool, as declared to any ``VineLM`` or the caller."""
         if not isinstance(part.event, ToolEvent):
             return part
         says = self.declared.get(part.event.tool)

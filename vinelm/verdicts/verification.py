@@ -159,7 +159,7 @@ class HeldOut:
     """Requests that the estimate has not seen, and how to serve them.
 
     Attributes:
-        source: The arguments of :func:`~vinelm.running.hosts.serving` from which another machine loads the same requests.
+        source: The arguments with which :func:`~vinelm.running.hosts.serving` loads the same requests on another machine.
     """
 
     workflow: Workflow
@@ -207,7 +207,7 @@ class HeldOut:
         return cls(workflow, annotated, catalog, backends, chosen, source)
 
     def made(self, make: Callable[..., App]) -> App:
-        """Return the application that ``make`` builds from the workflow and models."""
+        """Return the application that ``make`` builds from this workflow and its models."""
         return make(self.workflow, self.annotated, self.catalog, self.backends)
 
     def serving(
@@ -222,7 +222,7 @@ class HeldOut:
         return serving(app, self.annotated, cluster, on_note, verb=verb, make=make, labelled=True, **self.source)
 
     def identity(self, objective: Objective, plans: AnnotatedTrie, **policies: str) -> StoreIdentity:
-        """Return all inputs that affect the results, except the number of requests, so that it can be raised later.
+        """Return all inputs that affect the results, except the number of requests, which a later run may raise.
 
         Args:
             objective: The objective of the plans.
@@ -247,12 +247,12 @@ class HeldOut:
 
     @property
     def is_simulated(self) -> bool:
-        """True if some models are simulated."""
+        """Whether some models are simulated."""
         return any(backend.is_simulated for backend in self.backends.values())
 
 
 def held_out(requests: Sequence[Request], seen: set[str], count: int | None, seed: int) -> list[Request]:
-    """Return ``count`` requests whose ids are not in ``seen``, in an order that only depends on ids and the seed.
+    """Return ``count`` requests whose ids are not in ``seen``, in an order that depends only on the ids and the seed.
 
     Raises:
         ConfigError: No request is left, or fewer than ``count``.
@@ -286,7 +286,7 @@ class ServingRun:
 
     Attributes:
         annotated: The trie that the plan is made from.
-        decision: The plan at the first step.
+        decision: The plan for a new request, before its first step.
     """
 
     workflow: Workflow
@@ -308,7 +308,7 @@ class ServingRun:
         objective: Objective,
         signals: bool,
     ) -> ServingRun:
-        """Build the application, and plan; see :func:`verify` for errors."""
+        """Build the application and make the plan; raises the errors of :func:`verify`."""
         annotated = replace(annotated, signals=require_signals(annotated) if signals else None)
         workflow = scored_by_labels(workflow)
         vine = VineLM(
@@ -335,7 +335,7 @@ class ServingRun:
 
     @property
     def vines(self) -> tuple[VineLM, ...]:
-        """See :class:`~vinelm.running.hosts.ServingApplication`."""
+        """The ``VineLM`` objects that make the policies."""
         return (self.vine,)
 
     def serve(self, request: Request, plan: str, guard: CallGuard) -> ServedRequest:
@@ -350,7 +350,7 @@ class ServingRun:
         return self.serve_under(policy(clock=self.vine.new_clock(), request=request, judge=judge), request, guard)
 
     def serve_under(self, policy: Policy, request: Request, guard: CallGuard) -> ServedRequest:
-        """Serve one request under a policy, within the objective's per-request cap and the total budget."""
+        """Serve one request under a policy, within the objective's maximum cost per request and the total budget."""
         objective = self.objective
         if objective.cost_budget == "per_request" and objective.max_cost_usd is not None:
             guard = GuardPair(SpendGuard(objective.max_cost_usd), guard)

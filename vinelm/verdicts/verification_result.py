@@ -1,4 +1,4 @@
-"""The result of a verification: predicted and achieved figures, and whether to switch."""
+"""The result of a verification: predicted and achieved accuracy and cost, and whether to switch."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class Verification:
     """A plan's predictions, and the results of serving it.
 
     Attributes:
-        decision: The plan for a new request, with its promise.
-        requests: How many requests were to be served.
+        decision: The plan for a new request, with its predicted accuracy and cost.
+        requests: The number of requests that were to be served.
         rows: The served requests, in order.
-        spent_usd: Dollars of all calls, interrupted runs included; calls with unknown outcome count at their upper bound.
+        spent_usd: The cost of all calls in dollars, including interrupted runs; a call with an unknown outcome counts at its
+            maximum cost.
         is_simulated: Whether some models are simulated.
     """
 
@@ -46,17 +47,17 @@ class Verification:
 
     @property
     def is_complete(self) -> bool:
-        """True if every request was served; otherwise the budget was reached."""
+        """Whether every request was served; if not, the budget was reached."""
         return len(self.rows) >= self.requests
 
     @property
     def expected_usd(self) -> float:
-        """Expected dollars of the requests that are not served yet."""
+        """Expected cost, in dollars, of the requests that are not served yet."""
         return (self.requests - len(self.rows)) * self.decision.path_cost_usd
 
     @property
     def accuracy(self) -> float | None:
-        """Share of right answers, failed requests counting as wrong; None if nothing was served."""
+        """Share of served requests with a right answer; a failed request counts as wrong. None if nothing was served."""
         return float(np.mean([row.success for row in self.rows])) if self.rows else None
 
     @property
@@ -71,22 +72,25 @@ class Verification:
 
     @property
     def promised_interval(self) -> Interval | None:
-        """90 % interval of the accuracy on this many requests, including sampling error; None without standard errors."""
+        """90 % interval of the predicted accuracy on the served requests, with sampling error; None without standard errors."""
         return self.decision.promise.prediction(len(self.rows) or self.requests)
 
     @property
     def mean_cost_usd(self) -> float | None:
-        """Mean dollars per request; None if nothing was served."""
+        """Mean cost in dollars per served request; None if nothing was served."""
         return float(np.mean([row.cost_usd for row in self.rows])) if self.rows else None
 
     @property
     def mean_latency_s(self) -> float | None:
-        """Mean seconds per request; None if nothing was served."""
+        """Mean seconds per served request; None if nothing was served."""
         return float(np.mean([row.latency_s for row in self.rows])) if self.rows else None
 
     @property
     def promised_cost_interval(self) -> Interval | None:
-        """90 % interval of the mean dollars of this many requests; None without standard errors or below two requests."""
+        """90 % interval of the predicted mean cost of the served requests, in dollars.
+
+        None without standard errors, or for fewer than two requests.
+        """
         error = self.decision.errors.cost_usd
         if error is None or not math.isfinite(error) or len(self.rows) < 2:
             return None
@@ -96,7 +100,7 @@ class Verification:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether to switch to the plan, as in ``vinelm plan``; None if the trie has no verdict."""
+        """The verdict on whether to switch to the plan, as in ``vinelm plan``; None if the trie has no verdict."""
         return self.decision.verdict
 
     @property
@@ -112,7 +116,7 @@ class Verification:
 
     @property
     def cost_promise(self) -> Kept:
-        """As :attr:`accuracy_promise`, for mean dollars: ``broken`` above the interval, ``exceeded`` (cheaper) below it."""
+        """As :attr:`accuracy_promise`, for the mean cost: ``broken`` above the interval, ``exceeded`` (cheaper) below it."""
         if self.has_failed:
             return "failed"
         found = _kept(self.mean_cost_usd, self.promised_cost_interval)
@@ -121,18 +125,18 @@ class Verification:
 
     @property
     def is_kept(self) -> bool:
-        """True if neither accuracy nor cost is worse than predicted, and few requests failed."""
+        """Whether neither accuracy nor cost is worse than predicted, and few requests failed."""
         return not {"broken", "failed"} & {self.accuracy_promise, self.cost_promise}
 
     @property
     def failures(self) -> dict[str, int]:
-        """How many requests failed, by reason, the most frequent first."""
+        """The number of failed requests by reason, the most frequent reason first."""
         reasons = (f"{row.failure}: {row.detail}" if row.detail else str(row.failure) for row in self.rows if row.failure)
         return dict(Counter(reasons).most_common())
 
     @property
     def has_failed(self) -> bool:
-        """True if more than :data:`MOST_FAILED` of the requests failed."""
+        """Whether more than the share :data:`MOST_FAILED` of the requests failed."""
         return sum(self.failures.values()) > MOST_FAILED * len(self.rows)
 
     def to_dict(self) -> dict[str, Any]:

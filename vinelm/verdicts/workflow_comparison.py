@@ -1,4 +1,4 @@
-"""Compares two workflows on the same requests and models, by the rows of their stores: accuracy, dollars, tokens, time."""
+"""Compares two workflows on the same requests and models, by their stores' results: accuracy, cost, tokens and time."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ TARGETS = ("accuracy", "cost", "latency")
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """The resources that calls used, as means over requests.
+    """The resources that calls used, as means per request.
 
     Attributes:
-        calls: Model calls.
-        tokens_in, tokens_out: Prompt and completion tokens; None if they are unknown for some call.
-        cost_usd: Dollars, tools included.
+        calls: The number of model calls.
+        tokens_in, tokens_out: The numbers of prompt and completion tokens; None if they are unknown for some call.
+        cost_usd: The cost in dollars, including tools.
     """
 
     calls: float
@@ -39,7 +39,7 @@ class Taken:
 
     @classmethod
     def of(cls, rows: Sequence[Observation], requests: int) -> Taken:
-        """Return the means of these rows over a number of requests."""
+        """Return the resources of these results as means over a number of requests."""
 
         def tokens(counts: Sequence[int | None]) -> float | None:
             known = [count for count in counts if count is not None]
@@ -55,13 +55,13 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One workflow under a plan, as means over the requests that followed the plan in both workflows.
+    """The results of one workflow under a plan, as means over the requests that followed the plan in both workflows.
 
     Attributes:
-        accuracy: Share of right answers.
-        latency_s: Seconds of a request.
-        whole: All calls of a request.
-        stages: The calls of each stage, in the order of their first calls.
+        accuracy: The share of right answers.
+        latency_s: The duration of a request in seconds.
+        whole: The resources of all calls of a request.
+        stages: The resources of each stage's calls, in the order of the stages' first calls.
     """
 
     accuracy: float
@@ -71,7 +71,7 @@ class Side:
 
     @classmethod
     def of(cls, followed: Sequence[FollowedPlan]) -> Side:
-        """Return the means over requests that followed a plan."""
+        """Return the results of a workflow as means over the requests that followed a plan."""
         rows, n = [row for one in followed for row in one.rows], len(followed)
         names = dict.fromkeys(row.stage for row in rows)
         return cls(
@@ -84,14 +84,14 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class UnderPlan:
-    """Both workflows under one plan.
+    """The results of both workflows under one plan.
 
     Attributes:
         plan: A model that answers every call, or "what runs today".
-        requests: How many requests have every row of the plan in both stores.
-        sides: The workflow, and the workflow that it is compared with.
-        gain: By target (accuracy, cost, latency), the first workflow's gain: saved dollars and seconds are above 0. A paired
-            mean with its 95 % interval.
+        requests: The number of requests that have every result of the plan in both stores.
+        sides: The results of the workflow, and of the workflow that it is compared with.
+        gain: By target (accuracy, cost, latency), the gain of the first workflow: a paired mean with its 95 % interval. Saved
+            dollars and seconds are positive.
     """
 
     plan: str
@@ -116,13 +116,14 @@ class UnderPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkflowComparison:
-    """Two workflows on one data set.
+    """The comparison of two workflows on one data set.
 
     Attributes:
-        workflows: Their names, or the names of the stores if both workflows have one name.
-        plans: The plans that both have run. The current setup comes first.
-        shared: How many requests are in both stores.
-        is_same_data: Whether both were profiled on the same requests, row by row. Else requests are paired by their ids alone.
+        workflows: The workflows' names, or the names of the stores if both workflows have the same name.
+        plans: The results for each plan that both workflows have run; the current setup comes first.
+        shared: The number of requests that are in both stores.
+        is_same_data: Whether both workflows were profiled on the same requests, row by row. Otherwise requests are paired by
+            their ids alone.
         is_simulated: Whether a model of either workflow is simulated.
     """
 
@@ -144,8 +145,8 @@ def compare_workflows(store: str | Path, against: str | Path) -> WorkflowCompari
     """Compare two workflows that were profiled on one data set, under the same models. Calls no model and spends nothing.
 
     The plans are each model alone, and the current setup if both workflows declare it. A plan is compared on the requests for
-    which both stores have all of its rows. Which rows were bought does not depend on their scores, so the paired differences
-    come from the workflows.
+    which both stores have all results of the plan. Which results were bought does not depend on their scores, so the paired
+    differences come from the workflows.
 
     Args:
         store: The store of a workflow.
@@ -186,7 +187,7 @@ def compare_workflows(store: str | Path, against: str | Path) -> WorkflowCompari
 
 @dataclass(frozen=True, eq=False)
 class _Followed:
-    """A store, its fixed plans, and which requests follow them."""
+    """A store's fixed plans, and the results of the requests that followed each plan."""
 
     evidence: StoreEvidence
     bought: BoughtRows

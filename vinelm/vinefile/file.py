@@ -60,7 +60,7 @@ _NAME_AT = 30  # offset of the first entry's name in a ZIP file
 
 
 def _require_vine(path: Path) -> None:
-    """Raise if ``path`` is an existing file other than a trie, which writing would overwrite."""
+    """Raise an error if ``path`` is an existing file other than a trie, since writing would destroy it."""
     try:
         with path.open("rb") as file:
             head = file.read(_NAME_AT + len(_MANIFEST))
@@ -113,7 +113,7 @@ def load_trie(path: str | Path, *, mmap: bool | Literal["file"] = True) -> Annot
             Then replace it only by another file, as :func:`save_trie` does: writing into it would crash these processes.
 
     Raises:
-        TrieFileError: The file is missing, damaged, written by a newer version, or its arrays do not form a trie.
+        TrieFileError: The file is missing, damaged, written by a newer version, or has arrays that do not form a trie.
     """
     path = Path(path)
     try:
@@ -203,7 +203,7 @@ def _write(file: BinaryIO, manifest: str, annotated: AnnotatedTrie) -> None:
 
 
 def _content(file: BinaryIO, *, mmap: bool | Literal["file"]) -> Any:
-    """Return the file's bytes, in memory or a private copy: a mapping of the file would end in SIGBUS if it is truncated."""
+    """Return the file's bytes, in memory or in a private copy, since truncating a mapped file would crash this process."""
     if mmap == "file":
         return memory_map.mmap(file.fileno(), 0, access=memory_map.ACCESS_READ)
     if not mmap or os.fstat(file.fileno()).st_size < MAPPED_FROM:
@@ -215,7 +215,7 @@ def _content(file: BinaryIO, *, mmap: bool | Literal["file"]) -> Any:
 
 
 def _members(data: Any) -> dict[str, memoryview]:
-    """Return the raw bytes of each member, without a copy, after verifying its checksum."""
+    """Return the raw bytes of each member of the ZIP file, without a copy, after verifying the checksums."""
     view = memoryview(data)
     members: dict[str, memoryview] = {}
     with zipfile.ZipFile(_Window(view)) as archive:
@@ -278,7 +278,7 @@ def _check_version(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _array(content: memoryview) -> Array:
-    """Return an array over the bytes of the member, without a copy."""
+    """Return the array that a member's bytes contain, without a copy."""
     head = io.BytesIO(bytes(content[:4096]))
     version = np.lib.format.read_magic(head)
     if version != (1, 0):
@@ -300,7 +300,7 @@ def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -
 
 
 def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> SignalTrie:
-    """Return the trie of signals, in the form that returns earlier answers if serving allows that."""
+    """Return the trie of signals for graphs that may return earlier answers, as it is stored."""
     about = manifest["signals"]
     own = {name.removeprefix(SIGNALS): values for name, values in arrays.items() if name.startswith(SIGNALS)}
     labels = Outcomes.labels_from(about["labels"])
@@ -310,7 +310,7 @@ def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> Signal
 
 
 def _parts(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
-    """Return the arguments from which a trie is made."""
+    """Return the arguments of :class:`AnnotatedTrie` that the file contains."""
     template = Template.from_dict(manifest["template"])
     kind = MergedTrie if "trie.source" in arrays else Trie  # a file with edges has nodes with several parents
     if kind is MergedTrie:

@@ -84,7 +84,7 @@ def _check_signals(annotated: AnnotatedTrie, signals: Outcomes) -> None:
 
 
 def _check_continued(annotated: AnnotatedTrie, signals: Outcomes) -> None:
-    """Check that outcomes that continue and branches below a node match one to one, with equal probabilities."""
+    """Check that each outcome after which requests continue has one branch below its node, with equal probabilities."""
     trie, n_stages = annotated.trie, len(annotated.trie.stages)
     goes_on = np.flatnonzero(signals.arm >= 0)
     key = signals.node[goes_on].astype(np.int64) * n_stages + signals.arm[goes_on]
@@ -130,7 +130,7 @@ def _check_labels(trie: Trie, template: Template) -> None:
 
 
 def _check_flow(trie: Trie, template: Template) -> None:
-    """Check every path by following the template's automaton."""
+    """Check that the template allows every path, by following its automaton."""
     index = {name: i for i, name in enumerate(trie.stages)}
     after = np.full((len(template.flow.positions), len(trie.stages)), -1)
     for number, position in enumerate(template.flow.positions):
