@@ -1,4 +1,4 @@
-"""Structured output: a schema kept until its model is known, and parsing of the answer in any form."""
+"""Structured output: keeps an output schema until the model is chosen, and parses the model's answer."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Structured:
 
 
 def schema_name(schema: Any) -> str:
-    """Return the name of a schema for the provider."""
+    """Return the name under which a schema is sent to the provider."""
     if isinstance(schema, Mapping):
         stated = schema.get("json_schema", schema)
         if isinstance(stated, Mapping) and "schema" in stated and "name" in stated:

@@ -22,7 +22,7 @@ Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 
 def resolved(workflow: Workflow, vine: GraphInterface) -> Workflow:
-    """Return the workflow with a template: the declared template, otherwise the graph's, with its exits.
+    """Return the workflow with a template: the declared one, otherwise a template read from the graph, with its exits.
 
     Args:
         workflow: the workflow.
@@ -100,7 +100,7 @@ def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
 
 
 def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
-    """Check that a template agrees with the graph about optional stages and judges.
+    """Check that the template and the graph declare the same stages as optional, with the same verdict keys.
 
     Raises:
         WorkflowError: The template disagrees; the message names the stage.
@@ -119,7 +119,7 @@ def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
 
 
 def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable[[str], frozenset[str]]:
-    """Return the ends of the ``vine.route`` edges between a stage and the next stages.
+    """Return a function from a stage to the ``end=`` places of the ``vine.route`` edges between it and the next stages.
 
     Args:
         graph: the compiled graph.
@@ -137,7 +137,7 @@ def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable
 
 
 class _Edges:
-    """The successors of each node: through plain edges, the application's own branches, and ends of ``vine.route``."""
+    """The successors of each node of a graph, including those by conditional edges and by ``end=`` of ``vine.route``."""
 
     def __init__(self, graph: Graph) -> None:
         builder = graph.builder
@@ -173,7 +173,7 @@ class _Edges:
         return self.own.get(node) or {END}  # LangGraph ends a branch whose node leads nowhere
 
     def tools_after(self, node: str, stages: set[str]) -> Iterator[str]:
-        """Return the nodes that can be reached from ``node`` before any stage."""
+        """Yield the nodes, other than stages, that can be reached from ``node`` without passing a stage."""
         waiting, seen = [node], {node}
         while waiting:
             for target in self._targets(waiting.pop()) - stages - seen - {END}:

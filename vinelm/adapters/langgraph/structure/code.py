@@ -9,7 +9,7 @@ _WIDTH = 64
 
 
 def template_code(template: Template) -> str:
-    """Return the code of a template, formatted. It imports from ``vinelm``, and ``END`` from LangGraph."""
+    """Return formatted Python code that creates a template. The names in it must be imported; see :func:`template_imports`."""
     stop = [] if template.stop == "workflow" else [f"stop={_text(template.stop)}"]
     return "\n".join(_call("Template", [_sequence([_step(step) for step in template.steps]), *map(_line, stop)]))
 

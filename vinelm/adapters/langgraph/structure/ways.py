@@ -23,7 +23,7 @@ _HOOKS = (".before_agent", ".before_model", ".after_model", ".after_agent")
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The most times that a route may lead to a place."""
+    """The maximum number of times that a route may lead to a place, from ``times=``."""
 
     place: str
     times: int
@@ -49,7 +49,7 @@ class Ways:
 
 
 def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
-    """Return the ways of a graph, without subgraphs: its nodes are the places.
+    """Return the ways through a graph whose places are its nodes; subgraphs are not opened.
 
     Args:
         graph: the compiled graph.
