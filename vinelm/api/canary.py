@@ -387,10 +387,10 @@ def _place(caller: str) -> int:
 
 
 def promised_ratio(planner: Planner, objective: Objective) -> float:
-    """Return the predicted ratio of the plan's dollars to the current setup's; 1 if the plan is cheaper or the ratio is
-    unknown.
+    """Return the plan's predicted cost divided by the current setup's; 1 if the plan is cheaper or the ratio is unknown.
 
-    RaiseInfeasibleError: no plan meets the bounds, and the objective has ``on_infeasible="raise"``.raise then.
+    Raises:
+        InfeasibleError: no plan meets the objective's limits, and the objective has ``on_infeasible="raise"``.
     """
     found = planner.annotated.verdict
     if found is None or not found.is_today or not found.cost_usd:

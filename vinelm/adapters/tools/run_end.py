@@ -23,7 +23,7 @@ _MEMORIES: dict[UUID, WeakSet[ReadAhead]] = {}
 
 
 class _GraphWatch(BaseCallbackHandler):
-    """LangChain callback for the end of a graph, including streams that their consumer leaves early."""
+    """A LangChain callback that notices the end of a graph, including streams that their consumer leaves early."""
 
     run_inline = True
     ignore_llm = ignore_agent = ignore_retriever = ignore_retry = ignore_chat_model = ignore_custom_event = True

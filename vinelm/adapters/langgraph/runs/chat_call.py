@@ -29,7 +29,8 @@ from vinelm.template import Template
 class ServesCalls(Protocol):
     """The part of the adapter's interface that a chat call uses.
 
-    :class:`~vinelm.adapters.langgraph.adapter.GraphAdapter` implements it."""
+    :class:`~vinelm.adapters.langgraph.adapter.GraphAdapter` implements it.
+    """
 
     on_error: OnError
     has_contexts: bool

@@ -490,7 +490,7 @@ class GraphRun:
             self.path, self.stages = path_of(value)
 
     def is_past(self, where: Where) -> bool:
-        """Return whether the run keeps the path in memory and its last invocation began in a superstep other than ``where``'s."""
+        """Return whether the run keeps the path in memory and its last invocation began in an earlier superstep."""
         return self.places is not None and self.places.last_step != where.step
 
     def _model_of(self, stage: str, prefix: tuple[str, ...]) -> str:
