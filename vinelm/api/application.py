@@ -271,7 +271,7 @@ class VineLM(VineInterface, LongRunning):
         self.adapter.tools.candidates = guesses
 
     def _load_trie(self, trie: AnnotatedTrie | str | Path) -> None:
-        """Plan over this trie from now on; patterns of tools stay as they are."""
+        """Plan over this trie from now on; the patterns that predict tool calls stay as they are."""
         if self.autopilot is not None:
             raise ConfigError("an autopilot serves what it proves itself: make a VineLM without one for a trie")
         annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
@@ -280,7 +280,7 @@ class VineLM(VineInterface, LongRunning):
 
     @property
     def tool_counts(self) -> Mapping[str, int]:
-        """Counts of calls of declared tools, by name.
+        """The counts of calls of declared tools, by the name of the count.
 
         "reads": requested; of these "ready" (finished before) and "joined" (still running). "started": prefetched; of these
         "unused". "withheld": not prefetched, because the mode is "observe".
@@ -294,7 +294,7 @@ class VineLM(VineInterface, LongRunning):
         return unplanned_identity(self.catalog, self.template, is_simulated=is_simulated)
 
     def _serve(self, annotated: AnnotatedTrie, path: Path | None) -> None:
-        """Plan over a trie that was read from ``path`` (None if it was not read from a file)."""
+        """Plan over this trie from now on; ``path`` is its file, or None if it was not read from a file."""
         if not self.labelled:
             cannot_serve = ConfigError(
                 "the trie stops by the oracle, which knows the right answers, so it cannot serve: estimate one that stops by "
@@ -323,7 +323,9 @@ class VineLM(VineInterface, LongRunning):
             )  # fmt: skip
 
     def prepare(self, *objectives: Objective) -> None:
-        """Build the index for objectives of this form now, so that no request waits for it. The bounds' values do not matter.
+        """Build the planner's index for objectives like this one now, so that no request waits for it.
+
+        The values of the objective's limits do not matter, only which limits it has.
 
         Without this call, the first request starts to build it in the background if there are more than ten thousand paths.
         With fewer paths, a first plan takes milliseconds anyway.
@@ -382,8 +384,8 @@ class VineLM(VineInterface, LongRunning):
         every stage runs its default model, as with ``vine.context(objective)``.
 
         Args:
-            objective: target and bounds of the request.
-            request: the labelled request, for offline backends and the oracle stop.
+            objective: the request's objective: its target and its limits.
+            request: the labelled request, for offline backends and for stopping by the oracle.
             judge: returns whether the answer in a state is right; needed if the template stops by oracle.
             clock: the request's clock; by default :meth:`new_clock`.
             started_at: the request's arrival in seconds of ``clock``; by default now.
@@ -459,7 +461,10 @@ class VineLM(VineInterface, LongRunning):
         return session
 
     def _bound(self, planner: Planner, objective: Objective, key: str) -> tuple[float | None, Exception | None]:
-        """Return the bound drawn for a request (None if one plan serves all), or the error that prevents the draw."""
+        """Return the cost limit drawn for a request, which selects one of the plans that requests are divided between.
+
+        It is None if one plan serves all requests. The second value is the error if no limit could be drawn, or None.
+        """
         try:
             mixture = planner.mixture(objective)
         except Exception as error:  # the planner: the request is then planned without shares
@@ -469,7 +474,7 @@ class VineLM(VineInterface, LongRunning):
         return (None if mixture is None else mixture.bounds.of(key)), None
 
     def _assigns(self, planner: Planner, objective: Objective) -> Assignment[bool]:
-        """Return the assignment of requests to the plan for an objective: only some, unless the plan is proven."""
+        """Return which requests the plan for an objective serves: all requests, or the share for which it is proven."""
         proves = not self.allow_unproven and self.mode == "enforce"
         advised = self._advised(planner, objective) if proves else None
         # If the current setup is unknown, nothing could run instead of the plan.
@@ -478,7 +483,7 @@ class VineLM(VineInterface, LongRunning):
 
     @cached_property
     def _draws(self) -> Draws:
-        """The draws from callers' identifiers. An evaluation uses no secret, so that repeating it draws the same."""
+        """Makes the keys by which requests are assigned to plans. An evaluation uses no secret, so that it can be repeated."""
         kept: Any = self._kept
         store = None if kept is None else Path(getattr(kept, "store", kept))
         return Draws(b"") if self.labelled else Draws.of(self._given_secret, store)
@@ -487,7 +492,7 @@ class VineLM(VineInterface, LongRunning):
         return self._draws.key(str(planner.annotated.meta.get("dataset_digest", "")), kind, tenant, name)
 
     def _control_of(self, planner: Planner, objective: Objective) -> SpendControl | None:
-        """Return the spend correction that all requests of an objective share; None if nothing is corrected."""
+        """Return the object that corrects the spending of all requests with an objective; None if nothing is corrected."""
         if not (self.correct_spend and not self.labelled and self.mode == "enforce" and SpendControl.applies_to(objective)):
             return None
         verdict = planner.annotated.verdict
@@ -502,7 +507,7 @@ class VineLM(VineInterface, LongRunning):
         return control
 
     def served_planner(self, *, returns_earlier: bool | None = None) -> Planner:
-        """Return the planner of new requests: over signals if they are declared and in the trie, else over paths.
+        """Return the planner for new requests. It plans over signals if they are declared and in the trie, else over paths.
 
         Its plans end only where the graph can end a request, so call this after the graph is built.
 
@@ -522,12 +527,15 @@ class VineLM(VineInterface, LongRunning):
         return self._planners.chosen(returns_earlier=returns_earlier)
 
     def _rates_for(self, annotated: AnnotatedTrie) -> dict[tuple[str, str], float]:
-        """Return the cache hit rates used by plans over a trie; empty if a verdict or canary applies to unchanged plans."""
+        """Return the cache hit rates that plans over a trie take into account.
+
+        They are empty if a verdict or a canary applies, since it is about the unchanged plans.
+        """
         is_free = annotated.verdict is None or self.allow_unproven
         return self.adapter.hit_rates if is_free and self._share is None else {}
 
     def _follow_hits(self) -> None:
-        """Update the plans to the current cache hit rates, if a rate has changed."""
+        """Make new planners for the current cache hit rates, if a rate has changed enough to matter."""
         annotated, before = self._annotated, self._hit_rates
         if annotated is None:
             return
@@ -548,7 +556,7 @@ class VineLM(VineInterface, LongRunning):
 
     @cached_property
     def _load_seen(self) -> LoadSource | LoadMonitor | None:
-        """Return the load source in the form that a session reads without blocking."""
+        """The load source in a form that a session can read without blocking."""
         source = self._load_source
         return source if never_blocks(source) or self.models.is_virtual_time else without_blocking(source)
 
@@ -573,7 +581,7 @@ def _record(asked: Record) -> Record:
 
 
 def _require_canary(share: float | None, mode: Mode, allow_unproven: bool) -> None:
-    """Raise :class:`ConfigError` if a canary is impossible here, or would have no effect."""
+    """Raise :class:`ConfigError` if the canary's share is invalid, or if the canary would have no effect."""
     if share is None:
         return
     if not 0.0 <= share < 1.0:

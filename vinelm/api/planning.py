@@ -1,4 +1,4 @@
-"""Plans over an annotated trie without an application: returns the controller's choice before a request."""
+"""Plans over an annotated trie without an application, as the controller does before a request."""
 
 from __future__ import annotations
 
@@ -108,8 +108,7 @@ def require_signals(annotated: AnnotatedTrie) -> SignalTrie:
 
 
 def require_evidence(decision: Decision) -> None:
-    """Raise an error if the plan's advantage over a single model is no larger than choosing the best of many plans gives by
-    chance.
+    """Raise an error if the plan's advantage over a single model may be mere chance, from choosing the best of many plans.
 
     Args:
         decision: A plan for a new request.

@@ -150,7 +150,7 @@ def begins_with_stages(app: Any, agents: Iterable[str], *, but: Collection[str] 
 
 
 def nodes_beside_stages(app: Any) -> list[str] | None:
-    """Return the nodes that are neither a single stage nor ``vine.finish``; agents count. None if ``app`` is no graph."""
+    """Return the nodes that are neither a single stage nor ``vine.finish``, including agents; None without a graph."""
     if not isinstance(app, CompiledStateGraph):
         return None
     stages = nodes_of_stages(app, ())

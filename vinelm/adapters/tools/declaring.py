@@ -68,7 +68,7 @@ def declare_tool(
         unchecked: allow prefetching although an interrupt, a middleware or a node may still refuse or change the call.
 
     Raises:
-        ConfigError: ``given`` is no tool, is read-only but cannot be prefetched, or has another tool's name.
+        ConfigError: ``given`` cannot be made a tool, is read-only but cannot be prefetched, or has another tool's name.
     """
     plain = _tool_of(given)
     says = ToolDeclaration(

@@ -27,7 +27,7 @@ def announced(schema: type) -> type:
     """Return a type like ``schema`` with the path channel: a new TypedDict, or a subclass of the dataclass or pydantic model.
 
     Raises:
-        WorkflowError: ``schema`` is no TypedDict, dataclass or pydantic model.
+        WorkflowError: ``schema`` is neither a TypedDict nor a dataclass nor a pydantic model.
     """
     channel = Annotated[Any, PathChannel]
     if is_typeddict(schema):
