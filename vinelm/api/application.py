@@ -77,24 +77,25 @@ class VineLM(VineInterface, LongRunning):
         template: the workflow's shape; by default the trie's.
         trie: an annotated trie or the path of its ``.vine`` file.
         mode: the mode of every :class:`~vinelm.controller.Session`.
-        on_error: what follows a failure of VineLM itself while a graph runs. ``"default"``: the stage runs its default model,
-            an edge follows the workflow's own verdict within the loop's bound, and the trace records the failure. A cap per
-            request, or on a tenant's day, still applies: if it can no longer be checked, calls are refused. ``"raise"`` raises.
-            Exceptions of the application's own code and :class:`~vinelm.errors.InfeasibleError` are always raised.
+        on_error: what follows a failure of VineLM itself while a graph runs. With ``"default"`` the stage runs its default
+            model, an edge follows the workflow's own verdict up to the loop's maximum number of turns, and the trace records
+            the failure. A cap per request, or on a tenant's day, still applies: if it can no longer be checked, calls are
+            refused. ``"raise"`` raises the error. Exceptions of the application's own code and
+            :class:`~vinelm.errors.InfeasibleError` are always raised.
         fallback: after a failed call (rate limit, timeout, server error, empty, truncated or malformed answer, a prompt that is
             too long or unsupported for the model) another model answers within the same stage: the plan's next best, or without
-            a plan the next model that the stage allows. Not after the objective's deadline or cap, not in mode "observe" or
-            "off", and not while the application's own ``retry_policy``, ``with_fallbacks``, ``with_retry`` or retrying
-            middleware repeats the call.
+            a plan the next model that the stage allows. This does not happen after the objective's deadline or cap, in mode
+            "observe" or "off", or while the application's own ``retry_policy``, ``with_fallbacks``, ``with_retry`` or
+            retrying middleware repeats the call.
         labelled: every request is labelled, and :meth:`session` gets a ``judge``, as in an evaluation. Otherwise tries that
             stop by the oracle are refused, since the right answers of served requests are unknown.
         load: the engines' extra seconds, read before each plan: a function, a monitor, or the file of slowdown curves that
             ``vinelm engine calibrate`` wrote, read with our own calls in flight. By default load is estimated from the
             latencies of our own calls, if they take real time. A source that is slow or hangs delays no decision.
-        correct_spend: adjust an objective's bound on mean dollars to the real cost of requests: slowly, and by at most half
-            (``vinelm.money.spend_control``), together for all requests of an objective, in a fleet for all processes. The plan
-            of the trie's verdict is never adjusted, no plan is adjusted so far that its proof no longer applies, and labelled
-            requests adjust nothing, since they evaluate a prediction.
+        correct_spend: adjust an objective's limit on the mean cost to the real cost of requests, slowly and by at most half
+            (``vinelm.money.spend_control``). The adjustment is shared by all requests of an objective, and by all processes
+            of a fleet. The plan of the trie's verdict is never adjusted, no plan is adjusted so far that its proof no longer
+            applies, and labelled requests adjust nothing, since they evaluate a prediction.
         signals: the signals that the profiled workflow declares (``workflow.signals``); by default none.
         kind: finds the request's type, as the profiled workflow declares it (``workflow.kind``): a function of the state with
             which a graph begins, or the name of a field of that state. A request of an unknown type is planned as ``"other"``.
@@ -105,20 +106,20 @@ class VineLM(VineInterface, LongRunning):
         allow_unproven: serve plans to all requests, even if the trie does not prove that they are no worse than the current
             setup. By default such requests, or the share for which the plan is not proven, run the stages' defaults, and a
             trace shows what the plan would have done (:meth:`recommendation`).
-        max_loss: accuracy, a fraction in [0, 1), that a cheaper plan may lose; None: the value with which the trie was
-            estimated (by default 0.03). The intervals come from the trie's file.
+        max_loss: accuracy, a fraction in [0, 1), that a cheaper plan may lose; None takes the value with which the trie was
+            estimated (by default 0.03). The confidence intervals come from the trie's file.
         canary: the share of requests, in [0, 1), that plans serve, proven or not; the other requests run the stages' defaults.
             Live evidence then decides, and a plan that proves worse is no longer served (:attr:`canary`).
         draw_secret: at least 16 characters known only to you, the same in all processes that serve together: requests and
-            conversations are divided between plans by a hash with it, so that no caller can choose the plan. None: the
-            environment's ``VINELM_DRAW_SECRET``, else a secret kept in a file next to the store of ``evidence``, else a random
-            secret of this process.
+            conversations are divided between plans by a hash of this secret and their names, so that no caller can choose the
+            plan. None takes the environment's ``VINELM_DRAW_SECRET``, else a secret kept in a file next to the store of
+            ``evidence``, else a random secret of this process.
         speculate: call read-only tools before the application asks for them (docs/tools.md), unless a request's context sets
-            its own value. By default no tool is.
+            its own value. By default no tool is called early.
         record_tools: which data of a call observers and the store of tool calls get: "digests" of its arguments, or the
             "values" of arguments and results. With "values" the store also has the user's messages.
         tool_store: the store to which the calls of all tools are written, off the request path: its path, created if it does
-            not exist. ``vinelm tools mine`` reads it. By default none are kept.
+            not exist. ``vinelm tools mine`` reads it. By default no calls are stored.
         autopilot: finds out while the service runs which cheaper models are good enough, and serves proven plans
             (docs/serve.md#autopilot-cheaper-models-while-you-serve).
     """
@@ -235,17 +236,17 @@ class VineLM(VineInterface, LongRunning):
 
     @property
     def planner(self) -> Planner | None:
-        """The planner over the paths of the loaded trie; None before a trie is loaded. See :meth:`served_planner`."""
+        """The planner over the paths of the loaded trie; None before a trie is loaded. :meth:`served_planner` uses signals."""
         return None if self._planners is None else self._planners.over_paths
 
     def load(self, trie: AnnotatedTrie | str | Path | None = None, *, patterns: Candidates | str | Path | None = None) -> None:
         """Plan over this trie from now on; runs in progress keep the old trie. Models that the catalog lacks are not planned.
 
         Args:
-            trie: an annotated trie or the path of its ``.vine`` file. None, with ``patterns``: plans stay as they are.
+            trie: an annotated trie or the path of its ``.vine`` file. None, with ``patterns``, leaves the plans as they are.
             patterns: guesses the next calls of read-only tools, for requests with ``speculate=``: the file of ``vinelm tools
-                mine``, or an object, whose ``check(schemas)``, if it has one, is called first. None: only calls that a model is
-                writing are started early.
+                mine``, or an object, whose ``check(schemas)``, if it has one, is called first. With None, only calls that a
+                model is writing are started early.
 
         Raises:
             ConfigError: no path is left, the trie is of another workflow, its plans may end where there is no ``vine.route``,
@@ -343,7 +344,7 @@ class VineLM(VineInterface, LongRunning):
 
         Raises:
             ConfigError: no trie is loaded.
-            InfeasibleError: no plan meets the bounds, and the objective has ``on_infeasible="raise"``.
+            InfeasibleError: no plan meets the objective's limits, and the objective has ``on_infeasible="raise"``.
         """
         return self._advised(self.served_planner(), objective)
 

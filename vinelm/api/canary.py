@@ -64,11 +64,12 @@ class CanaryStatus:
     Attributes:
         share: fraction of new requests that get the plan; 0 once the canary has been rolled back.
         verdict: the trie's verdict at the start of the canary, from the results in its store.
-        advice: the verdict by live evidence: ``"keep"`` once the canary has been rolled back; ``"switch"`` if the plan is shown
-            to be more accurate than the current setup, or cheaper and at most ``max_loss`` less accurate; ``"undecided"`` while
-            neither is shown; ``"not enough data"`` while one of the groups has no feedback.
-        reason: why, in a few words.
-        requests: number of compared requests of (the plan, the current setup); ``labelled`` counts the requests with feedback.
+        advice: the verdict by live evidence: ``"keep"`` once the canary has been rolled back; ``"switch"`` if the plan is
+            proven to be more accurate than the current setup, or cheaper and at most ``max_loss`` less accurate;
+            ``"undecided"`` while neither is proven; ``"not enough data"`` while one of the groups has no feedback.
+        reason: the reason for the advice, in a few words.
+        requests: numbers of compared requests of (the plan, the current setup); ``labelled`` counts the requests with
+            feedback.
         means: for each quantity (the plan's, the current setup's): ``"accuracy"``, ``"failures"`` and ``"late"`` as fractions,
             ``"dollars"`` and ``"seconds"`` per request; left out if a group has no values.
     """
@@ -140,7 +141,7 @@ class Canary:
     """Serves the plan to a share of requests, compares them with the others, and rolls back if the plan is worse.
 
     Thread-safe. The requests of all objectives are compared together, each relative to its plan's prediction. A draw depends
-    only on the key, so that all processes draw alike; the evidence is from this process only.
+    only on the key, so that all processes make the same draws; the evidence is from this process only.
 
     A finding must not depend on a single caller: each comparison is made :data:`CALLERS` times, each time without one group of
     known callers, and the weakest result counts. So whatever a single caller sends or reports, the chance of a false finding
@@ -149,14 +150,14 @@ class Canary:
 
     Args:
         share: fraction of requests that get the plan, in [0, 1).
-        max_loss: the largest accepted loss, as a fraction of requests, in accuracy, failures and lateness; None: the loss of
-            the trie's verdict.
+        max_loss: the largest accepted loss, as a fraction of requests, in accuracy, failures and lateness; None takes the
+            loss of the trie's verdict.
         observers: notified of findings.
 
     Attributes:
-        share: 0 once the canary has been rolled back.
-        verdict: as in :class:`CanaryStatus`.
-        decided: ``"switch"`` or ``"keep"`` once live evidence shows it; else None.
+        share: fraction of requests that get the plan; 0 once the canary has been rolled back.
+        verdict: the trie's verdict at the start of the canary.
+        decided: ``"switch"`` or ``"keep"`` once live evidence has proven it; else None.
 
     Raises:
         ConfigError: the trie does not contain the current setup.

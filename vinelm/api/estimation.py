@@ -91,7 +91,7 @@ def estimate(
     calls_per_hour: float | None = None,
     max_loss: float | None = None,
 ) -> AnnotatedTrie:
-    """Estimate the accuracy, dollars and seconds of every path from the observations in a store. Calls no model.
+    """Estimate the accuracy, cost and seconds of every path from the results in a store. Calls no model.
 
     Args:
         store: The store, or its path. It is only read.
@@ -109,14 +109,14 @@ def estimate(
             points.
 
     Returns:
-        The annotated trie. The same observations give the same trie, bit for bit. ``meta`` holds its provenance. Where the
-        observations have what requests showed, ``signals`` is the trie to plan over it, else None.
+        The annotated trie. The same results give the same trie, bit for bit. ``meta`` holds its provenance. If signals were
+        recorded, ``signals`` is the trie for plans that use them; otherwise it is None.
 
     Raises:
         EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
         StoreError: The store cannot be read.
         ConfigError: The estimator is unknown or does not support the stop rule, ``max_error`` is out of range or has no effect,
-            ``calls_per_hour`` is negative or not finite, or a judge scored the answers that disagrees with the labels.
+            ``calls_per_hour`` is negative or not finite, or the judge that scored the answers disagrees with the labels.
 
     Examples:
         >>> import vinelm

@@ -1,4 +1,4 @@
-"""Profile a workflow: execute a sample of its requests on a sample of its paths, and store every observation."""
+"""Profiles a workflow: runs a sample of its requests on a sample of its paths, and stores the result of every call."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ def profile(
     on_single_models: Callable[[SingleModels], None] | None = None,
     on_note: Callable[[str], None] | None = None,
 ) -> ProfileResult:
-    """Execute a sample of (request, path) cells and store each invocation's outcome.
+    """Run a sample of a workflow's requests on a sample of its paths, and store the result of every call.
 
-    Calls the models, so it spends money unless they are simulated, and writes to ``store``. Every observation is on disk
-    before the next stage of its request starts: called again with the same arguments, it continues where it stopped.
-    Ctrl-C finishes the units in flight and returns; a second Ctrl-C stops at once.
+    Calls the models, so it spends money unless they are simulated, and writes to ``store``. Every result is on disk before the
+    next stage of its request starts, so that another call with the same arguments continues where this one stopped. Ctrl-C
+    finishes the runs in progress and returns; a second Ctrl-C stops at once.
 
     Args:
         workflow: A workflow, the name of a bundled one (``"nl2sql"``), or ``"module:attribute"``.
@@ -323,7 +323,7 @@ def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) ->
 class Inputs:
     """The inputs of a profile: a workflow with its template bound to the catalog, and one backend per provider.
 
-    ``note`` describes the catalog that was used by default; None if the user named a catalog.
+    ``note`` describes the catalog that was used by default; it is None if the user named a catalog.
     """
 
     workflow: Workflow
@@ -398,7 +398,7 @@ def prepared(workflow: Workflow, catalog: Catalog, *, seed: int, stop: StopRule 
         workflow: The workflow.
         catalog: The models.
         seed: Decides simulated answers.
-        stop: Replaces the stop rule of its template.
+        stop: Replaces the stop rule of the workflow's template.
 
     Raises:
         InputError: The workflow, its graph and the catalog do not fit together.

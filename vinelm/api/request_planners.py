@@ -50,8 +50,8 @@ class RequestPlanners:
         If plans may continue after a passed check, the graph must have an exit in every loop.
 
         Args:
-            returns_earlier: whether the run can return an earlier answer than its last; None: whether every end of the graph is
-                ``vine.finish``.
+            returns_earlier: whether the run can return an earlier answer than its last; None takes whether every end of the
+                graph is ``vine.finish``.
         """
         earlier = self._adapter.returns_earlier if returns_earlier is None else returns_earlier
         key = (tuple(self._adapter.agains), earlier)

@@ -54,7 +54,7 @@ class PlanCall:
         self.answered_by = ""
 
     def deciding(self, messages: list[BaseMessage]) -> Deciding:
-        """Return the object that decides about one call."""
+        """Return the object that decides, step by step, which models answer one call with these messages."""
         return Deciding(self, messages)
 
     def begin(self, model: str) -> None:

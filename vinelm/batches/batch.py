@@ -70,7 +70,7 @@ def batch(
     on_done: Callable[[int, int], None] = lambda done, total: None,
     on_note: Callable[[str], None] | None = None,
 ) -> BatchResult:
-    """Answer every request of a data set with the application, each with a plan that fits the remaining dollars and hours.
+    """Answer every request of a data set with the application, each with a plan that fits the remaining money and time.
 
     Calls the models, so it spends money unless they are simulated. Every call is reserved in the store before it is made, and
     every answer is stored before the next request begins: after a crash the same call continues, and repeats at most the
@@ -112,7 +112,7 @@ def batch(
         ConfigError: The arguments do not fit together, models cost money and no budget is given, the deadline has passed, the
             output cannot be written, the store is of another batch, or a model or a node cannot be run at batch prices.
         DatasetError: A row is invalid; nothing was spent.
-        InfeasibleError: No plan meets the bounds, or all requests cannot be finished within money and time.
+        InfeasibleError: No plan meets the objective's limits, or money and time do not suffice for all requests.
         StoreError: The store cannot be used, or another process is using it.
         StageBroken: The first requests all failed.
         WorkerDied: No node is left, or the connection to the cluster is lost. The same call continues.

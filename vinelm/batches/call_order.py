@@ -1,4 +1,4 @@
-"""Orders waiting calls: by request while the cache keeps the requests' prefixes, else by prompt."""
+"""Orders waiting calls: by request as long as the cache keeps the prompts of requests in progress, otherwise by prompt."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class CallOrder:
         version: Changes whenever waiting calls must be ranked again.
 
     Args:
-        requests: How many requests of the batch have no answer yet.
+        requests: The number of requests of the batch that have no answer yet.
     """
 
     def __init__(self, requests: int) -> None:
@@ -100,7 +100,7 @@ class CallOrder:
 
     @property
     def is_across(self) -> bool:
-        """Whether calls are ordered by their prompts, regardless of their requests."""
+        """Whether calls are ordered by their prompts, instead of by their requests."""
         return self._is_across
 
     def waits(self, position: int, depth: int, shape: Shape, slots: SlotOrder | None = None) -> WaitingCall:

@@ -66,7 +66,7 @@ class DatasetApplication:
 
     @cached_property
     def _planner(self) -> Callable[[tuple[float, float]], Planner]:
-        """Rebuilds a plan's planner in another process, from the weights of a dollar and a second."""
+        """A function that rebuilds a plan's planner in another process, from the weights of a dollar and a second."""
         return lru_cache(PLANNERS)(partial(priced, self.vine.served_planner()))
 
     @classmethod
@@ -94,7 +94,7 @@ class DatasetApplication:
         self.vine.models.equal = EqualCalls(kept, self.vine.adapter.deterministic)
 
     def serve(self, request: Request, plan: DrawnPlan, guard: CallGuard) -> Answer:
-        """Run one request, with its key as id; failed calls or failures of the application's code are also answers."""
+        """Run one request, with its key as id, and return its answer, which may be a failed call or an application's error."""
         vine, workflow, objective = self.vine, self.workflow, plan.objective
         planner = plan.planner or self._planner(plan.weights)
         policy = vine.session(objective, request=request, clock=vine.new_clock(), planner=planner)
@@ -118,7 +118,7 @@ class DatasetApplication:
         )
 
     def _text(self, request: Request, state: Any) -> tuple[str | None, FailureKind | None, str | None]:
-        """Return the graph's result as JSON, or why it cannot be stored."""
+        """Return the graph's result as JSON; if it cannot be stored, return None, the failure's kind and its detail."""
         try:
             if self.workflow.answer:
                 return self.workflow.signals.answer_text(state), None, None

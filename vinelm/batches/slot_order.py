@@ -73,8 +73,8 @@ class SlotOrder:
     requests are finished in starting order.
 
     Args:
-        slots: How many calls the engine serves at a time.
-        under_way: How many requests are in progress at a time.
+        slots: The number of calls that the engine serves at a time.
+        under_way: The number of requests in progress at a time.
     """
 
     slots: int

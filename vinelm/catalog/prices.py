@@ -107,7 +107,7 @@ def price_of_id(price_id: str) -> Price | None:
 
 
 def old_price_note(models: Iterable[Model], today: date) -> str | None:
-    """Return one line with the models whose price is over 90 days old, and what to do; None if there are none.
+    """Return one line that names the models with prices over 90 days old and what to do; None if there are no such models.
 
     Free models are left out.
     """
@@ -129,7 +129,7 @@ def is_same_amount(one: Price, other: Price) -> bool:
 
 
 def changed_prices_note(held: Mapping[str, Model], now: Mapping[str, Model], where: str) -> str | None:
-    """Return one line with the models whose price has changed, and how to update plans; None if there are none.
+    """Return one line that names the models with changed prices and how to update plans; None if no price has changed.
 
     Args:
         held: the models of a trie or a store.

@@ -125,7 +125,7 @@ _redacted_label = lru_cache(maxsize=256)(_redacted)
 
 
 class _Secrets(NamedTuple):
-    """The secrets in the environment at one time: ``named`` maps secret values to their replacements, longest first."""
+    """The secrets that the environment contained at one time; ``named`` maps their values to replacements, longest first."""
 
     environment: object
     names: int

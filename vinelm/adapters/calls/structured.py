@@ -49,8 +49,9 @@ class Structured:
             raise OutputParserException(f"the answer is neither a call of {name} nor JSON") from error
 
     def chain(self, bound: Runnable[Any, Any], *, include_raw: bool) -> Runnable[Any, Any]:
-        """Return a runnable that calls ``bound`` and returns the result of :meth:`parsed`; with ``include_raw`` a dict of the
-        raw and the parsed answer.
+        """Return a runnable that calls ``bound`` and returns the answer parsed by :meth:`parsed`.
+
+        With ``include_raw`` it returns a dict of the raw answer and the parsed answer.
         """
         parser = RunnableLambda(self.parsed, name="parse")
         if not include_raw:

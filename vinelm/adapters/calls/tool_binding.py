@@ -125,7 +125,7 @@ def _read_form(tool: Any, strict: bool | None) -> Any:
 
 
 def _unwrapped(bound: Any, method: str) -> tuple[BaseChatModel, dict[str, Any]]:
-    """Return the chat model inside a binding, or at the start of a parsing chain, and its bound arguments."""
+    """Return the chat model inside a binding or at the start of a parsing chain, and the arguments bound to the model."""
     if isinstance(bound, RunnableSequence):
         bound = bound.first
     options: dict[str, Any] = {}

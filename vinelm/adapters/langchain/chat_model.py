@@ -35,7 +35,7 @@ BEGUN = "vinelm_begun"
 
 
 class VineChatModel(DelegatingChatModel):
-    """For code that only has a model object: each call is an invocation of ``stage``, on the model that the policy chooses.
+    """A chat model whose every call is an invocation of ``stage``, on the model that the policy chooses.
 
     Without ``stage``, the calling node is the stage. Calls inside one run of a graph, or one ``with vine.request(...)``,
     are the invocations of one request, in order; parallel calls share a position in its path. Any other call is a separate
@@ -381,7 +381,7 @@ class VineInterface(GraphInterface):
         Args:
             stage: name of the stage; by default the stage of the calling node.
             is_async: return an ``AsyncOpenAI``.
-            **settings: see :meth:`chat_model`.
+            **settings: fields of :class:`~vinelm.VineChatModel`, such as ``default``, ``temperature`` and ``max_tokens``.
 
         Raises:
             ConfigError: the openai SDK is not installed, or the catalog lacks the default model.

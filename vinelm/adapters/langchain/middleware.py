@@ -38,9 +38,9 @@ class RoutedAgentState(AgentState[Any]):
 
 
 class VineMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Each call of the agent's model is one invocation of the stage ``"model"``: a ReAct agent is the template
-    ``Template((Loop((Stage("model"),), times=n),))``.
+    """A middleware that makes each call of an agent's model an invocation of the stage ``"model"``.
 
+    For VineLM a ReAct agent is the template ``Template((Loop((Stage("model"),), times=n),))``.
     The policy's model replaces the agent's model. The agent binds its tools, tool choice, response format and settings to the
     chosen model. Retries by a middleware inside this middleware belong to the same invocation. ``default`` is the model that
     runs without a plan. An agent inside another graph needs its own ``stage`` name.

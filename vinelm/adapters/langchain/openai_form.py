@@ -165,7 +165,10 @@ def events(answer: OpenAIAnswer, chunks: Iterator[Any]) -> Iterator[bytes]:
 
 
 async def aevents(answer: OpenAIAnswer, chunks: AsyncIterator[Any], *, tells: bool = True) -> AsyncIterator[bytes]:
-    """Like :func:`events`, as an asynchronous generator. Raises failures that the stream should not report."""
+    """Yield the events of a streamed answer, like :func:`events`, without blocking the event loop.
+
+    Failures that the stream should not report are raised.
+    """
     ends: dict[str, Any] = {}
     try:
         async for chunk in chunks:

@@ -266,10 +266,10 @@ class GraphInterface(OneProcess):
         Args:
             fn: a function with a docstring, or a LangChain tool; without it a decorator is returned.
             read_only: a call changes nothing, so an unused call does no harm.
-            writes: which prefetched reads a call makes stale: those of this run ("session"), or of all runs of this object
-                ("all").
-            cost_usd: dollars of one call, >= 0.
-            ttl_s: seconds for which a result stays valid, > 0; None: until a write.
+            writes: which prefetched reads a call makes stale: the reads of this run ("session"), or of all runs of this
+                object ("all").
+            cost_usd: cost of one call in dollars, >= 0.
+            ttl_s: seconds for which a result stays valid, > 0; None keeps it valid until a write.
             ahead: for a tool that a node of the graph calls: returns that call's arguments, by key, from the state before the
                 preceding stage; None if they are not known yet. The call may then start during that stage, with the plan's
                 probability of ``before`` coming next.

@@ -247,7 +247,7 @@ class _Calls(OneProcess):
 
     Attributes:
         declared: the tool.
-        says: its declaration.
+        says: the tool's declaration.
 
     If VineLM's own code fails, the call is made normally, unless the adapter raises such errors.
     """
@@ -285,7 +285,7 @@ class _Calls(OneProcess):
         return call.result
 
     async def acall(self, tool: BaseTool, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        """Like :meth:`call`, without blocking the event loop."""
+        """Return the result of ``tool``, like :meth:`call`, without blocking the event loop."""
         memory = self._memory()
         if memory is None:
             async with apaid(self._guard(), self.says.cost_usd):

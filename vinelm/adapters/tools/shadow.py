@@ -191,7 +191,7 @@ def paid(guard: CallGuard | None, usd: float) -> Iterator[None]:
 
 @asynccontextmanager
 async def apaid(guard: CallGuard | None, usd: float) -> AsyncIterator[None]:
-    """Like :func:`paid`, without blocking the event loop."""
+    """Pay the declared cost of a call, like :func:`paid`, without blocking the event loop."""
     if guard is None or not usd:
         yield
         return

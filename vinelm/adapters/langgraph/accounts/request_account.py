@@ -125,7 +125,7 @@ class RequestAccount:
         return AccountPermit(self, permit, upper_usd)
 
     async def aauthorize(self, upper_usd: float) -> AccountPermit:
-        """Like :meth:`authorize`, without blocking the event loop."""
+        """Reserve money for a call, like :meth:`authorize`, without blocking the event loop."""
         if not self.is_open:
             await self._open_late(is_async=True)
         permit = await aauthorized(self._guard, upper_usd)

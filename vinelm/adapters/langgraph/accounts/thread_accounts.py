@@ -1,8 +1,9 @@
-"""The accounts of a thread's requests: which account a run continues, and how much it has paid.
+"""Finds the account of a thread's request that a run continues, and records what the run pays.
 
 A request begins with an input and continues through interrupts, failures, ``Command(resume=...)``, ``update_state`` and older
 checkpoints, in any process. Its account is found by its ``request_id``, or by the run's earlier checkpoints: the checkpoint at
-which a run of the request first paid, else the input's. The path does not show it, since an unfinished stage leaves no entry.
+which a run of the request first paid, or else the input's checkpoint. The path does not identify the account, since a stage
+that does not finish leaves no entry.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def make_route(
 
 
 class RouteEdge:
-    """The decision of one conditional edge.
+    """Decides where one conditional edge leads.
 
     Attributes:
         arms: the stages that each place leads to; filled in when the compiled graph is read.

@@ -39,7 +39,7 @@ def make_verifier(label: str, prompt: str, key: str) -> Callable[[Any, Any], dic
     Args:
         label: names the stage in errors.
         prompt: the prompt, with keys of the state in braces.
-        key: the key of the state.
+        key: the key of the state for the verdict.
     """
 
     def verify(state: Any, model: Any) -> dict[str, str]:
@@ -99,7 +99,7 @@ def make_classifier(label: str, labels: Sequence[str], prompt: str, key: str) ->
         label: names the stage in errors.
         labels: 1 to 16 different words or short lines, without ``"other"``.
         prompt: the prompt, with keys of the state in braces.
-        key: the key of the state.
+        key: the key of the state for the label.
 
     Raises:
         WorkflowError: the labels cannot be distinguished, or are too many or too long.

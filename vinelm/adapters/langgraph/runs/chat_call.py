@@ -1,4 +1,4 @@
-"""One call of a chat model as an invocation: in a node, or in a request without a graph."""
+"""Makes a call of a chat model an invocation, in a node or in a request without a graph."""
 
 from __future__ import annotations
 
@@ -87,7 +87,10 @@ class ChatCall:
 
     @classmethod
     async def abegin(cls, adapter: ServesCalls, stage: str | None, **options: Unpack[InvokeOptions]) -> ChatCall:
-        """Like :meth:`begin`, without blocking the event loop while it reads the request's payments from the checkpointer."""
+        """Begin an invocation, like :meth:`begin`, without blocking the event loop.
+
+        Only reading the request's payments from the checkpointer may wait.
+        """
         return await cls._begun(adapter, stage, options, is_async=True)
 
     @classmethod

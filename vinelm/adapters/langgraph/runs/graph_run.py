@@ -64,7 +64,7 @@ class StageChoice:
 
 @dataclass(slots=True)
 class Superstep:
-    """The choices of one superstep after ``prefix``. Locked by its run.
+    """The models chosen for the stages of one superstep, after the path ``prefix``. Its run's lock protects it.
 
     Attributes:
         key: LangGraph's number of the superstep.

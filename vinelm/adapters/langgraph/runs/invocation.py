@@ -269,7 +269,10 @@ class InvocationScope(OneProcess):
                     at_once(account.settle(is_async=False))
 
     async def asettle(self) -> None:
-        """Like :meth:`settle`, without blocking the event loop. It finishes even if the caller is cancelled meanwhile."""
+        """Write the real cost of the calls, like :meth:`settle`, without blocking the event loop.
+
+        The write finishes even if the caller is cancelled meanwhile.
+        """
         account = self._run.request_account
         if account is not None:
             with self._run.noting("the request's account", self.path[:-1], self.stage, may_raise=False):

@@ -187,12 +187,17 @@ class RunRegistry:
 class InvokeOptions(TypedDict, total=False):
     """The options with which an invocation begins.
 
-    ``continues``: the invocation continues the path, whatever the template says; ``run_is_request``: the same for a path that
-    this run has written; ``limits``: fields of the catalog entry to replace, such as ``max_tokens``; ``own_writes``: the
-    invocation follows earlier invocations of the same node, since a node may call a chat model repeatedly; ``falls_back``:
-    False if the caller repeats failed calls itself; ``objective``: the objective of a new run whose context has none;
-    ``tools``: the tools offered to the model, as the application passed them; ``default``: the default model of this stage,
-    chat model or middleware; ``own``: the application's own chat model that makes the call.
+    Attributes:
+        continues: whether the invocation continues the path even if the template would begin a new request.
+        run_is_request: whether the invocation continues the path if this run has written it.
+        limits: fields of the catalog entry to replace, such as ``max_tokens``.
+        own_writes: whether the invocation follows earlier invocations of the same node, since a node may call a chat model
+            repeatedly.
+        falls_back: False if the caller repeats failed calls itself.
+        objective: the objective of a new run whose context has none.
+        tools: the tools offered to the model, as the application passed them.
+        default: the default model of this stage, chat model or middleware.
+        own: the application's own chat model that makes the call.
     """
 
     continues: bool
@@ -264,7 +269,7 @@ class RunFinder:
 
         Args:
             stage: name of the stage.
-            carried: the path in the node's state; None if it has none.
+            carried: the path in the node's state; None if the state has none.
             config: LangGraph's config of the node.
             runtime: LangGraph's runtime of the node.
             options: see :class:`InvokeOptions`.
@@ -282,7 +287,10 @@ class RunFinder:
         runtime: Runtime[Any],
         **options: Unpack[InvokeOptions],
     ) -> InvocationScope:
-        """Like :meth:`invoke`, without blocking the event loop while it reads the request's payments from the checkpointer."""
+        """Begin the invocation of a stage, like :meth:`invoke`, without blocking the event loop.
+
+        Only reading the request's payments from the checkpointer may wait.
+        """
         return await self._begun(Place(stage, config, runtime, options, value=carried), self._find_node, is_async=True)
 
     def call(
@@ -304,7 +312,10 @@ class RunFinder:
     async def acall(
         self, stage: str, config: RunnableConfig | None, runtime: Runtime[Any] | None, **options: Unpack[InvokeOptions]
     ) -> InvocationScope:
-        """Like :meth:`call`, without blocking the event loop while it reads the request's payments from the checkpointer."""
+        """Begin the invocation of a chat model, like :meth:`call`, without blocking the event loop.
+
+        Only reading the request's payments from the checkpointer may wait.
+        """
         return await self._begun(Place(stage, config, runtime, options), self._find_call, is_async=True)
 
     # -- one invocation ------------------------------------------------------------------------------------------

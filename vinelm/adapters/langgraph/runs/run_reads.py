@@ -91,7 +91,7 @@ def start_reads(
         called: the stage, and the models of the request's invocations, ending with this call's model.
         config: LangGraph's config of the node; None outside of a graph.
         runtime: LangGraph's runtime of the node; None outside of a graph.
-        offered: the tools offered to the model; None: unknown.
+        offered: the tools offered to the model; None if they are unknown.
     """
     ahead = None
     with run.noting("a read ahead", called[1][:-1], called[0], may_raise=settings.on_error == "raise"):

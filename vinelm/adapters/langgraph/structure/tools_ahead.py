@@ -1,7 +1,7 @@
 """Finds the tools that may be prefetched at a node: tools of the graph whose calls no application code may refuse or change.
 
-LangGraph does not show which graph a node runs in, so it is found through LangGraph's loop object. If that is hidden, nothing
-is prefetched.
+LangGraph does not reveal which graph a node runs in, so the graph is found through LangGraph's loop object. If a version of
+LangGraph hides that object, nothing is prefetched.
 """
 
 from __future__ import annotations

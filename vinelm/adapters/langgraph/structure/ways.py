@@ -39,7 +39,7 @@ class Ways:
 
     Attributes:
         stage_of: the stage of each place that runs a stage, in the order of the graph's nodes. All other places are tools.
-        choices: the choices after a place: all of them fire, and each takes one of its targets.
+        choices: the choices after each place. All choices of a place are made, and each leads to one of its targets.
         unclear: places with an edge whose target is unknown.
     """
 
