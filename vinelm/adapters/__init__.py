@@ -1,1 +1,1 @@
-"""Adapters that connect an application to a policy, which chooses the model of each call."""
+"""Adapters that connect an application to a policy, which chooses the model for each call."""

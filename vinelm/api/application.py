@@ -77,24 +77,25 @@ class VineLM(VineInterface, LongRunning):
         template: the workflow's shape; by default the trie's.
         trie: an annotated trie or the path of its ``.vine`` file.
         mode: the mode of every :class:`~vinelm.controller.Session`.
-        on_error: what follows a failure of VineLM itself while a graph runs. ``"default"``: the stage runs its default model,
-            an edge follows the workflow's own verdict within the loop's bound, and the trace records the failure. A cap per
-            request, or on a tenant's day, still applies: if it can no longer be checked, calls are refused. ``"raise"`` raises.
-            Exceptions of the application's own code and :class:`~vinelm.errors.InfeasibleError` are always raised.
+        on_error: what follows a failure of VineLM itself while a graph runs. With ``"default"`` the stage runs its default
+            model, an edge follows the workflow's own verdict up to the loop's maximum number of turns, and the trace records
+            the failure. A cap per request, or on a tenant's day, still applies: if it can no longer be checked, calls are
+            refused. ``"raise"`` raises the error. Exceptions of the application's own code and
+            :class:`~vinelm.errors.InfeasibleError` are always raised.
         fallback: after a failed call (rate limit, timeout, server error, empty, truncated or malformed answer, a prompt that is
             too long or unsupported for the model) another model answers within the same stage: the plan's next best, or without
-            a plan the next model that the stage allows. Not after the objective's deadline or cap, not in mode "observe" or
-            "off", and not while the application's own ``retry_policy``, ``with_fallbacks``, ``with_retry`` or retrying
-            middleware repeats the call.
+            a plan the next model that the stage allows. This does not happen after the objective's deadline or cap, in mode
+            "observe" or "off", or while the application's own ``retry_policy``, ``with_fallbacks``, ``with_retry`` or
+            retrying middleware repeats the call.
         labelled: every request is labelled, and :meth:`session` gets a ``judge``, as in an evaluation. Otherwise tries that
             stop by the oracle are refused, since the right answers of served requests are unknown.
         load: the engines' extra seconds, read before each plan: a function, a monitor, or the file of slowdown curves that
             ``vinelm engine calibrate`` wrote, read with our own calls in flight. By default load is estimated from the
             latencies of our own calls, if they take real time. A source that is slow or hangs delays no decision.
-        correct_spend: adjust an objective's bound on mean dollars to the real cost of requests: slowly, and by at most half
-            (``vinelm.money.spend_control``), together for all requests of an objective, in a fleet for all processes. The plan
-            of the trie's verdict is never adjusted, no plan is adjusted so far that its proof no longer applies, and labelled
-            requests adjust nothing, since they evaluate a prediction.
+        correct_spend: adjust an objective's limit on the mean cost to the real cost of requests, slowly and by at most half
+            (``vinelm.money.spend_control``). The adjustment is shared by all requests of an objective, and by all processes
+            of a fleet. The plan of the trie's verdict is never adjusted, no plan is adjusted so far that its proof no longer
+            applies, and labelled requests adjust nothing, since they evaluate a prediction.
         signals: the signals that the profiled workflow declares (``workflow.signals``); by default none.
         kind: finds the request's type, as the profiled workflow declares it (``workflow.kind``): a function of the state with
             which a graph begins, or the name of a field of that state. A request of an unknown type is planned as ``"other"``.
@@ -105,20 +106,20 @@ class VineLM(VineInterface, LongRunning):
         allow_unproven: serve plans to all requests, even if the trie does not prove that they are no worse than the current
             setup. By default such requests, or the share for which the plan is not proven, run the stages' defaults, and a
             trace shows what the plan would have done (:meth:`recommendation`).
-        max_loss: accuracy, a fraction in [0, 1), that a cheaper plan may lose; None: the value with which the trie was
-            estimated (by default 0.03). The intervals come from the trie's file.
+        max_loss: accuracy, a fraction in [0, 1), that a cheaper plan may lose; None takes the value with which the trie was
+            estimated (by default 0.03). The confidence intervals come from the trie's file.
         canary: the share of requests, in [0, 1), that plans serve, proven or not; the other requests run the stages' defaults.
             Live evidence then decides, and a plan that proves worse is no longer served (:attr:`canary`).
         draw_secret: at least 16 characters known only to you, the same in all processes that serve together: requests and
-            conversations are divided between plans by a hash with it, so that no caller can choose the plan. None: the
-            environment's ``VINELM_DRAW_SECRET``, else a secret kept in a file next to the store of ``evidence``, else a random
-            secret of this process.
+            conversations are divided between plans by a hash of this secret and their names, so that no caller can choose the
+            plan. None takes the environment's ``VINELM_DRAW_SECRET``, else a secret kept in a file next to the store of
+            ``evidence``, else a random secret of this process.
         speculate: call read-only tools before the application asks for them (docs/tools.md), unless a request's context sets
-            its own value. By default no tool is.
+            its own value. By default no tool is called early.
         record_tools: which data of a call observers and the store of tool calls get: "digests" of its arguments, or the
             "values" of arguments and results. With "values" the store also has the user's messages.
         tool_store: the store to which the calls of all tools are written, off the request path: its path, created if it does
-            not exist. ``vinelm tools mine`` reads it. By default none are kept.
+            not exist. ``vinelm tools mine`` reads it. By default no calls are stored.
         autopilot: finds out while the service runs which cheaper models are good enough, and serves proven plans
             (docs/serve.md#autopilot-cheaper-models-while-you-serve).
     """
@@ -235,17 +236,17 @@ class VineLM(VineInterface, LongRunning):
 
     @property
     def planner(self) -> Planner | None:
-        """The planner over the paths of the loaded trie; None before a trie is loaded. See :meth:`served_planner`."""
+        """The planner over the paths of the loaded trie; None before a trie is loaded. :meth:`served_planner` uses signals."""
         return None if self._planners is None else self._planners.over_paths
 
     def load(self, trie: AnnotatedTrie | str | Path | None = None, *, patterns: Candidates | str | Path | None = None) -> None:
         """Plan over this trie from now on; runs in progress keep the old trie. Models that the catalog lacks are not planned.
 
         Args:
-            trie: an annotated trie or the path of its ``.vine`` file. None, with ``patterns``: plans stay as they are.
+            trie: an annotated trie or the path of its ``.vine`` file. None, with ``patterns``, leaves the plans as they are.
             patterns: guesses the next calls of read-only tools, for requests with ``speculate=``: the file of ``vinelm tools
-                mine``, or an object, whose ``check(schemas)``, if it has one, is called first. None: only calls that a model is
-                writing are started early.
+                mine``, or an object, whose ``check(schemas)``, if it has one, is called first. With None, only calls that a
+                model is writing are started early.
 
         Raises:
             ConfigError: no path is left, the trie is of another workflow, its plans may end where there is no ``vine.route``,
@@ -271,7 +272,7 @@ class VineLM(VineInterface, LongRunning):
         self.adapter.tools.candidates = guesses
 
     def _load_trie(self, trie: AnnotatedTrie | str | Path) -> None:
-        """Plan over this trie from now on; patterns of tools stay as they are."""
+        """Plan over this trie from now on; the patterns that predict tool calls stay as they are."""
         if self.autopilot is not None:
             raise ConfigError("an autopilot serves what it proves itself: make a VineLM without one for a trie")
         annotated = trie if isinstance(trie, AnnotatedTrie) else load_trie(trie)
@@ -280,7 +281,7 @@ class VineLM(VineInterface, LongRunning):
 
     @property
     def tool_counts(self) -> Mapping[str, int]:
-        """Counts of calls of declared tools, by name.
+        """The counts of calls of declared tools, by the name of the count.
 
         "reads": requested; of these "ready" (finished before) and "joined" (still running). "started": prefetched; of these
         "unused". "withheld": not prefetched, because the mode is "observe".
@@ -294,7 +295,7 @@ class VineLM(VineInterface, LongRunning):
         return unplanned_identity(self.catalog, self.template, is_simulated=is_simulated)
 
     def _serve(self, annotated: AnnotatedTrie, path: Path | None) -> None:
-        """Plan over a trie that was read from ``path`` (None if it was not read from a file)."""
+        """Plan over this trie from now on; ``path`` is its file, or None if it was not read from a file."""
         if not self.labelled:
             cannot_serve = ConfigError(
                 "the trie stops by the oracle, which knows the right answers, so it cannot serve: estimate one that stops by "
@@ -323,7 +324,9 @@ class VineLM(VineInterface, LongRunning):
             )  # fmt: skip
 
     def prepare(self, *objectives: Objective) -> None:
-        """Build the index for objectives of this form now, so that no request waits for it. The bounds' values do not matter.
+        """Build the planner's index for objectives like this one now, so that no request waits for it.
+
+        The values of the objective's limits do not matter, only which limits it has.
 
         Without this call, the first request starts to build it in the background if there are more than ten thousand paths.
         With fewer paths, a first plan takes milliseconds anyway.
@@ -341,7 +344,7 @@ class VineLM(VineInterface, LongRunning):
 
         Raises:
             ConfigError: no trie is loaded.
-            InfeasibleError: no plan meets the bounds, and the objective has ``on_infeasible="raise"``.
+            InfeasibleError: no plan meets the objective's limits, and the objective has ``on_infeasible="raise"``.
         """
         return self._advised(self.served_planner(), objective)
 
@@ -382,8 +385,8 @@ class VineLM(VineInterface, LongRunning):
         every stage runs its default model, as with ``vine.context(objective)``.
 
         Args:
-            objective: target and bounds of the request.
-            request: the labelled request, for offline backends and the oracle stop.
+            objective: the request's objective: its target and its limits.
+            request: the labelled request, for offline backends and for stopping by the oracle.
             judge: returns whether the answer in a state is right; needed if the template stops by oracle.
             clock: the request's clock; by default :meth:`new_clock`.
             started_at: the request's arrival in seconds of ``clock``; by default now.
@@ -459,7 +462,10 @@ class VineLM(VineInterface, LongRunning):
         return session
 
     def _bound(self, planner: Planner, objective: Objective, key: str) -> tuple[float | None, Exception | None]:
-        """Return the bound drawn for a request (None if one plan serves all), or the error that prevents the draw."""
+        """Return the cost limit drawn for a request, which selects one of the plans that requests are divided between.
+
+        It is None if one plan serves all requests. The second value is the error if no limit could be drawn, or None.
+        """
         try:
             mixture = planner.mixture(objective)
         except Exception as error:  # the planner: the request is then planned without shares
@@ -469,7 +475,7 @@ class VineLM(VineInterface, LongRunning):
         return (None if mixture is None else mixture.bounds.of(key)), None
 
     def _assigns(self, planner: Planner, objective: Objective) -> Assignment[bool]:
-        """Return the assignment of requests to the plan for an objective: only some, unless the plan is proven."""
+        """Return which requests the plan for an objective serves: all requests, or the share for which it is proven."""
         proves = not self.allow_unproven and self.mode == "enforce"
         advised = self._advised(planner, objective) if proves else None
         # If the current setup is unknown, nothing could run instead of the plan.
@@ -478,7 +484,7 @@ class VineLM(VineInterface, LongRunning):
 
     @cached_property
     def _draws(self) -> Draws:
-        """The draws from callers' identifiers. An evaluation uses no secret, so that repeating it draws the same."""
+        """Makes the keys by which requests are assigned to plans. An evaluation uses no secret, so that it can be repeated."""
         kept: Any = self._kept
         store = None if kept is None else Path(getattr(kept, "store", kept))
         return Draws(b"") if self.labelled else Draws.of(self._given_secret, store)
@@ -487,7 +493,7 @@ class VineLM(VineInterface, LongRunning):
         return self._draws.key(str(planner.annotated.meta.get("dataset_digest", "")), kind, tenant, name)
 
     def _control_of(self, planner: Planner, objective: Objective) -> SpendControl | None:
-        """Return the spend correction that all requests of an objective share; None if nothing is corrected."""
+        """Return the object that corrects the spending of all requests with an objective; None if nothing is corrected."""
         if not (self.correct_spend and not self.labelled and self.mode == "enforce" and SpendControl.applies_to(objective)):
             return None
         verdict = planner.annotated.verdict
@@ -502,7 +508,7 @@ class VineLM(VineInterface, LongRunning):
         return control
 
     def served_planner(self, *, returns_earlier: bool | None = None) -> Planner:
-        """Return the planner of new requests: over signals if they are declared and in the trie, else over paths.
+        """Return the planner for new requests. It plans over signals if they are declared and in the trie, else over paths.
 
         Its plans end only where the graph can end a request, so call this after the graph is built.
 
@@ -522,12 +528,15 @@ class VineLM(VineInterface, LongRunning):
         return self._planners.chosen(returns_earlier=returns_earlier)
 
     def _rates_for(self, annotated: AnnotatedTrie) -> dict[tuple[str, str], float]:
-        """Return the cache hit rates used by plans over a trie; empty if a verdict or canary applies to unchanged plans."""
+        """Return the cache hit rates that plans over a trie take into account.
+
+        They are empty if a verdict or a canary applies, since it is about the unchanged plans.
+        """
         is_free = annotated.verdict is None or self.allow_unproven
         return self.adapter.hit_rates if is_free and self._share is None else {}
 
     def _follow_hits(self) -> None:
-        """Update the plans to the current cache hit rates, if a rate has changed."""
+        """Make new planners for the current cache hit rates, if a rate has changed enough to matter."""
         annotated, before = self._annotated, self._hit_rates
         if annotated is None:
             return
@@ -548,7 +557,7 @@ class VineLM(VineInterface, LongRunning):
 
     @cached_property
     def _load_seen(self) -> LoadSource | LoadMonitor | None:
-        """Return the load source in the form that a session reads without blocking."""
+        """The load source in a form that a session can read without blocking."""
         source = self._load_source
         return source if never_blocks(source) or self.models.is_virtual_time else without_blocking(source)
 
@@ -573,7 +582,7 @@ def _record(asked: Record) -> Record:
 
 
 def _require_canary(share: float | None, mode: Mode, allow_unproven: bool) -> None:
-    """Raise :class:`ConfigError` if a canary is impossible here, or would have no effect."""
+    """Raise :class:`ConfigError` if the canary's share is invalid, or if the canary would have no effect."""
     if share is None:
         return
     if not 0.0 <= share < 1.0:

@@ -1,4 +1,4 @@
-"""Connects an application's requests with their fleet."""
+"""Connects an application's requests with the fleet: the processes that share load, rate limits and budgets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vinelm.requests.protocols import CallGuard
 
 
 class ApplicationFleet:
-    """The fleet of one application. Thread-safe.
+    """The connection of one application to its fleet. Thread-safe.
 
     Args:
         fleet: this process's member of the fleet.
@@ -40,7 +40,7 @@ class ApplicationFleet:
         self._models, self.conversation_id, self.tenant = models, fleet.config.conversation_id, fleet.config.tenant
 
     def others(self) -> Mapping[str, int]:
-        """Return the running calls of the other processes by engine; a replica group counts all of its replicas."""
+        """Return the numbers of calls that the other processes are running, by engine; a group's number covers all replicas."""
         found = self.fleet.others()
         seen, summed = self._summed
         if seen is not found:  # it is replaced four times a second
@@ -77,7 +77,7 @@ class ApplicationFleet:
         return self.fleet.account(tenant)
 
     def _share_limits(self) -> None:
-        """Share the rate limits of all backends. Done once, at the first request, when the backends exist."""
+        """Share the rate limits of all backends with the other processes, once, at the first request."""
         if self._has_shared:
             return
         with suppress(VineLMError):  # the first call reports a backend that cannot be made
@@ -90,7 +90,7 @@ class ApplicationFleet:
 
 
 def _facts(catalog: Catalog, limiters: Mapping[str, EngineRateLimiter]) -> dict[str, dict[str, object]]:
-    """Return the settings that should be equal in all processes: models, prices, limits; no addresses or keys."""
+    """Return the settings that should be equal in all processes: models, prices and limits, but no addresses or keys."""
     entries = {
         f"model {entry.name!r}": {
             "model": f"{entry.provider}/{entry.model_id}",

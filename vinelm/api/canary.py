@@ -64,11 +64,12 @@ class CanaryStatus:
     Attributes:
         share: fraction of new requests that get the plan; 0 once the canary has been rolled back.
         verdict: the trie's verdict at the start of the canary, from the results in its store.
-        advice: the verdict by live evidence: ``"keep"`` once the canary has been rolled back; ``"switch"`` if the plan is shown
-            to be more accurate than the current setup, or cheaper and at most ``max_loss`` less accurate; ``"undecided"`` while
-            neither is shown; ``"not enough data"`` while one of the groups has no feedback.
-        reason: why, in a few words.
-        requests: number of compared requests of (the plan, the current setup); ``labelled`` counts the requests with feedback.
+        advice: the verdict by live evidence: ``"keep"`` once the canary has been rolled back; ``"switch"`` if the plan is
+            proven to be more accurate than the current setup, or cheaper and at most ``max_loss`` less accurate;
+            ``"undecided"`` while neither is proven; ``"not enough data"`` while one of the groups has no feedback.
+        reason: the reason for the advice, in a few words.
+        requests: numbers of compared requests of (the plan, the current setup); ``labelled`` counts the requests with
+            feedback.
         means: for each quantity (the plan's, the current setup's): ``"accuracy"``, ``"failures"`` and ``"late"`` as fractions,
             ``"dollars"`` and ``"seconds"`` per request; left out if a group has no values.
     """
@@ -93,9 +94,10 @@ class CanaryStatus:
 
 @dataclass(slots=True)
 class _Draw:
-    """The draw for a key, a request or a conversation. A conversation counts once, since its requests are not independent.
+    """Which plan a request or a conversation runs, and what was counted for it.
 
-    ``caller`` is the number of its caller's group, or :data:`NOBODY`.
+    A conversation counts once, since its requests are not independent. ``caller`` is the number of its caller's group, or
+    :data:`NOBODY`.
     """
 
     is_plan: bool
@@ -106,7 +108,7 @@ class _Draw:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _LiveRequest:
-    """A request in progress, its objective, and its plan's predicted cost relative to the current setup's."""
+    """A request in progress, its objective, and its plan's predicted cost divided by the current setup's."""
 
     request: CanaryRequest
     draw: _Draw
@@ -116,7 +118,7 @@ class _LiveRequest:
 
 @dataclass(slots=True)
 class _Means:
-    """Counts and sums of [the current setup, the plan]."""
+    """The counts and sums of one quantity's values, each as [for the current setup, for the plan]."""
 
     count: list[int] = field(default_factory=lambda: [0, 0])
     total: list[float] = field(default_factory=lambda: [0.0, 0.0])
@@ -131,7 +133,7 @@ class _Means:
 
     @property
     def most(self) -> float:
-        """The value at which the next value is cut off; 0 if no value so far is above 0."""
+        """The limit to which a larger next value is reduced; 0 if no value so far is above 0."""
         return WINSORIZED * max(total / max(count, 1) for total, count in zip(self.total, self.count, strict=True))
 
 
@@ -139,7 +141,7 @@ class Canary:
     """Serves the plan to a share of requests, compares them with the others, and rolls back if the plan is worse.
 
     Thread-safe. The requests of all objectives are compared together, each relative to its plan's prediction. A draw depends
-    only on the key, so that all processes draw alike; the evidence is from this process only.
+    only on the key, so that all processes make the same draws; the evidence is from this process only.
 
     A finding must not depend on a single caller: each comparison is made :data:`CALLERS` times, each time without one group of
     known callers, and the weakest result counts. So whatever a single caller sends or reports, the chance of a false finding
@@ -148,14 +150,14 @@ class Canary:
 
     Args:
         share: fraction of requests that get the plan, in [0, 1).
-        max_loss: the largest accepted loss, as a fraction of requests, in accuracy, failures and lateness; None: the loss of
-            the trie's verdict.
+        max_loss: the largest accepted loss, as a fraction of requests, in accuracy, failures and lateness; None takes the
+            loss of the trie's verdict.
         observers: notified of findings.
 
     Attributes:
-        share: 0 once the canary has been rolled back.
-        verdict: as in :class:`CanaryStatus`.
-        decided: ``"switch"`` or ``"keep"`` once live evidence shows it; else None.
+        share: fraction of requests that get the plan; 0 once the canary has been rolled back.
+        verdict: the trie's verdict at the start of the canary.
+        decided: ``"switch"`` or ``"keep"`` once live evidence has proven it; else None.
 
     Raises:
         ConfigError: the trie does not contain the current setup.
@@ -210,17 +212,17 @@ class Canary:
         """Return a new request with its draw, for :meth:`follow`.
 
         Args:
-            planner: makes its plan.
+            planner: makes the request's plan.
             objective: the request's objective.
-            key: decides the draw: the same for a request or conversation at any time and place. A key of
-                :class:`~vinelm.api.draws.Draws`, which no caller can choose.
+            key: a key of :class:`~vinelm.api.draws.Draws`, which no caller can choose. It decides the draw, and is the same
+                for a request or conversation in every process.
             run_id: the request's name for feedback, unique among all tenants.
             clock: the request's clock.
-            started_at: the request's arrival in seconds of ``clock``; None: now.
+            started_at: the request's arrival in seconds of ``clock``; None takes the current time.
             caller: the caller whose requests count together; "" if unknown.
 
         Raises:
-            InfeasibleError: no plan meets the bounds, and the objective has ``on_infeasible="raise"``.
+            InfeasibleError: no plan meets the objective's limits, and the objective has ``on_infeasible="raise"``.
         """
         ratio = self._promised(planner, objective) if self.share else 1.0
         self._count_gone()
@@ -247,13 +249,13 @@ class Canary:
         weakref.finalize(session, self.end, served).atexit = False
 
     def end(self, served: _LiveRequest) -> None:
-        """Record that a request is over, to be counted later; safe in finalizers."""
+        """Record that a request is over, so that it is counted later. This may be called in a finalizer."""
         self._gone.append(served)
 
     def feedback(self, run_id: str, success: bool | float, caller: str = "") -> None:
-        """Count whether an answer is right, once for each draw that this process remembers.
+        """Count whether an answer is right, once for each request or conversation that this process remembers.
 
-        ``caller`` gives the feedback, if the request's own caller is unknown.
+        ``caller`` is who gives the feedback; it is used if the request's own caller is unknown.
         """
         self._count_gone()
         with self._lock:
@@ -285,7 +287,7 @@ class Canary:
             )
 
     def _count_gone(self) -> None:
-        """Count requests that have ended, including those whose session still exists."""
+        """Count the requests that have ended, including requests whose session object still exists."""
         found: list[CanaryEvent | None] = []
         with self._lock:
             while self._gone:
@@ -307,7 +309,7 @@ class Canary:
     # -- with the lock held ------------------------------------------------------------------------------------
 
     def _count(self, served: _LiveRequest) -> CanaryEvent | None:
-        """Count a request that has ended; return an event if it completes a proof."""
+        """Count a request that has ended; return an event if this proves that the plan is worse or should be served."""
         request, draw = served.request, served.draw
         self._live.pop(served, None)
         if request.is_plan != draw.is_plan:  # begun under another state of the canary: its chance is unknown
@@ -328,7 +330,7 @@ class Canary:
         return next((event for event in found if event is not None), None)
 
     def _compare(self, name: str, is_plan: bool, value: float, caller: int, ratio: float = 1.0) -> CanaryEvent | None:
-        """Update the bets that the plan is worse in each quantity, and that it is cheaper."""
+        """Update the tests of whether the plan is worse in the quantity ``name`` and, for dollars, whether it is cheaper."""
         means, is_share = self._means[name], name in _SHARES
         most = 1.0 if is_share else means.most
         means.add(is_plan, 1.0 - value if name == "accuracy" else value)
@@ -346,7 +348,7 @@ class Canary:
         return self._prove("cheaper", not is_plan, value, caller, most) if name == "dollars" else None
 
     def _label(self, is_plan: bool, success: float, caller: int) -> CanaryEvent | None:
-        """Update the bets that the plan's answers are worse, as good, and better."""
+        """Update the tests of whether the plan's answers are worse, as accurate, or more accurate."""
         found = self._compare("accuracy", is_plan, 1.0 - success, caller)
         return (
             found
@@ -387,10 +389,10 @@ def _place(caller: str) -> int:
 
 
 def promised_ratio(planner: Planner, objective: Objective) -> float:
-    """Return the predicted ratio of the plan's dollars to the current setup's; 1 if the plan is cheaper or the ratio is
-    unknown.
+    """Return the plan's predicted cost divided by the current setup's; 1 if the plan is cheaper or the ratio is unknown.
 
-    RaiseInfeasibleError: no plan meets the bounds, and the objective has ``on_infeasible="raise"``.raise then.
+    Raises:
+        InfeasibleError: no plan meets the objective's limits, and the objective has ``on_infeasible="raise"``.
     """
     found = planner.annotated.verdict
     if found is None or not found.is_today or not found.cost_usd:

@@ -38,14 +38,17 @@ UNSETTLED_GROWTH = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Shortfall:
-    """The shortfall of an estimate that is not certain enough.
+    """How far an estimate is from being certain enough, and how much more data it needs.
 
     Attributes:
-        half_width: Half the 90 % interval of the best path's accuracy, a fraction; None if nothing can be estimated yet.
-        max_error: The half width that is required.
-        times: How many times as much data is needed, by the square root law and a margin; > 1.
-        more_usd: Dollars of the missing rows; None if unknown, or if even running everything would not suffice.
-        requests: How many labelled requests would suffice, if running everything on the present requests would not; else None.
+        half_width: Half the width of the 90 % interval of the best path's accuracy, a fraction; None if nothing can be
+            estimated yet.
+        max_error: The largest half width that is accepted.
+        times: The factor by which the data must grow, by the square root law and a margin; > 1.
+        more_usd: The cost of the missing rows in dollars; None if unknown, or if even running every path on every request
+            would not suffice.
+        requests: The number of labelled requests that would suffice, if running every path on the present requests would
+            not; else None.
     """
 
     half_width: float | None
@@ -56,12 +59,13 @@ class Shortfall:
 
 
 def shortfall(store: str | Path | PostgresUrl, max_error: float = MAX_ERROR) -> Shortfall | None:
-    """Return how much data a store lacks for :func:`vinelm.estimate` to accept it; None if it is enough. Takes about eight
-    fits.
+    """Return how much more data a store needs for :func:`vinelm.estimate` to accept it; None if it needs no more.
+
+    This takes as long as about eight fits.
 
     Args:
         store: The store. It is only read; no model is called.
-        max_error: As for :func:`vinelm.estimate`, a fraction in (0, 1].
+        max_error: The largest accepted error, as for :func:`vinelm.estimate`; a fraction in (0, 1].
 
     Raises:
         StoreError: The store cannot be read.
@@ -71,7 +75,7 @@ def shortfall(store: str | Path | PostgresUrl, max_error: float = MAX_ERROR) -> 
 
 
 def _looked(store: str | Path | PostgresUrl, max_error: float) -> tuple[Shortfall | None, StoreEvidence | None]:
-    """Return the result of :func:`shortfall`, and the contents of the store that it was computed from; None if it is empty."""
+    """Return the result of :func:`shortfall` and the store's contents from which it was computed (None if it is empty)."""
     try:
         evidence, spent_usd, everything_usd, read = evidence_of(store, max_error)
     except EvidenceError:
@@ -100,18 +104,18 @@ def profile_until_certain(
 ) -> ProfileResult:
     """Run a profile in growing steps until an estimate from its store is certain enough.
 
-    A step ends at a coverage, or at a multiple of the last step's dollars: with very many paths, the coverage stays near 0
-    although the rows may suffice.
+    A step ends at a coverage or at a multiple of the last step's cost, since with very many paths the coverage stays near 0
+    even when the rows suffice.
 
     Args:
-        run: Profiles until the end of a step, or of the whole profile; called again it continues.
+        run: Profiles until the end of a step, or of the whole profile. Each call continues the profile.
         store: The store to which ``run`` writes.
         max_error: The required half width, a fraction in (0, 1].
-        first_usd: Dollars at which the first step ends, unless its coverage is reached before.
-        max_loss: Accuracy that a cheaper plan may lose, a fraction, if the verdict is wanted: the run then ends when no plan
-            can be proven, even if the estimate is not certain enough. None: this ends the run only once the estimate is certain
-            enough, at :data:`~vinelm.trie.verdict.MAX_LOSS`.
-        keep_going: Continue even if no plan can be proven on these requests, whatever is bought.
+        first_usd: The cost in dollars at which the first step ends, unless its coverage is reached before.
+        max_loss: The accuracy that a cheaper plan may lose, a fraction, if the verdict is wanted. The run then ends when no
+            plan can be proven, even if the estimate is not certain enough. With None, that ends the run only once the estimate
+            is certain enough, and :data:`~vinelm.trie.verdict.MAX_LOSS` is used.
+        keep_going: Continue even if no plan can be proven on these requests, no matter how many results are bought.
         on_note: Called with one line before and after each check of the rows, and with the reason if no plan can be proven.
 
     Returns:
@@ -151,7 +155,7 @@ def profile_until_certain(
 
 
 def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
-    """Return whether to switch by the rows so far; None if the current setup is unknown."""
+    """Return the verdict on the rows so far, whether to switch to a plan; None if the current setup is unknown."""
     from vinelm.evaluation.comparison.comparison import Comparison
 
     if evidence.template.today is None:
@@ -160,7 +164,7 @@ def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
 
 
 def _hopeless(verdict: Verdict, alone: SingleModels | None) -> str:
-    """Return why no plan can be proven on these requests; empty if one may be proven, or it is too early to tell."""
+    """Return why no plan can be proven on these requests; empty if a plan may be proven, or if it is too early to know."""
     if verdict.by_today is not None:  # whether today's answers are right is not known
         needed = verdict.by_today.needed
         if alone is None or verdict.waiting or not verdict.by_today.differing or 0 < needed <= SLACK * verdict.requests:

@@ -1,4 +1,4 @@
-"""Chooses the plans that a profile runs completely: the plans that its rows so far recommend."""
+"""Chooses the plans that a profile runs on all requests: the plans that its rows so far recommend."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ BUDGETS = 9
 
 
 def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None:
-    """Return a function from rows to the plans that should be run completely next.
+    """Return a function from a profile's rows to the plans that the profile should run on all requests next.
 
-    If the current setup is known, these are the plans worth proving against it. A plan that requests have already run is
-    preferred to a plan that is predicted to be hardly better, so that its runs add up to a proof. A plan that relies on a model
-    with few rows is postponed. Otherwise they are the most accurate plans under nine budgets, from the cost of the cheapest
-    plan to the cost of the most expensive plan that is worth its price.
+    If the current setup is known, these are the plans that may be proven better than it. A plan that requests have already run
+    is preferred to a plan that is predicted to be hardly better, so that its runs add up to a proof. A plan that relies on a
+    model with few rows is postponed. If the current setup is unknown, they are the most accurate plans under nine budgets, from
+    the cost of the cheapest plan to the cost of the most expensive plan that is worth its price.
 
-    None if the oracle decides when to stop, since no such plan can be served.
+    Returns None if the oracle decides when to stop, since such a plan cannot be served.
 
     Args:
         template: The template, bound to the catalog.
@@ -49,7 +49,7 @@ def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None
 
 
 def _proving(rows: Sequence[Observation], template: Template, catalog: Catalog) -> Sequence[Run]:
-    """Return the plans worth proving against the current setup."""
+    """Return the plans that may be proven better than the current setup."""
     from vinelm.evaluation.comparison.comparable import worth_proving
     from vinelm.evaluation.comparison.fit import Fit
     from vinelm.evaluation.comparison.tried import by_request
@@ -68,7 +68,7 @@ def _proving(rows: Sequence[Observation], template: Template, catalog: Catalog) 
 
 
 def _under_budgets(rows: Sequence[Observation], template: Template, catalog: Catalog) -> Sequence[Run]:
-    """Return the most accurate plans under some budgets, cheapest first."""
+    """Return the most accurate plan under each of several budgets, cheapest first."""
     from vinelm.controller import Planner
     from vinelm.estimator import make_estimator
     from vinelm.objective import Objective

@@ -19,12 +19,12 @@ SHORTEST = 16
 
 
 class Draws:
-    """Makes the keys of draws. Equal secrets give equal keys, so that all processes that share a secret draw alike.
+    """Makes the keys by which requests are assigned to plans. Processes with the same secret make the same assignments.
 
     Args:
         secret: known only to the operator. Empty if callers do not name the requests, as in an evaluation, so that everybody
             can repeat the draws.
-        is_kept: whether other processes, and this process after a restart, have the same secret.
+        is_kept: whether the secret is kept for other processes, and for this process after a restart.
     """
 
     @classmethod
@@ -40,7 +40,7 @@ class Draws:
         """Return the key of the draw.
 
         Args:
-            data: the digest of the data set behind the trie: another data set gives the cheaper plan to other requests.
+            data: the digest of the data set behind the trie, so that with another data set other requests get the cheaper plan.
             kind: "request", "conversation" or "tenant". Equal names of different kinds have different keys.
             tenant: the owner; "" if there is none.
             name: the identifier, which the caller may have chosen.
@@ -53,7 +53,7 @@ def draw_secret(given: str | None, store: Path | None) -> bytes | None:
     """Return the secret for draws; None if no secret is kept.
 
     Args:
-        given: the operator's secret; None: the value of the environment variable :data:`VARIABLE`.
+        given: the operator's secret; None takes the value of the environment variable :data:`VARIABLE`.
         store: the store of served rows. Without an operator's secret, the secret in a file next to it is used, created if
             missing.
 

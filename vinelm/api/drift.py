@@ -32,7 +32,7 @@ def drift(
 ) -> DriftReport:
     """Return which annotations of a trie no longer fit the served requests. Calls no model.
 
-    If nothing has changed, the chance of any report is at most ``config.alpha``, even over repeated calls while rows arrive.
+    If nothing has changed, the probability of any report is at most ``config.alpha``, even over repeated calls as rows arrive.
 
     Args:
         trie: The annotated trie, or its ``.vine`` file.
@@ -54,12 +54,12 @@ def drift(
 def update(
     trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | Path, *, half_life: float = 1000.0
 ) -> AnnotatedTrie:
-    """Return a trie updated by served rows: current stops, dollars and seconds. Calls no model, writes nothing.
+    """Return a copy of a trie with stop rates, costs and seconds updated from served rows. Calls no model, writes nothing.
 
     Args:
         trie: The annotated trie, or its ``.vine`` file.
         traces: The store of served rows, or its path. It is only read.
-        half_life: Number of requests after which a row, or the trie's earlier data, counts half; > 0.
+        half_life: The number of later requests after which a row, or the trie's earlier data, counts half; > 0.
 
     Raises:
         StoreError: The store is missing or damaged.
@@ -73,7 +73,7 @@ def update(
 
 
 def served_per_hour(traces: str | Path) -> float:
-    """Return the requests per hour in a store of served rows; 0 if their names do not contain the time.
+    """Return the requests per hour in a store of served rows; 0 if the requests' names do not contain the time.
 
     Raises:
         StoreError: The store is missing or damaged.
@@ -86,7 +86,7 @@ def served_per_hour(traces: str | Path) -> float:
 
 
 def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | Path) -> tuple[AnnotatedTrie, list[Observation]]:
-    """Return the trie and the rows that it served; raise if they belong to different workflows."""
+    """Return the trie and the rows of the requests that it served; raise if they belong to different workflows."""
     from vinelm.traces import ObservationStore
     from vinelm.traces.store.kinds import told_apart
 
@@ -100,7 +100,7 @@ def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | P
 
 
 def require_servable(annotated: AnnotatedTrie, where: str) -> None:
-    """Raise :class:`ConfigError` for a trie with the oracle stop, since served requests have no known right answer."""
+    """Raise :class:`ConfigError` if a trie stops by the oracle, since the right answers of served requests are unknown."""
     unseen = "it stops by the oracle, whose stops no served request shows: give a trie that stops by the workflow's own check"
     annotated.template.rule.require_served(ConfigError(f"{where}: {unseen}", code="oracle-trie"))
 
@@ -110,9 +110,9 @@ class Remedy:
     """The remedy for a trie that no longer fits the served requests.
 
     Attributes:
-        command: A line for the shell.
+        command: The command, as a line for the shell.
         price_usd: Dollars that the command is expected to spend; 0 if it calls no model, None if unknown.
-        why: One sentence.
+        why: The reason for this remedy, in one sentence.
     """
 
     command: str
@@ -127,9 +127,9 @@ class Remedy:
 def cheapest_remedy(annotated: AnnotatedTrie, moved: Iterable[Moved], trie: str | Path, traces: str | Path) -> Remedy | None:
     """Return the cheapest way to correct a trie; None if nothing has changed.
 
-    Dollars and seconds are updated from the served rows, which costs nothing. If stops or signals have changed, the answers
-    have probably changed, too. Then only labelled requests show how: the remedy is a profile with the last profile's coverage,
-    at current prices.
+    Costs and seconds are updated from the served rows, which is free. If stops or signals have changed, the answers have
+    probably changed, too, and only labelled requests can measure how. Then the remedy is a profile with the last profile's
+    coverage, at current prices.
 
     Args:
         annotated: The trie.
@@ -161,7 +161,7 @@ def cheapest_remedy(annotated: AnnotatedTrie, moved: Iterable[Moved], trie: str 
 
 
 def _price_usd(annotated: AnnotatedTrie, moved: tuple[Moved, ...]) -> float | None:
-    """Return the dollars of a profile with the last profile's coverage, at the current cost of models that have changed."""
+    """Return the cost in dollars of a profile with the last profile's coverage, using the changed models' current costs."""
     coverage, requests = annotated.meta.get("coverage"), annotated.meta.get("requests_registered")
     if not coverage or not requests:
         return None

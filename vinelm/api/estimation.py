@@ -1,4 +1,4 @@
-"""Estimate an annotated trie from the observations in a store, with its provenance, at the catalog's prices or at others."""
+"""Estimate an annotated trie, with its provenance, from the results in a store, at the recorded prices or at other prices."""
 
 from __future__ import annotations
 
@@ -33,19 +33,20 @@ _EQUAL = 1e-9
 
 
 def repriced_trie(annotated: AnnotatedTrie, store: Path, prices: Catalog, *, where: str = "the trie") -> AnnotatedTrie:
-    """Return a trie at other prices. Calls no model, and changes no file.
+    """Return a trie whose costs are computed at other prices. Calls no model, and changes no file.
 
-    A trie has no token counts. So the rows are repriced in a temporary copy of the store and estimated in the same way.
-    Accuracies and seconds stay the same. ``meta["repriced"]`` names the models with a new price.
+    A trie has no token counts, so the rows are repriced in a temporary copy of the store, from which a trie is estimated as
+    before. Accuracies and seconds stay the same. ``meta["repriced"]`` names the models with a new price.
 
     Args:
         annotated: The trie.
-        store: The store that the trie was estimated from, with no row added since.
+        store: The store that the trie was estimated from; no row may have been added since.
         prices: A catalog with an entry for each model of the store; only its prices are used.
         where: The trie's file, for error messages.
 
     Raises:
-        ConfigError: The store is not the trie's, or its rows have changed; a model has no price, or no price differs.
+        ConfigError: The trie was estimated from another store, the store's rows have changed, a model has no price, or no
+            price differs.
         StoreError: The store cannot be read, or a row of a model with a new price recorded no tokens.
     """
     with ObservationStore.open(store) as opened:
@@ -90,7 +91,7 @@ def estimate(
     calls_per_hour: float | None = None,
     max_loss: float | None = None,
 ) -> AnnotatedTrie:
-    """Estimate the accuracy, dollars and seconds of every path from the observations in a store. Calls no model.
+    """Estimate the accuracy, cost and seconds of every path from the results in a store. Calls no model.
 
     Args:
         store: The store, or its path. It is only read.
@@ -108,14 +109,14 @@ def estimate(
             points.
 
     Returns:
-        The annotated trie. The same observations give the same trie, bit for bit. ``meta`` holds its provenance. Where the
-        observations have what requests showed, ``signals`` is the trie to plan over it, else None.
+        The annotated trie. The same results give the same trie, bit for bit. ``meta`` holds its provenance. If signals were
+        recorded, ``signals`` is the trie for plans that use them; otherwise it is None.
 
     Raises:
         EvidenceError: The store is empty, or the evidence is thinner than ``max_error`` allows.
         StoreError: The store cannot be read.
         ConfigError: The estimator is unknown or does not support the stop rule, ``max_error`` is out of range or has no effect,
-            ``calls_per_hour`` is negative or not finite, or a judge scored the answers that disagrees with the labels.
+            ``calls_per_hour`` is negative or not finite, or the judge that scored the answers disagrees with the labels.
 
     Examples:
         >>> import vinelm
@@ -148,19 +149,20 @@ def estimate_store(
     max_loss: float = MAX_LOSS,
     verdict: Verdict | None = None,
 ) -> AnnotatedTrie:
-    """Fit an estimator to the observations of the store at a path.
+    """Fit an estimator to the results in the store at a path.
 
     Args:
         path: The store.
         estimator: Its name.
         stop: The stop rule to estimate for; None takes the workflow's rule.
-        checked: Also fit on each half of the requests (some seven more fits) and put the result into ``meta["evidence"]``.
+        checked: Also test the estimate by fits on each half of the requests (about seven more fits), and put the result into
+            ``meta["evidence"]``.
         max_error: The largest accepted half-width of the best path's 90 % interval, in (0, 1]; only used with ``checked``.
-        calls_per_hour: As in :func:`estimate`.
-        by_kind: Whether to distinguish declared request types. None: yes, but with ``checked`` only if plans by type predict
-            more accuracy, see :func:`~vinelm.evaluation.tries.promises.promised_gain`; otherwise ``meta["untold_kinds"]``
-            records it.
-        max_loss: As in :func:`estimate`.
+        calls_per_hour: Requests that the application serves per hour, as in :func:`estimate`.
+        by_kind: Whether to distinguish declared request types. None distinguishes them; with ``checked`` only if plans by type
+            predict more accuracy (:func:`~vinelm.evaluation.tries.promises.promised_gain`), and otherwise
+            ``meta["untold_kinds"]`` records that they are not distinguished.
+        max_loss: Accuracy that a cheaper plan may lose, as in :func:`estimate`.
         verdict: The verdict on these rows at this loss, if already known; only used with ``checked``.
 
     Raises:
@@ -215,16 +217,16 @@ def require_max_error(max_error: float) -> None:
 
 
 def evidence_of(path: str | Path | PostgresUrl, max_error: float = 1.0) -> tuple[ValidationReport, float, float, StoreEvidence]:
-    """Return how reliable an estimate from a store is, as in :func:`estimate`, with the data behind it.
+    """Return how reliable an estimate from a store is, as :func:`estimate` reports it, with the data behind it.
 
     Args:
         path: The store. It is only read; no model is called.
-        max_error: If the best path is less certain, report on the plans that requests have run, if these are certain enough:
-            :func:`estimate` then leaves out the other plans.
+        max_error: If the best path is less certain than this, report only on the plans that requests have run, provided that
+            these are certain enough: :func:`estimate` then leaves out the other plans.
 
     Returns:
-        The report, the dollars of the rows, the estimated dollars of executing everything (0 if unknown), and the store's
-            contents with the trie of its rows.
+        The report; the cost of the rows in dollars; the estimated cost of running every path on every request, in dollars (0
+            if unknown); and the store's contents with the trie of its rows.
 
     Raises:
         EvidenceError: The store is empty.
@@ -250,7 +252,7 @@ def _known(
     registered: Sequence[str],
     max_error: float,
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
-    """Return the trie and the report restricted to tried steps, if their best path is certain enough; else None."""
+    """Return the trie and the report restricted to steps that requests have run; None if their best path is too uncertain."""
     from vinelm.evaluation.comparison.tried import as_known, first_stages
 
     known = as_known(annotated, evidence, rows, len(registered), first_stages(rows))
@@ -258,7 +260,7 @@ def _known(
 
 
 def fitted(store: StoreEvidence, estimator: str) -> tuple[AnnotatedTrie, ObservationTable]:
-    """Return the unchecked estimate from a store with its provenance, and the table of observations behind it."""
+    """Return an estimate from a store, without checking it, with its provenance, and the table of results behind it."""
     from vinelm.estimator import ObservationTable, make_estimator
     from vinelm.estimator.arms import with_kinds_counted
     from vinelm.trie import Trie
@@ -290,7 +292,7 @@ def fitted(store: StoreEvidence, estimator: str) -> tuple[AnnotatedTrie, Observa
 
 
 def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTrie) -> str | None:
-    """Return in one line why plans over a trie cannot use signals; None if they can.
+    """Return in one line why plans over a trie cannot use signals; None if the plans can use them.
 
     Args:
         store: The store that the trie was estimated from, or its path. It is only read.
@@ -312,7 +314,7 @@ def why_paths_only(store: ObservationStore | str | Path, annotated: AnnotatedTri
 def _evidence(
     annotated: AnnotatedTrie, cells: ObservationTable, rows: Sequence[Observation], scored: ScoredRows
 ) -> tuple[ValidationReport, float, float]:
-    """Return the report, the dollars of the rows, and the dollars of executing everything; see :func:`evidence_of`."""
+    """Return the report, the cost of the rows and the cost of running everything, in dollars, as :func:`evidence_of` does."""
     from vinelm.estimator.validation.checks import validate_estimate
     from vinelm.evaluation.tries.promises import merging_optimism
 
@@ -331,10 +333,10 @@ def with_provenance(
 
     Args:
         annotated: The trie.
-        observations: The observations that it was estimated from.
-        requests_registered: How many requests the profile sampled from. ``meta["coverage"]`` is the observed dollars
-            divided by the estimated dollars of executing each of them on every reached cell once; None if that is 0, and where
-            paths with different histories are merged.
+        observations: The results that the trie was estimated from.
+        requests_registered: The number of requests that the profile sampled from. ``meta["coverage"]`` is the cost of the
+            results divided by the estimated cost of running every reached path on each of these requests once; None if that
+            estimate is 0, or if paths with different histories are merged.
         **facts: More entries of ``meta``, plain JSON.
     """
     spent = _dollars(observations)

@@ -1,4 +1,4 @@
-"""Tasks of a process that serves for weeks: writing rows of requests, reloading the trie, a clean shutdown."""
+"""Tasks of a process that serves for weeks: writes rows of requests, reloads the trie, and shuts down without losing rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class LongRunning:
-    """The part of :class:`~vinelm.VineLM` that works across requests.
+    """The part of :class:`~vinelm.VineLM` that outlives single requests: feedback, evidence, reloading and shutdown.
 
     Attributes:
         evidence: keeps the rows of served requests; None until a trie is loaded, and without ``evidence=``.
@@ -51,7 +51,7 @@ class LongRunning:
         raise NotImplementedError
 
     def _loaded(self, annotated: AnnotatedTrie, path: Path | None, observers: ObserverGroup) -> None:
-        """Follow a trie that has just begun to serve."""
+        """Adapt to a trie that has just begun to serve: keep rows for it, and watch its file for changes."""
         if self._kept is not None:
             if self.evidence is None:
                 from vinelm.api.served_evidence import EvidenceConfig, ServedEvidence  # needs an extra
@@ -66,7 +66,7 @@ class LongRunning:
             self._reload = TrieReload(path, self._load_trie)
 
     def _keep_tools(self, store: str | Path, identity: Callable[[], StoreIdentity]) -> ToolWriter:
-        """Write the calls of tools to a store from now on."""
+        """Write all calls of tools to a store from now on."""
         from vinelm.traces.tools.tool_writer import ToolWriter  # needs an extra
 
         self.tool_record = ToolWriter(Path(store), identity)
@@ -75,8 +75,8 @@ class LongRunning:
     def feedback(self, run_id: str, success: bool | float, *, tenant: str = "", caller: str = "") -> None:
         """Record whether the answer of a request was right, once that is known, in the row of its last answer.
 
-        Returns at once: the row is changed off the request path. A run without rows is logged. A canary counts feedback once,
-        for requests served by this process, weighted by tenant.
+        Returns at once: the row is changed off the request path. If the request has no rows, the log says so. A canary counts
+        feedback once, for requests served by this process, weighted by tenant.
 
         The first feedback counts. Later feedback on the same request is only accepted from the same tenant and caller, and
         changes only the row.
@@ -135,7 +135,7 @@ class LongRunning:
         self._file().watch(every_s)
 
     def close(self) -> bool:
-        """Stop watching and write pending rows and calls; False if some are lost. Also done when the process ends.
+        """Stop watching, and write pending rows and calls; return False if some are lost. Also done when the process ends.
 
         Idempotent; requests that are served afterwards write rows again.
         """
@@ -157,7 +157,7 @@ class LongRunning:
 
 
 def _shown(value: object) -> str:
-    """Return a value that a caller sent, in a few characters."""
+    """Return the beginning of a value that a caller sent, as text for a log line."""
     return repr(value)[:40]
 
 
@@ -180,7 +180,7 @@ class TrieReload:
         """Load the file now.
 
         Raises:
-            VineLMError: it cannot be loaded; the old trie keeps serving.
+            VineLMError: the file cannot be loaded; the old trie keeps serving.
         """
         with self._lock:
             self._version = self._seen()
@@ -233,7 +233,7 @@ class TrieReload:
             self.try_reload()
 
     def _seen(self) -> tuple[int, int, int] | None:
-        """Return the mark of the file's version; None if there is no file."""
+        """Return a value that changes whenever the file changes; None if there is no file."""
         try:
             found = os.stat(self.path)
         except OSError:

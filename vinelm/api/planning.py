@@ -1,4 +1,4 @@
-"""Plans over an annotated trie without an application: returns the controller's choice before a request."""
+"""Plans over an annotated trie without an application, as the controller does before a request."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def plan(
 ) -> Decision:
     """Choose the best path for an objective, before any request runs. Calls no model.
 
-    If the objective bounds a mean, requests may be divided between two plans: ``parts`` of the result has both, each with its
-    share of the requests.
+    If the objective limits an average over requests, requests may be divided between two plans: ``parts`` of the result has
+    both plans, each with its share of the requests.
 
     If the graph branches, the result is a :class:`~vinelm.controller.ContingentDecision`: its ``plan`` has a model for each way
     that a request may take, and ``path`` is empty.
@@ -67,15 +67,15 @@ def plan(
         **fields: Fields of an :class:`~vinelm.objective.Objective`, in place of ``objective``.
 
     Returns:
-        The plan, what it is expected to achieve, and what each bound leaves unused. If no path meets the bounds, the
-        plan relaxes one of them and its ``is_feasible`` is False. ``promise`` is the accuracy to expect from serving it: the
-        estimate, corrected for choosing the best of many plans. :func:`require_evidence` refuses a plan whose advantage comes
-            only from that choice.
+        The plan, what it is expected to achieve, and what it leaves unused of each of the objective's limits. If no path meets
+        the limits, the plan misses one of them and its ``is_feasible`` is False. ``promise`` is the accuracy to expect from
+        serving the plan: the estimate, corrected for choosing the best of many plans. :func:`require_evidence` refuses a plan
+        whose advantage comes only from that choice.
 
     Raises:
         ConfigError: The objective is invalid, both an objective and fields are given, or ``signals`` are requested and the trie
             has none.
-        InfeasibleError: No path meets the bounds, and the objective has ``on_infeasible="raise"``.
+        InfeasibleError: No path meets the objective's limits, and the objective has ``on_infeasible="raise"``.
         TrieFileError: The file is missing, damaged or written by a newer version.
 
     Examples:
@@ -108,8 +108,7 @@ def require_signals(annotated: AnnotatedTrie) -> SignalTrie:
 
 
 def require_evidence(decision: Decision) -> None:
-    """Raise an error if the plan's advantage over a single model is no larger than choosing the best of many plans gives by
-    chance.
+    """Raise an error if the plan's advantage over a single model may be mere chance, from choosing the best of many plans.
 
     Args:
         decision: A plan for a new request.

@@ -1,4 +1,4 @@
-"""Profile a workflow: execute a sample of its requests on a sample of its paths, and store every observation."""
+"""Profiles a workflow: runs a sample of its requests on a sample of its paths, and stores the result of every call."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ def profile(
     on_single_models: Callable[[SingleModels], None] | None = None,
     on_note: Callable[[str], None] | None = None,
 ) -> ProfileResult:
-    """Execute a sample of (request, path) cells and store each invocation's outcome.
+    """Run a sample of a workflow's requests on a sample of its paths, and store the result of every call.
 
-    Calls the models, so it spends money unless they are simulated, and writes to ``store``. Every observation is on disk
-    before the next stage of its request starts: called again with the same arguments, it continues where it stopped.
-    Ctrl-C finishes the units in flight and returns; a second Ctrl-C stops at once.
+    Calls the models, so it spends money unless they are simulated, and writes to ``store``. Every result is on disk before the
+    next stage of its request starts, so that another call with the same arguments continues where this one stopped. Ctrl-C
+    finishes the runs in progress and returns; a second Ctrl-C stops at once.
 
     Args:
         workflow: A workflow, the name of a bundled one (``"nl2sql"``), or ``"module:attribute"``.
@@ -217,7 +217,7 @@ def run_profile(
     max_error: float | None = None,
     max_loss: float | None = None,
 ) -> ProfileResult:
-    """Profile into an open store: once, or in steps until an estimate from it is within ``max_error``."""
+    """Run a profile on an open store: once, or in steps until an estimate from the store is within ``max_error``."""
     from vinelm.profiler import profile
     from vinelm.profiler.scheduling.observed_cells import only_failures
     from vinelm.traces.store.run_state import RunRecords
@@ -261,12 +261,12 @@ def run_profile(
 
 
 def put_questions(store: ObservationStore, max_loss: float, verdict: Verdict | None = None) -> Verdict | None:
-    """Open the store's questions whose answers may prove a plan, and return the verdict with them. Calls no model.
+    """Open the questions for people whose answers may prove a plan, and return the verdict with them. Calls no model.
 
     Args:
         store: A store with unlabelled requests.
         max_loss: Accuracy that a cheaper plan may lose, a fraction.
-        verdict: The verdict on these rows; None: it is computed now.
+        verdict: The verdict on these rows; None computes it.
 
     Returns: The verdict; None if there are too few rows for it.
     """
@@ -282,12 +282,14 @@ def put_questions(store: ObservationStore, max_loss: float, verdict: Verdict | N
 
 
 def require_sound(result: ProfileResult, store: ObservationStore, *, keep_going: bool = False) -> None:
-    """Raise an error for a problem that a profile has found in the workflow. Its rows are kept; failed rows are executed again.
+    """Raise an error for a problem that a profile has found in the workflow.
+
+    The profile's rows are kept, and failed calls are made again when it continues.
 
     Args:
-        result: How the profile ended.
-        store: Its store, open.
-        keep_going: Whether it continued in spite of failures.
+        result: The result of the profile.
+        store: The profile's store, open.
+        keep_going: Whether the profile continued in spite of failures.
 
     Raises:
         StageBroken: All first rows of a stage failed alike, or every row failed.
@@ -321,7 +323,7 @@ def require_budget(backends: Mapping[str, Backend], budget_usd: float | None) ->
 class Inputs:
     """The inputs of a profile: a workflow with its template bound to the catalog, and one backend per provider.
 
-    ``note`` describes the catalog that was used by default; None if the user named a catalog.
+    ``note`` describes the catalog that was used by default; it is None if the user named a catalog.
     """
 
     workflow: Workflow
@@ -332,12 +334,12 @@ class Inputs:
 
     @property
     def is_simulated(self) -> bool:
-        """True if some models are simulated."""
+        """Whether some models are simulated."""
         return any(backend.is_simulated for backend in self.backends.values())
 
     @property
     def identity(self) -> StoreIdentity:
-        """The identity of the store of such a profile: see :func:`identity_of`."""
+        """The identity of the store of a profile with these inputs, from :func:`identity_of`."""
         return identity_of(self.workflow, self.catalog, self.backends, self.seed)
 
     def require_budget(self, budget_usd: float | None) -> None:
@@ -396,7 +398,7 @@ def prepared(workflow: Workflow, catalog: Catalog, *, seed: int, stop: StopRule 
         workflow: The workflow.
         catalog: The models.
         seed: Decides simulated answers.
-        stop: Replaces the stop rule of its template.
+        stop: Replaces the stop rule of the workflow's template.
 
     Raises:
         InputError: The workflow, its graph and the catalog do not fit together.
@@ -441,7 +443,7 @@ def bind_workflow(workflow: Workflow, catalog: Catalog, backends: Mapping[str, B
 
 
 def identity_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Backend], seed: int) -> StoreIdentity:
-    """Return the identity of the store of such a profile. Builds the graph: its errors are raised before a file is made.
+    """Return the identity of the store of a profile of this workflow. Also builds the graph, to raise its errors early.
 
     Args:
         workflow: Its template is bound to ``catalog``.
@@ -492,7 +494,7 @@ def forecast_run(
         store: The profile's store, whose rows calibrate the forecast; it need not exist.
         limits: The limits at which the run would stop.
         sampler: As in :func:`vinelm.profile`.
-        workers: Units at a time.
+        workers: The number of runs at a time.
         max_error: As in :func:`vinelm.profile`.
         batch_prices: The terms of a run that buys in batches.
         on_note: Called with one line that describes what the run would change in the store.
@@ -569,7 +571,7 @@ def forecast_run(
 def _previewed(
     inputs: Inputs, store: StoreAddress | str, identity: StoreIdentity, on_note: Callable[[str], None] | None
 ) -> tuple[list[Observation], float]:
-    """Return the rows that the store would have at the start of a run, and its dollars."""
+    """Return the rows that the store would have at the start of a run, and the dollars that it records as spent or reserved."""
     from vinelm.profiler.growth import request_digests
     from vinelm.traces import ObservationStore
     from vinelm.traces.growth.grow import preview_growth

@@ -1,4 +1,4 @@
-"""Handles requests without labels in a profile: compares all answers with the current setup's, and asks people."""
+"""Handles requests without labels in a profile: compares all answers with the current setup's answers, and asks people."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Compared = Callable[[Sequence[Observation]], Sequence[Observation]]
 
 
 def references_of(workflow: Workflow) -> References | None:
-    """Return the comparison of answers for a bound workflow; None if all of its requests have labels."""
+    """Return the object that compares the answers of a bound workflow; None if all of its requests have labels."""
     score = workflow.score
     if not isinstance(score, AsToday) or workflow.template.today is None:
         return None
@@ -36,7 +36,7 @@ def references_of(workflow: Workflow) -> References | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answered:
-    """The current setup's answer to a request (message, digest and cost), and all other answers to it."""
+    """The current setup's answer to a request (digest, message and the run that gave it), and all answers to the request."""
 
     digest: str
     message: dict[str, Any]
@@ -50,7 +50,7 @@ class References:
 
     Attributes:
         workflow: The workflow; its template is bound and contains the current setup.
-        scorer: Its scorer.
+        scorer: The workflow's scorer, which compares two answers.
         unlabelled: The requests that have no label.
     """
 
@@ -60,7 +60,7 @@ class References:
     _same: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def compared(self, store: ObservationStore) -> Compared:
-        """Return a function that scores a sampler's unscored rows, using the store's current labels."""
+        """Return a function that scores the rows that a sampler passes to it, using the store's current labels."""
         known = ReplayRows(store)
         said = {} if known.is_new else known.said()
         units = {} if known.is_new else {(row["request"], row["answer"]): row["unit_id"] for row in known.units()}
@@ -100,7 +100,7 @@ class References:
             known.note({**known.notes(), "failed": sorted(failed), "unlabelled": sorted(self.unlabelled)})
 
     def _answered(self, rows: Iterable[Observation]) -> tuple[dict[str, _Answered], set[str]]:
-        """Return the current setup's answers by request, and the requests on which it failed."""
+        """Return the current setup's answers, by request, and the requests on which the current setup failed."""
         template, by_cell = self.workflow.template, dict[Cell, Observation]()
         requests: dict[str, None] = {}
         others: dict[str, dict[str, dict[str, Any]]] = {}
@@ -127,7 +127,7 @@ class References:
         return found, failed
 
     def _beside(self, request: str, one: _Answered, unit: int) -> dict[str, ReferredAnswer]:
-        """Return each answer to a request, paired with the current setup's answer."""
+        """Return, for each answer to a request by its digest, how it compares with the current setup's answer."""
         share, found = self.scorer.same.audit([one.message]), {}
         for digest, message in one.others.items():
             is_today = digest == one.digest
@@ -142,7 +142,7 @@ class References:
         return found
 
     def _unit(self, unit: int, request_id: str, one: _Answered, text: str) -> dict[str, Any]:
-        """Return a request in the form shown to people who judge its answers."""
+        """Return the stored row of a request, in the form that is shown to people who compare its answers."""
         request = next(request for request in self.workflow.requests if request.id == request_id)
         given = self.workflow.graph_input(request)
         shown = next(iter(given.values())) if len(given) == 1 else given
@@ -171,8 +171,9 @@ def forget(store: ObservationStore) -> None:
 
 
 def ask(store: ObservationStore, verdict: Verdict) -> Verdict:
-    """Open exactly the questions that a verdict needs, and return the verdict with them; unchanged if all requests have
-    labels.
+    """Open exactly the questions for people that a verdict needs, and return the verdict with them.
+
+    If all requests have labels, the verdict is returned unchanged.
     """
     if verdict.by_today is None:
         return verdict
@@ -190,6 +191,6 @@ def ask(store: ObservationStore, verdict: Verdict) -> Verdict:
 
 
 def _message(text: str) -> dict[str, Any]:
-    """Convert a stored answer (canonical JSON) to the form in which answers are compared and shown."""
+    """Convert a stored answer (canonical JSON) to a chat message, the form in which answers are compared and shown."""
     value = json.loads(text)
     return {"content": value if isinstance(value, str) else "" if value is None else canonical(value), "tool_calls": []}

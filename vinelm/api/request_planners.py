@@ -10,7 +10,7 @@ from vinelm.trie.annotated_trie import AnnotatedTrie, ending_after, whole_paths
 
 
 class RequestPlanners:
-    """The planners over one trie.
+    """The planners over one trie, from which the planner of each new request is chosen.
 
     Plans end only where the graph can end a request. If the application declares signals and the trie has them, there are two
     planners over signals: one for graphs that can return an earlier answer, one for graphs that return the last answer.
@@ -50,8 +50,8 @@ class RequestPlanners:
         If plans may continue after a passed check, the graph must have an exit in every loop.
 
         Args:
-            returns_earlier: whether the run can return an earlier answer than its last; None: whether every end of the graph is
-                ``vine.finish``.
+            returns_earlier: whether the run can return an earlier answer than its last; None takes whether every end of the
+                graph is ``vine.finish``.
         """
         earlier = self._adapter.returns_earlier if returns_earlier is None else returns_earlier
         key = (tuple(self._adapter.agains), earlier)
@@ -71,7 +71,7 @@ class RequestPlanners:
     def _within(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
         """Return the trie, limited to plans that end where a wrapped edge of the graph can end the request.
 
-        If no edge lets the policy end a request, all plans lead to the last invocation.
+        If no edge lets the policy end a request, only plans that run to the last invocation remain.
         """
         if not self._adapter.can_end:
             return whole_paths(annotated)

@@ -1,4 +1,4 @@
-"""Writes rows of served requests to a store, and raises an alarm when a trie no longer fits them."""
+"""Writes rows of served requests to a store, and reports drift: that the trie no longer fits these requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OnDrift = Callable[[Moved], None]
 
 @dataclass(frozen=True)
 class EvidenceConfig:
-    """The store for rows of planned requests, and the function that is notified of drift.
+    """The settings for keeping rows of planned requests: the store, and the function that is notified of drift.
 
     Args:
         store: the store that the rows are written to, created if it does not exist. Its folder must exist.
@@ -81,14 +81,14 @@ class ServedEvidence:
         self.follow(annotated)
 
     def follow(self, annotated: AnnotatedTrie) -> None:
-        """Record that another trie serves from now on, and restart the comparison."""
+        """Record that another trie serves from now on, and restart the comparison of served rows with the trie."""
         self._template = annotated.template.base
         self.writer.identity = served_identity(annotated)
         self._in_flight = InFlight({model.name: model.engine for model in annotated.catalog.models})
         self._monitor = DriftMonitor(annotated, self._drift)
 
     def request(self, run_id: str | None, clock: Clock, *, tenant: str = "") -> RequestRows:
-        """Return the object that collects a new request's rows; without ``run_id`` the request is named by the time."""
+        """Return the object that collects a new request's rows. Without ``run_id`` it gets a name from :func:`new_run_id`."""
         if self._pid != os.getpid():  # requests in progress belong to the parent process
             self._pid, self._running = os.getpid(), {}
         run_id = run_id or new_run_id()
@@ -111,7 +111,7 @@ class ServedEvidence:
                 self._running[rows.request_id] = left
 
     def _finish_all(self) -> None:
-        """Finish the rows of all requests of this process."""
+        """Finish the rows of all requests in progress in this process."""
         if self._pid == os.getpid():
             with self._lock:
                 running = [one for some in self._running.values() for one in some]
@@ -119,7 +119,7 @@ class ServedEvidence:
                 self._finish(rows)
 
     def feedback(self, request_id: str, success: bool | float, caller: str = "") -> None:
-        """Record whether the last answer of a request is right: a score in [0, 1], and its source."""
+        """Record the score in [0, 1] of a request's last answer, and the caller who gives it."""
         with self._lock:
             running = list(self._running.get(request_id, ()))
         for rows in running:
@@ -127,7 +127,7 @@ class ServedEvidence:
         self.writer.put(Feedback(request_id, success, caller))
 
     def close(self) -> bool:
-        """Write the remaining rows; False if some are lost."""
+        """Write the remaining rows; return False if some are lost."""
         self._finish_all()
         return self.writer.close()
 
@@ -167,8 +167,8 @@ def unplanned_identity(catalog: Catalog, template: Template | None, *, is_simula
     """Return the identity of a store for an application without a trie.
 
     Args:
-        catalog: its models.
-        template: its shape; None if it is not known.
+        catalog: the application's models.
+        template: the application's shape; None if it is unknown.
         is_simulated: whether some models are simulated.
     """
     shape = template or Template((Stage("model"),))
@@ -193,7 +193,7 @@ def new_run_id() -> str:
 
 
 def calls_per_hour(run_ids: Collection[str]) -> float | None:
-    """Return the requests per hour, from the times in names by :func:`new_run_id`; None if they have no time."""
+    """Return the requests per hour, from the times in names made by :func:`new_run_id`; None if the names have no time."""
     try:
         at = [datetime.strptime(unscoped(run_id).partition("-")[0], _AT).replace(tzinfo=UTC) for run_id in run_ids]
     except ValueError:  # the application names its requests itself

@@ -21,14 +21,15 @@ LEAST_GROUPS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class MinedPatterns:
-    """The result of mining.
+    """The result of mining patterns from recorded tool calls.
 
     Attributes:
-        sessions: recorded sessions that patterns were mined from.
-        without_values: other sessions, some of whose calls were recorded without arguments: nothing can be learnt from them.
-        replayed: the sessions replayed with patterns mined from other sessions; without predictions if there is nothing to
-            gain.
-        patterns: None if there is nothing to gain.
+        sessions: the number of recorded sessions that patterns were mined from.
+        without_values: the number of other sessions. Some of their calls were recorded without arguments, so nothing can be
+            learnt from them.
+        replayed: the result of replaying the sessions with patterns mined from other sessions; it contains no predictions if
+            prefetching would save no time.
+        patterns: the patterns; None if prefetching would save no time.
     """
 
     sessions: int
@@ -37,7 +38,7 @@ class MinedPatterns:
     without_values: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as JSON types."""
+        """Return the fields as JSON types."""
         held_out = self.replayed
         shares = {"ready": held_out.ready_share, "speculations_per_call": held_out.speculations_per_call}
         return {
@@ -100,7 +101,7 @@ def _calls(sessions: Sequence[ToolSession]) -> list[ToolEvent]:
 
 
 def _without_values(whole: Replayed) -> str:
-    """Describe what the names and times of recorded calls show, without their values."""
+    """Return a text on what can be learnt from recorded calls without their values: their number and total time."""
     known = (
         f"{whole.calls} calls, {whole.reads} of them reads, are recorded without arguments: which reads come next cannot be "
         'learnt from names and times: record values (record_tools="values", or `vinelm tools record --values`)'
@@ -155,7 +156,7 @@ def named_tools(names: Sequence[str], known: set[str]) -> frozenset[str]:
 
 
 def _is_log(source: Path) -> bool:
-    """Return whether the source is a text file; a store is an SQLite file or an address."""
+    """Return whether the source is a log, which is a text file, and not a store, which is an SQLite file or an address."""
     try:
         with open_regular(source) as file:
             return not file.read(16).startswith(b"SQLite format 3")

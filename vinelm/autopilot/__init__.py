@@ -1,4 +1,4 @@
-"""Cheaper models while an application serves: only proven plans are served, and they are watched."""
+"""Moves an application to cheaper models while it serves: only proven plans are served, and they are watched."""
 
 from vinelm.whole_imports import attach_stub
 

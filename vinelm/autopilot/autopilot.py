@@ -69,7 +69,10 @@ _LOG = logging.getLogger("vinelm")
 
 @dataclass
 class Counted:
-    """The outcomes of a step's calls that are not written yet: a letter for each, and the figures (None: not compared)."""
+    """The outcomes of a step's calls that are not yet written to the store.
+
+    Each call has a letter for its outcome, and its cost and seconds (None if these are not compared).
+    """
 
     outcomes: str = ""
     figures: list[tuple[float, float] | None] = field(default_factory=list)
@@ -77,12 +80,12 @@ class Counted:
     calls: int = 0
 
     def add(self, outcome: str, took: tuple[float, float] | None = None) -> None:
-        """Count a call, with its dollars and seconds if they are compared."""
+        """Count a call's outcome; ``took`` is its cost in dollars and its seconds, or None if these are not compared."""
         self.outcomes += outcome
         self.figures.append(took)
 
     def followed_by(self, later: Counted) -> Counted:
-        """Return this and the other outcomes, in order."""
+        """Return these outcomes followed by the outcomes in ``later``."""
         return Counted(
             self.outcomes + later.outcomes, self.figures + later.figures, self.usd + later.usd, self.calls + later.calls
         )
@@ -93,11 +96,11 @@ class Autopilot:
 
     Pass it to :class:`~vinelm.VineLM`, or to the gateway. The current setup keeps running. The calls of each step are recorded
     in ``store``. Cheaper models of the catalog get the recorded prompts, outside of requests and within a daily budget. If
-    their answers differ from today's, questions are stored for ``vinelm label STORE``. A plan that is proven to lose less than
-    ``max_loss`` serves 5, 25, then 95 % of the requests. An alarm rolls the plan back: it fails or escalates more or less often
-    than in its proof, it differs more or less often on the 5 % that still run today's model, feedback shows it to be worse, or
-    it saves less than half of its proven savings. Several processes may share a store: one of them calls the models and
-    decides.
+    their answers differ from the current ones, questions are stored for ``vinelm label STORE``. A plan proven to lose less than
+    ``max_loss`` serves 5, 25, then 95 % of the requests. The plan is rolled back if it fails or escalates more or less often
+    than in its proof, if its answers differ more or less often on the 5 % that still run the current model, if feedback is
+    worse, or if it saves less than half of its proven savings. Several processes may share a store: one of them calls the
+    models and decides.
 
     Args:
         store: The file that keeps everything, prompts and answers included (mode 600), or ``postgresql://user@host/database``.
@@ -185,7 +188,7 @@ class Autopilot:
     # -- with a service ----------------------------------------------------------------------------------------------
 
     def around(self, models: ModelResolver) -> WatchedModels:
-        """Start, and return the source of chat models to use from now on. Only for one service.
+        """Start the autopilot, and return the source of chat models that the service must use from now on.
 
         Raises:
             ConfigError: The autopilot already serves, a named model is not in the catalog, or the store is not an autopilot's.
@@ -215,8 +218,9 @@ class Autopilot:
         return WatchedModels(models, self)
 
     def _opened(self) -> ObservationStore:
-        """Return the store, created if missing. Models and prices are in its notes, since they may change while a service
-        runs.
+        """Return the store, created if missing.
+
+        The pilot keeps track of models and prices in the store's notes, since they may change while a service runs.
         """
         address = self.settings.store
         if not opening.exists(address):
@@ -265,23 +269,26 @@ class Autopilot:
         return self._states.get(step)
 
     def part_of(self, state: StepState, key: str) -> Part:
-        """Return which plan a request runs: the same for all of its calls, as long as the shares stay the same."""
+        """Return which plan a request runs. It is the same for all of the request's calls unless the plans' shares change."""
         if state.plan is None or self._draws is None or self._is_cut_off:
             return "today"
         return state.assignment().of(self._draws.key("autopilot", "request", "", key))
 
     @property
     def _is_cut_off(self) -> bool:
-        """Return whether an alarm could go unnoticed: in a fork, which has no threads, or without the store or a pilot."""
+        """Whether an alarm could go unnoticed here: in a forked process, which has no threads, or if no pilot is running."""
         return os.getpid() != self._pid or time.time() - self._piloted_at > max(STALE_S, STALE_LOOKS * self._every_s)
 
     def recorded(self, call: LoggedCall) -> None:
-        """Record a call of today's model."""
+        """Record a call of the current model."""
         if os.getpid() == self._pid:
             self._calls.append(call)
 
     def counted(self, step: str, key: str, outcome: str, usd: float, seconds: float | None = None) -> None:
-        """Count a call's outcome, dollars and seconds. A call without seconds is not compared, since it was not drawn."""
+        """Count a call's outcome, cost and seconds.
+
+        Without ``seconds`` the cost is not compared between plans, since the call's plan was not drawn.
+        """
         state = self._states.get(step)
         if state is None or state.plan is None:
             return
@@ -316,7 +323,7 @@ class Autopilot:
             self.counted(step_of(logged).key, logged.request, piloted.TODAY, usd or 0.0)
 
     def feedback(self, run: str, score: float) -> None:
-        """Count feedback on the answer of a request, in [0, 1]: 0.5 or more means right. Counts once per request.
+        """Count feedback on the answer of a request, a score in [0, 1] of which 0.5 or more means right, once per request.
 
         Args:
             run: The request's name, unique among all tenants.
@@ -335,7 +342,7 @@ class Autopilot:
     # -- the threads ---------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Write new records to the store, and read changes from it. Failed parts are tried again the next time."""
+        """Write new records to the store, and read the current state from it. What fails is tried again the next time."""
         self._looks += 1
         with self._surviving():
             self._write_waiting()
@@ -343,7 +350,7 @@ class Autopilot:
 
     @contextmanager
     def _surviving(self) -> Iterator[None]:
-        """Log an exception of the block, so that a failing file, store or comparison does not end the thread."""
+        """Log an exception of the block instead of raising it, so that a failing store or comparison ends no thread."""
         try:
             yield
         except VineLMError as error:
@@ -395,7 +402,7 @@ class Autopilot:
         }  # fmt: skip
 
     def _settle(self, call: LoggedCall) -> None:
-        """Draw one call of a request for each step: the call with the smallest number."""
+        """Consider a call for recording: of a request's calls of one step, the call with the smallest random number is kept."""
         usd = dollars_of(call)
         if not call.answer or call.error is not None or not call.messages or usd is None:
             return
@@ -451,7 +458,7 @@ class Autopilot:
                 raise
 
     def _hold(self) -> bool:
-        """Become the pilot; return False while another process is the pilot."""
+        """Make this process the pilot; return False if another process is the pilot."""
         store = self._store
         if store is None:
             return False
@@ -473,7 +480,7 @@ class Autopilot:
         return True
 
     def _let_go(self) -> None:
-        """Stop piloting."""
+        """Stop being the pilot, so that another process can be."""
         pilot, self._pilot = self._pilot, None
         if pilot is not None:
             pilot.close()

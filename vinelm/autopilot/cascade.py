@@ -1,4 +1,4 @@
-"""The chat model of a step that runs a proven plan: calls its models in order, and today's model if they do not decide."""
+"""The chat model of a step that runs a proven plan: calls its models in order, and the current model if they do not decide."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class PlanCall:
 
     Args:
         plan: Which models are called.
-        today: The entry of today's model.
+        today: The entry of the current model.
         make: Makes the chat model of an entry, for this invocation.
         is_same: Whether two answers are the same.
         passes: Whether the application accepts an answer to a prompt; None if no plan uses it.
-        ended: Called once a call has been answered, with whether today's model had to answer.
+        ended: Called when a call has been answered; the argument is whether the current model had to answer.
     """
 
     def __init__(
@@ -54,27 +54,27 @@ class PlanCall:
         self.answered_by = ""
 
     def deciding(self, messages: list[BaseMessage]) -> Deciding:
-        """Return the object that decides about one call."""
+        """Return the object that decides, step by step, which models answer one call with these messages."""
         return Deciding(self, messages)
 
     def begin(self, model: str) -> None:
-        """Record whose answer the caller gets."""
+        """Record that the caller gets the answer of ``model``."""
         self.answered_by = model
 
     def end(self) -> None:
-        """Record that the call is answered and paid; its stream may have ended early."""
+        """Record that the call has been answered and paid for, even if its stream ended early."""
         self._ended(self.answered_by == self.today)
 
 
 class Deciding:
-    """One call of a plan: its models' answers so far, and the next step."""
+    """The state of one call of a plan: its models' answers so far, from which the next step follows."""
 
     def __init__(self, call: PlanCall, messages: list[BaseMessage]) -> None:
         self._call, self._prompt = call, messages
         self.results: dict[str, ChatResult | None] = {}
 
     def next(self) -> PlanStep:
-        """Return the plan's next step; if answers cannot be compared, today's model answers."""
+        """Return the plan's next step; if answers cannot be compared, the current model answers."""
         has_answered = {model: result is not None for model, result in self.results.items()}
         # The owner's comparison may raise, and the request must go on.
         return answered(lambda: self._call.plan.step(has_answered, self._agree, self._accepts), PlanStep("today"))
@@ -93,10 +93,10 @@ class Deciding:
 
 
 class CascadeModel(DelegatingChatModel):
-    """Answers by a proven plan. Tools and schemas are converted for each called model. Spends money.
+    """A chat model that answers by a proven plan. Tools and schemas are converted for each called model. Spends money.
 
-    Today's model answers if the plan's models fail, disagree or do not pass the check. A plan of one model streams; a plan of
-    several models returns a complete answer.
+    The current model answers if the plan's models fail, disagree or do not pass the check. A plan of one model streams its
+    answer; a plan of several models returns a complete answer.
     """
 
     binding: Any = Field(default=None, exclude=True, repr=False)
@@ -114,7 +114,7 @@ class CascadeModel(DelegatingChatModel):
 
     @property
     def todays(self) -> BaseChatModel:
-        """Today's model, for calls that only this model accepts."""
+        """The current model, for calls that only this model accepts."""
         call: PlanCall = self.binding
         return call.make(call.today)
 

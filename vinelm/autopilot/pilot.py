@@ -49,23 +49,23 @@ _LOG = logging.getLogger("vinelm")
 
 
 def today_utc() -> int:
-    """Return the UTC day, counted from 1970."""
+    """Return the number of the current UTC day, counted from 1970."""
     return int(time.time() // 86_400.0)
 
 
 class Pilot:
     """Works in rounds: each round processes the service's new records, and stores the state.
 
-    A round calls models within the day's budget. Every call's upper bound is stored before the call, and all decisions are
+    A round calls models within the day's budget. Every call's maximum cost is stored before the call, and all decisions are
     stored when a round ends, so that another pilot can continue from there.
 
     Args:
         store: The store, open and locked by :meth:`~vinelm.traces.ObservationStore.exclusive`.
         catalog: The models.
-        backends: By provider.
-        settings: The owner's limits.
-        day: Returns the UTC day.
-        now: Returns seconds since 1970.
+        backends: The backends, by provider.
+        settings: The limits that the owner has set.
+        day: Returns the number of the current UTC day.
+        now: Returns the current time in seconds since 1970.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Pilot:
             self._asker.close()
 
     def round(self) -> bool:
-        """Process new records, and conversations that are over, and store the state; False if there are none."""
+        """Process new records and newly ended conversations, and store the state; return False if there are none."""
         before = max(self.kept.units, default=0)
         self.kept.load_units()
         ended = 0 if self._asker is None else self._asker.take_in()
@@ -126,7 +126,7 @@ class Pilot:
         return True
 
     def _compare_entries(self, state: StepState, entries: Mapping[str, str]) -> None:
-        """Start again if prices, addresses or the allowed loss have changed since a plan's proof, or a model was added."""
+        """Begin a new attempt if prices, addresses or the allowed loss have changed since a plan's proof, or a model is new."""
         plans = [one for one in (state.plan, state.below) if one is not None]
         served = {state.today, *(model for plan in plans for model in plan["models"])}
         changed = [model for model in served if model in state.entries and entries.get(model) != state.entries[model]]
@@ -139,7 +139,10 @@ class Pilot:
         state.entries = dict(entries)
 
     def _compare_settings(self) -> None:
-        """Start again if the way of comparing answers has changed; a changed judge or pause only ends the races."""
+        """Begin new attempts if the way of comparing answers has changed.
+
+        If only the judge or the pause between conversations has changed, just the proofs in progress are given up.
+        """
         comparing, judge, pause_s = self.settings.comparing, self.settings.judge or "", self.settings.pause_s
         has_changed = self.notes.get("comparing", comparing) != comparing
         for state in self.steps.values():
@@ -150,14 +153,14 @@ class Pilot:
         self.notes |= {"comparing": comparing, "judge": judge, "pause_s": pause_s}
 
     def _beat(self) -> None:
-        """Record that a pilot is running: other processes serve plans only while a pilot would notice an alarm."""
+        """Record the time at which a pilot was running. Other processes serve plans only if that time is recent."""
         if time.time() - self.notes.get("piloted_at", 0.0) > BEAT_S:
             self._note()
 
     # -- money -------------------------------------------------------------------------------------------------------------
 
     def _asking(self) -> Asker:
-        """Return the object that calls models within the day's budget. Unused dollars of earlier days do not carry over."""
+        """Return the object that calls models within the day's budget. Unspent money of earlier days does not carry over."""
         day = max(self._day(), self.notes["day"])  # a clock that is set back must not open a second day
         has_ended = self._asker is not None and self._asker.problem is not None and time.monotonic() > self._asker_s + RETRY_S
         if self._asker is None or self._asker_day != day or has_ended:
@@ -184,7 +187,7 @@ class Pilot:
     # -- what is proven ------------------------------------------------------------------------------------------------------
 
     def _run_of(self, work: ReplayRun, key: str, state: StepState) -> StepRun | None:
-        """Return the step as a replay of the attempt's units, in order of arrival; None if there is nothing to do."""
+        """Return the replay of a step's recorded calls of the current attempt, in order; None if there is nothing to do."""
         units = [unit for unit in self.kept.of_step(key) if unit.unit_id > state.since and unit.model == state.today]
         if state.ended:
             state.wants_units = state.plan is not None or len(units) < AGAIN_AFTER  # a plan is compared with today's model
@@ -213,7 +216,7 @@ class Pilot:
         return run
 
     def _over(self, key: str, state: StepState, units: Sequence[ReplayUnit]) -> list[ReplayUnit]:
-        """Return the attempt's units of finished conversations, one conversation after another."""
+        """Return the attempt's recorded calls of finished conversations, one conversation after another."""
         since, found = self._conversations.get(key, (-1, None))
         if found is None or since != state.since:
             found = Conversations(self.settings.pause_s)
@@ -231,7 +234,7 @@ class Pilot:
         return max(self.settings.labels - len(answered), 0)
 
     def _search(self) -> None:
-        """Call models, choose plans and race them, as far as the new records allow."""
+        """Call models, choose candidate plans and try to prove one of them, as far as the new records allow."""
         asker = self._asking()
         work = ReplayRun(
             self.kept, asker, self.catalog, self.same, self.follower, budget_usd=max(asker.spent_usd + asker.left_usd, 1e-9),
@@ -256,7 +259,7 @@ class Pilot:
         work.open_questions(runs)
 
     def _choose(self, work: ReplayRun, run: StepRun, state: StepState) -> None:
-        """Send the new prompts to the models, and choose the plans to race once there are enough."""
+        """Send the new prompts to the models; once there are enough answers, choose the plans to be tested for a proof."""
         if not state.chosen:
             work.explore([run])
             state.dropped = dict(run.dropped)
@@ -306,7 +309,7 @@ class Pilot:
     # -- what serves ----------------------------------------------------------------------------------------------------------
 
     def _raising(self, key: str, state: StepState) -> Raising:
-        """Return the :class:`Raising` of a step's plan; for a new plan or pilot, a new one based on the plan's proof."""
+        """Return the :class:`Raising` of a step's plan. For a new plan or a new pilot it starts from the plan's proof."""
         if key not in self._raisings:
             plan = state.plan_of("plan")
             self._raisings[key] = Raising(
@@ -317,7 +320,10 @@ class Pilot:
         return self._raisings[key]
 
     def _count_served(self) -> None:
-        """Count the calls served since the last round; a new pilot counts all calls since the plan's proof."""
+        """Count the served calls since the last round, and raise a plan's share or roll the plan back.
+
+        A new pilot counts all calls since the plan's proof.
+        """
         for row in self.served.after(self._read_to):
             self._read_to = row["served_id"]
             state = self.steps.get(row["step"])
@@ -339,7 +345,7 @@ class Pilot:
                 self._compare(key, state)
 
     def _compare(self, key: str, state: StepState) -> None:
-        """Run the plan on a sample of prompts that today's model has answered, and count how often it differs."""
+        """Run the plan on a sample of prompts that the current model has answered, and count how often it differs."""
         plan = state.plan_of("plan")
         if plan is None or state.share <= 0.0:
             return
@@ -368,13 +374,13 @@ class Pilot:
             self.served.add([{**row, "figures": "[]", "usd": 0.0, "saved_usd": 0.0}])
 
     def _end(self, state: StepState, why: str) -> None:
-        """End an attempt without a proof; a plan that already serves stays."""
+        """End an attempt that has proven no plan. A plan that already serves continues to serve."""
         state.ended, state.candidates = why, []
         if state.plan is None:
             state.since, state.chosen = max(self.kept.units, default=0), 0
 
     def _begin(self, state: StepState, why: str) -> None:
-        """Return to today's model, and start again with new calls."""
+        """Return a step to the current model, and begin a new attempt on new calls."""
         if why and state.plan is not None:
             day = datetime.fromtimestamp(self._day() * 86_400.0, UTC).date().isoformat()
             state.alarms.append([day, why])

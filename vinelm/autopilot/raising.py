@@ -38,21 +38,21 @@ Alarm = Literal[
 
 
 class Took(NamedTuple):
-    """The dollars and seconds, over all models called, of a request's first call of a step."""
+    """The cost in dollars and the seconds of a request's first call of a step, summed over all models called."""
 
     usd: float
     seconds: float
 
 
 class ShareWatch:
-    """Tests whether the share of ones in a stream has changed, up or down, from an interval around its earlier value.
+    """Tests whether the share of ones in a stream of zeros and ones has left an interval around its earlier value.
 
     The test (:class:`~vinelm.estimator.drift.e_process.EProcess`) may start at any value, so that a late change is found as
     fast as an early change. While the share stays in the interval, the probability of any alarm is at most ``alpha``.
 
     Args:
-        ones, seen: The reference: ``ones`` of ``seen`` values were ones.
-        alpha: The largest probability of a false alarm.
+        ones, seen: The numbers of ones and of all values in the reference data.
+        alpha: The maximum probability of a false alarm.
     """
 
     def __init__(self, ones: int, seen: int, *, alpha: float = ALPHA) -> None:
@@ -84,7 +84,7 @@ class ShareWatch:
 
 
 def interval(ones: int, seen: int, z: float = REFERENCE_Z) -> tuple[float, float]:
-    """Return Wilson's interval of a share, which is never empty."""
+    """Return Wilson's confidence interval for a share, given ``ones`` of ``seen`` values; it is never empty."""
     share, more = ones / max(seen, 1), z * z / max(seen, 1)
     middle = (share + more / 2.0) / (1.0 + more)
     reach = z * math.sqrt(share * (1.0 - share) / max(seen, 1) + more / max(seen, 1) / 4.0) / (1.0 + more)
@@ -96,19 +96,20 @@ class Raising:
     """Decides what share of the requests a proven plan serves.
 
     Args:
-        max_loss: Fraction of the answers that the plan may lose, for feedback.
-        escalated: In the plan's proof, how many requests today's model answered, and of how many: (answered, seen).
-        differing: In the plan's proof, how many answers differ from today's, and of how many: (differing, seen).
-        saved: Fraction of the step's dollars that the plan saves, according to its proof.
-        today: Mean dollars and seconds of the recorded calls of today's model.
-        max_slowdown: The largest allowed mean seconds of the plan's calls, in multiples of today's; None: no limit.
+        max_loss: The accuracy that the plan may lose, a fraction of the answers; feedback is compared with it.
+        escalated: In the plan's proof, the numbers of requests that the current model had to answer, and of all requests.
+        differing: In the plan's proof, the numbers of answers that differ from the current model's, and of all answers.
+        saved: The fraction of the step's cost that the plan saves, according to its proof.
+        today: The mean cost in dollars and the mean seconds of the recorded calls of the current model.
+        max_slowdown: The maximum for the mean seconds of the plan's calls, in multiples of the current model's; None sets no
+            limit.
         is_alone: Whether the plan is one model, which escalates only if it fails.
         has_below: Whether an earlier proven plan serves the other requests until the last level.
 
     Attributes:
         level: The index of the current level in :data:`LEVELS`.
-        requests: Requests since the level began.
-        alarm: Why the plan no longer serves requests; None while it does.
+        requests: The number of calls counted since the level began.
+        alarm: Why the plan no longer serves requests; None while the plan serves.
     """
 
     max_loss: float
@@ -135,33 +136,33 @@ class Raising:
 
     @property
     def share(self) -> float:
-        """Share of new requests that the plan serves; 0 after an alarm."""
+        """The share of new requests that the plan serves; 0 after an alarm."""
         return LEVELS[self.level] if self.alarm is None else 0.0
 
     def ran_as_today(self, took: Took | None = None) -> None:
-        """Count a call that ran today's model. ``took`` is given for a request's first call, None for others."""
+        """Count a call that ran the current model. ``took`` is given for a request's first call, None for others."""
         self._compare(False, took)
         self._count()
 
     def served(self, *, has_escalated: bool, took: Took | None = None) -> None:
-        """Count a call that the plan has served; ``has_escalated``: whether today's model answered it in the end."""
+        """Count a call that the plan has served; ``has_escalated`` is whether the current model had to answer it."""
         self._compare(True, took)
         self._count()
         if self.alarm is None and self._escalations.add(has_escalated):
             self.alarm = "its model fails more often" if self.is_alone else "it escalates more or less often"
 
     def compared(self, *, is_same: bool) -> None:
-        """Count a request that ran today's model, and whose recorded prompt was also sent to the plan."""
+        """Count whether the plan and the current model gave the same answer to a recorded prompt."""
         if self.alarm is None and self._differences.add(not is_same):
             self.alarm = "its answers differ more or less often"
 
     def feedback(self, *, is_plan: bool, score: float) -> None:
-        """Count feedback on the answer of a request at the present level, in [0, 1]."""
+        """Count feedback on the answer of a request, a score in [0, 1], at the current level."""
         if self.alarm is None and _is_sure(self._worse.add(is_plan, 1.0 - score)):
             self.alarm = "fewer of its answers are right"
 
     def _compare(self, is_plan: bool, took: Took | None) -> None:
-        """Compare dollars and seconds with today's model, provided that it answers all other requests."""
+        """Compare costs and seconds with the current model's, unless an earlier plan still serves some other requests."""
         if took is None or self.alarm is not None or (self.has_below and self.level + 1 < len(LEVELS)):
             return
         usd, seconds = self.today

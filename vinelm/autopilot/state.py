@@ -20,27 +20,29 @@ class StepState:
 
     Attributes:
         title: The step's name.
-        today: The entry that answers without an autopilot.
-        since: Units with larger numbers belong to the current attempt.
-        chosen: Number of the first unit of the last conversation that has chosen plans; 0 before they are chosen.
-        race_since: Conversations whose first unit has a larger number count for the proof.
-        attempt: Number of the attempt, counted over all steps; 0 before plans are chosen.
-        labels: How many questions people may be asked in the attempt.
-        dropped: By model: why it is no longer called.
-        candidates: The racing plans: name, share of dollars saved, share of answers that differ.
-        ended: Why no plan races; "" while a plan races or may race.
-        plan: The proven plan that is being raised or serves: ``kind`` and ``models``.
-        below: The plan proven before it, which serves the other requests meanwhile.
-        served_since: Rows of served calls with larger numbers belong to this plan.
-        served_attempt: The attempt that has proven the plan.
-        share: Share of new requests that the plan serves (:data:`~vinelm.autopilot.raising.LEVELS`).
-        saved: Share of the step's dollars that the plan saves, according to its proof.
-        today_usd, today_s: Mean dollars and seconds of a call of today's model; 0 seconds if unknown.
-        proven: The smallest loss that the plan's proof excludes, a fraction.
-        entries: By model of the catalog: the last digest of its entry, with its address and prices.
-        escalated, differing: Counts in the plan's proof, each as (how many, of how many).
-        wants_units: Whether calls of today's model should be recorded.
-        alarms: The days and reasons of rollbacks to today's model.
+        today: The catalog entry that answers without an autopilot.
+        since: The current attempt uses recorded calls with numbers above this.
+        chosen: The number of the first recorded call in the last conversation from which plans were chosen; 0 before plans are
+            chosen.
+        race_since: A conversation counts for the proof if the number of its first recorded call is above this.
+        attempt: The number of the attempt, counted over all steps; 0 before plans are chosen.
+        labels: The maximum number of questions that people may be asked in the attempt.
+        dropped: For each model that is no longer called, the reason.
+        candidates: The plans that are being tested for a proof: name, share of the cost saved, share of answers that differ.
+        ended: Why no plan is being tested; "" while a plan is or may be tested.
+        plan: The proven plan that serves a share of the requests: ``kind`` and ``models``.
+        below: The plan proven before ``plan``, which serves the other requests meanwhile.
+        served_since: Rows of served calls with numbers above this belong to ``plan``.
+        served_attempt: The attempt that has proven ``plan``.
+        share: The share of new requests that the plan serves (:data:`~vinelm.autopilot.raising.LEVELS`).
+        saved: The share of the step's cost that the plan saves, according to its proof.
+        today_usd, today_s: Mean cost in dollars and mean seconds of a call of the current model; 0 seconds if unknown.
+        proven: The smallest loss of accuracy that the plan's proof excludes, a fraction.
+        entries: For each model of the catalog, the last digest of its entry, with its address and prices.
+        escalated, differing: In the plan's proof, the number of requests that the current model had to answer, and the number
+            of answers that differ, each as (number, total).
+        wants_units: Whether calls of the current model should be recorded.
+        alarms: The days and reasons of rollbacks to the current model.
     """
 
     title: str
@@ -70,7 +72,7 @@ class StepState:
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> StepState:
-        """Return the state stored by :meth:`to_dict`; missing values are initial ones."""
+        """Return the state that :meth:`to_dict` stored; missing fields get their initial values."""
         return cls(**{one.name: found[one.name] for one in fields(cls) if one.name in found})
 
     def to_dict(self) -> dict[str, Any]:
@@ -78,12 +80,12 @@ class StepState:
         return asdict(self)
 
     def assignment(self) -> Assignment[Part]:
-        """Return which requests run which plan."""
+        """Return the assignment of requests to the plan, the plan below it and the current model."""
         below = max(1.0 - HOLDOUT - self.share, 0.0) if self.below is not None else 0.0
         return Assignment(((self.share, "plan"), (below, "below"), (1.0 - self.share - below, "today")), SALT)
 
     def plan_of(self, part: Part) -> AnswerPlan | None:
-        """Return the plan of a part; None for today's model."""
+        """Return the plan that the requests of a part run; None if they run the current model."""
         found = {"plan": self.plan, "below": self.below, "today": None}[part]
         return None if found is None else AnswerPlan(found["kind"], tuple(found["models"]))
 

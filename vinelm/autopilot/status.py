@@ -28,15 +28,16 @@ class StepStatus:
 
     Attributes:
         step: The step's name.
-        today: The entry that answers without an autopilot.
-        recorded: How many of its calls were recorded.
-        says: Its status, in a few words.
+        today: The catalog entry that answers without an autopilot.
+        recorded: The number of recorded calls of that entry.
+        says: The step's status, in a few words.
         plan: The proven plan; None if there is none.
-        share: Share of new requests that the plan serves.
-        saves: Share of the step's dollars that the plan saves, according to its proof.
-        proven: The smallest loss that the plan's proof excludes, a fraction.
-        usd, saved_usd: Dollars of calls served by plans in the last 30 days, and how much more today's model would have cost.
-        waiting: Open questions for people.
+        share: The share of new requests that the plan serves.
+        saves: The share of the step's cost that the plan saves, according to its proof.
+        proven: The smallest loss of accuracy that the plan's proof excludes, a fraction.
+        usd, saved_usd: The cost in dollars of calls served by plans in the last 30 days, and how much more the current model
+            would have cost.
+        waiting: The number of open questions for people.
         alarms: The days and reasons of rollbacks.
     """
 
@@ -60,12 +61,12 @@ class PilotStatus:
 
     Attributes:
         steps: The steps that have been called.
-        learning_usd: Dollars spent on recorded prompts; calls of unknown outcome count at their upper bound.
+        learning_usd: Dollars spent on sending recorded prompts to models; calls of unknown outcome count at their maximum cost.
         today_usd: The part of ``learning_usd`` spent on the last UTC day with calls.
         saved_usd: Dollars saved in the last 30 days, without subtracting ``learning_usd``.
-        waiting: Open questions for people.
-        answered: Questions that people have answered.
-        attempts: How many proofs were begun.
+        waiting: The number of open questions for people.
+        answered: The number of questions that people have answered.
+        attempts: The number of proofs that were begun.
         is_simulated: Whether a model is simulated.
     """
 

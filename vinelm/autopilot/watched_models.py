@@ -1,4 +1,4 @@
-"""The chat models of a service under an autopilot: calls of today's model are recorded, and proven plans run instead."""
+"""The chat models of a service under an autopilot: calls of the current model are recorded, and proven plans run instead."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def step_key(stage: str) -> str:
 
 
 class Watches(Protocol):
-    """An object that records calls and knows the plans. No method raises, and none waits for the store."""
+    """An object that records calls and knows which plans serve. None of its methods raises or waits for the store."""
 
     def state_of(self, step: str) -> StepState | None:
         """Return the step's current state; None for an unknown step."""
@@ -42,10 +42,13 @@ class Watches(Protocol):
         """Return which plan a request runs."""
 
     def recorded(self, call: LoggedCall) -> None:
-        """Record a call of today's model."""
+        """Record a call of the current model."""
 
     def counted(self, step: str, key: str, outcome: str, usd: float, seconds: float | None = None) -> None:
-        """Count a call's outcome, dollars and seconds. A call without seconds is not compared, since it was not drawn."""
+        """Count a call's outcome, cost and seconds.
+
+        Without ``seconds`` the cost is not compared between plans, since the call's plan was not drawn.
+        """
 
     def is_same(self, one: Message, other: Message) -> bool:
         """Return whether two answers are the same; errors of the owner's function pass through."""
@@ -55,28 +58,28 @@ class Watches(Protocol):
 
 
 class WatchedModels:
-    """Wraps a :class:`~vinelm.requests.protocols.ChatModelSource`: records calls of today's model, or runs proven plans.
+    """Wraps a :class:`~vinelm.requests.protocols.ChatModelSource`: records calls of the current model, or runs proven plans.
 
     Args:
         models: Makes the chat models.
-        watch: See :class:`Watches`.
+        watch: Records the calls, and knows which plans serve.
     """
 
     def __init__(self, models: ChatModelSource, watch: Watches) -> None:
         self._models, self._watch = models, watch
 
     def __getattr__(self, name: str) -> Any:
-        """Forward attributes that only the inner source has."""
+        """Return an attribute of the wrapped source, for a name that this class lacks."""
         return getattr(self._models, name)
 
     @property
     def catalog(self) -> Any:
-        """The models that it can make."""
+        """The models whose chat models this source can make."""
         return self._models.catalog
 
     @property
     def is_virtual_time(self) -> bool:
-        """True if latencies pass on the request's clock."""
+        """Whether the chat models' latencies pass on the request's (virtual) clock."""
         return self._models.is_virtual_time
 
     def new_clock(self) -> Clock:
@@ -84,14 +87,17 @@ class WatchedModels:
         return self._models.new_clock()
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
-        """Return the chat model of an invocation: the plan's if the request was drawn for it, else today's with recording."""
+        """Return the chat model of an invocation: the plan's if the request was assigned to it, otherwise the current model's.
+
+        Calls of the current model are recorded.
+        """
         # A fault of our own is not paid for by a request: the application's own model answers.
         todays: CallContext | CascadeModel = call
         found = answered(lambda: self._chosen(name, call, limits), todays)
         return self._models.chat_model(name, found, limits) if isinstance(found, CallContext) else found
 
     def _chosen(self, name: str, call: CallContext, limits: Mapping[str, Any] | None) -> CallContext | CascadeModel:
-        """Return the options for calling today's model, or the plan's chat model."""
+        """Return the options for calling the current model, or the plan's chat model."""
         watch, step = self._watch, step_key(call.stage)
         state = watch.state_of(step)
         if state is not None and name != state.today:

@@ -1,4 +1,4 @@
-"""Runs a data set through an application, under a common budget and deadline."""
+"""Runs an application on all requests of a data set, within a budget and a deadline that they share."""
 
 from vinelm.whole_imports import attach_stub
 

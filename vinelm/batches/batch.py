@@ -70,7 +70,7 @@ def batch(
     on_done: Callable[[int, int], None] = lambda done, total: None,
     on_note: Callable[[str], None] | None = None,
 ) -> BatchResult:
-    """Answer every request of a data set with the application, each with a plan that fits the remaining dollars and hours.
+    """Answer every request of a data set with the application, each with a plan that fits the remaining money and time.
 
     Calls the models, so it spends money unless they are simulated. Every call is reserved in the store before it is made, and
     every answer is stored before the next request begins: after a crash the same call continues, and repeats at most the
@@ -112,7 +112,7 @@ def batch(
         ConfigError: The arguments do not fit together, models cost money and no budget is given, the deadline has passed, the
             output cannot be written, the store is of another batch, or a model or a node cannot be run at batch prices.
         DatasetError: A row is invalid; nothing was spent.
-        InfeasibleError: No plan meets the bounds, or all requests cannot be finished within money and time.
+        InfeasibleError: No plan meets the objective's limits, or money and time do not suffice for all requests.
         StoreError: The store cannot be used, or another process is using it.
         StageBroken: The first requests all failed.
         WorkerDied: No node is left, or the connection to the cluster is lost. The same call continues.
@@ -174,7 +174,7 @@ def batch(
 
 
 class Steered(NamedTuple):
-    """The bounds of a batch; see :func:`batch`."""
+    """The limits of a batch: its budget, its deadline, and the number of workers; the fields are arguments of :func:`batch`."""
 
     budget_usd: float | None
     deadline_s: float | None
@@ -188,7 +188,7 @@ class Steered(NamedTuple):
         return {"budget_usd": self.budget_usd, "deadline_s": self.deadline_s, "finish": self.finish}
 
     def without(self, lost_usd: float) -> Steered:
-        """Return the same bounds with less money, after payments of interrupted runs for unanswered calls."""
+        """Return the same limits with ``lost_usd`` less budget: what interrupted runs paid for calls without an answer."""
         if self.budget_usd is None or lost_usd <= 1e-9:
             return self
         if lost_usd >= self.budget_usd:
@@ -197,7 +197,7 @@ class Steered(NamedTuple):
 
 
 class _Prepared:
-    """A workflow and a plan, ready to answer."""
+    """A workflow with its planner, models and requests, ready to answer a data set."""
 
     def __init__(
         self,
@@ -224,12 +224,12 @@ class _Prepared:
 
     @property
     def is_simulated(self) -> bool:
-        """True if some models are simulated."""
+        """Whether some models are simulated."""
         return any(backend.is_simulated for backend in self.backends.values())
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of a result that count requests."""
+        """The fields of the result that describe the data set's requests."""
         found = self.found
         return {
             "requests": len(found.keys),
@@ -242,8 +242,8 @@ class _Prepared:
     def steering(self, steered: Steered) -> Steering:
         """Return the object that chooses the plans of this batch.
 
-        At batch prices all plans are chosen at once, since results take hours; twice the budget is planned at the trie's
-        prices.
+        At batch prices all plans are chosen at once, since results take hours. Batch prices are half of the trie's prices, so
+        twice the budget is planned at the trie's prices.
         """
         is_whole, budget_usd = steered.is_in_batches, steered.budget_usd
         return Steering(
@@ -258,7 +258,7 @@ class _Prepared:
         )
 
     def within_deadline(self, steered: Steered) -> Steered:
-        """Return the bounds, without batches if waiting for the first batch would leave too little time for direct calls."""
+        """Return the limits, and turn batches off if waiting for the first batch would leave too little time."""
         if self.times is None or steered.deadline_s is None:
             return steered
         rest = rest_s(self.steering(steered).forecast(), len(self.found.order), steered.workers)
@@ -291,7 +291,8 @@ class _Prepared:
     ) -> BatchResult:
         """Answer the requests that have no stored answer, and write the lines.
 
-        ``calls``: the store for answers of calls (None: the batch's store) and for how long; None: each call is made.
+        ``calls`` is the store for answers of calls (None for the batch's own store) and the maximum age of answers in seconds;
+        if ``calls`` is None, the model is called every time.
         """
         with ExitStack() as stack:
             store = stack.enter_context(opened_record(address, self.identity()))
@@ -321,7 +322,7 @@ class _Prepared:
             )
 
     def _begun(self, store: ObservationStore, steered: Steered) -> DatasetRun:
-        """Return the run, continuing from the store."""
+        """Return the run of the batch, which continues from the answers in the store."""
         records, answers = BatchRecords(store), Answers(store)
         terms = records.terms()
         if terms is not None and self.times is None:
@@ -357,7 +358,7 @@ class _Prepared:
         )
 
     def _clock(self, began_at: str) -> Callable[[], float] | None:
-        """Return seconds since the batch was first started; None in virtual time."""
+        """Return a function that returns the seconds since the batch was first started; None in virtual time."""
         if all(backend.is_virtual_time for backend in self.backends.values()):
             return None
         began_s = datetime.fromisoformat(began_at).timestamp()
@@ -365,8 +366,9 @@ class _Prepared:
 
 
 def _require_enough(forecast: DatasetForecast, steered: Steered, requests: int) -> None:
-    """Raise :class:`InfeasibleError` if even the cheapest plans cannot finish all requests, or a single request if some may
-    stay unanswered.
+    """Raise :class:`InfeasibleError` if even the cheapest plans cannot finish all requests within the limits.
+
+    If requests may stay unanswered (``finish="good"``), it is raised only if not even one request can be finished.
     """
     wanted = requests if steered.finish == "all" else min(requests, 1)
     if forecast.requests >= wanted:

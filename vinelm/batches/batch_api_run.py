@@ -1,4 +1,4 @@
-"""Runs a batch at batch prices: a request stops at an unanswered call, and runs again once the call is answered.
+"""Runs a batch at batch prices: a request stops at a call without an answer, and runs again once the call is answered.
 
 docs/decisions/0034-batch.md describes what is paid when, and what remains if the process is killed.
 """
@@ -83,13 +83,13 @@ def require_repeatable(workflow: Workflow, app: Any, objective: Objective) -> No
 
 
 def rest_s(forecast: DatasetForecast, requests: int, workers: int) -> float:
-    """Return an upper bound of the seconds for this many requests: the last request begins when all others have ended."""
+    """Return the maximum seconds that ``requests`` requests take, assuming that the last begins when all others have ended."""
     mean_s = sum(share * plan.seconds for share, plan in forecast.shares)
     return mean_s * (requests / workers + 1.0) if requests else 0.0
 
 
 def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes) -> tuple[DatasetForecast, BatchApiForecast]:
-    """Convert a forecast at ordinary prices to batch prices, with its longest duration and the savings. Pure."""
+    """Convert a forecast at ordinary prices to batch prices; return it with the maximum duration, and the savings. Pure."""
     halved = replace(forecast, usd=PART * forecast.usd, seconds=template.depth * times.wait_s)
     return halved, BatchApiForecast(
         cost_usd=halved.usd, ordinary_usd=forecast.usd, waves=template.depth, wait_s=times.wait_s, timed_cells=0
@@ -98,7 +98,7 @@ def in_batches(forecast: DatasetForecast, template: Template, times: BatchTimes)
 
 @dataclass(eq=False)
 class _Begun:
-    """A request that has begun, and may be run several times. ``guard`` belongs to its last run."""
+    """A request that has begun, and may be run several times. ``guard`` is the guard of its last run."""
 
     request: Request
     drawn: DrawnPlan
@@ -118,7 +118,7 @@ class BatchApiRun(DatasetRun):
         records: The store's batches.
         times: How long to wait for a batch.
         forecast: The forecast of the plans.
-        common: See :class:`DatasetRun`.
+        common: The other arguments of :class:`DatasetRun`.
     """
 
     _orders_calls = False  # calls in a batch wait for no engine
@@ -179,17 +179,17 @@ class BatchApiRun(DatasetRun):
         return key, self._found.first[key], drawn
 
     def _may_fetch(self) -> bool:
-        """Return whether the next request has calls bought by an earlier run; the caller holds the lock."""
+        """Return whether an earlier run has bought calls for the next request. The caller must hold the lock."""
         return bool(self._left) and self._left[-1] in self._bought
 
     def _take_up(self) -> None:
-        """Make postponed requests ready again; the caller holds the lock."""
+        """Make postponed requests ready again. The caller must hold the lock."""
         self._ready += self._put_off
         self._put_off.clear()
         self._lock.notify_all()
 
     def _answered(self, key: str, future: Any = None) -> None:
-        """Record that a call of a request has its answer."""
+        """Record that a call for which a request waits has been answered, so that the request is ready to run again."""
         with self._lock:
             if key in self._parked:
                 self._parked.remove(key)
@@ -197,7 +197,7 @@ class BatchApiRun(DatasetRun):
                 self._take_up()
 
     def _may_wait(self) -> bool:
-        """Return whether a batch submitted now would leave enough time to make the remaining calls directly."""
+        """Return whether a batch submitted now would end early enough to make the remaining calls directly afterwards."""
         if self._deadline_s is None:
             return True
         return self.elapsed_s + self._window_s + rest_s(self._forecast, self.left, self._workers) <= self._deadline_s
@@ -251,10 +251,10 @@ class BatchApiRun(DatasetRun):
         return begun
 
     def _require_room(self, key: str, unit: ParkedUnit) -> None:
-        """Postpone the request if another may free money; meanwhile its next call reserves nothing.
+        """Postpone a request for whose next call the budget has no room, if another request may free money.
 
-        The last active request is never postponed, so that some request always progresses. Room freed by postponed requests is
-        used first.
+        The last active request is never postponed, so that some request always progresses. It first waits for the money that
+        postponed requests free.
         """
         with self._lock:
             others = self._active > len(self._leaving | {key})

@@ -1,4 +1,4 @@
-"""Orders waiting calls: by request while the cache keeps the requests' prefixes, else by prompt."""
+"""Orders waiting calls: by request as long as the cache keeps the prompts of requests in progress, otherwise by prompt."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ class WaitingCall:
 
     Args:
         position: The request's position in the starting order.
-        depth: How many calls precede it in the longest known chain of its request.
+        depth: The number of calls that precede this call in the longest known chain of its request.
         points: Digests of the prefixes of its prompt.
         tokens: The number of tokens of each prefix.
         path: For each prefix, how many prefixes were known before it.
         rank: The last result of :meth:`CallOrder.rank`.
-        expected: Tokens of the longest beginning that it shares with an earlier call; known once it is sent.
-        own: Tokens of the longest beginning that it shares with an earlier call of its request.
-        slots: Orders the calls to its engine instead of :class:`CallOrder`, while that is useful; None without slots.
+        expected: The number of tokens at the prompt's beginning that an earlier call also has; known once the call is sent.
+        own: The number of tokens at the prompt's beginning that an earlier call of the same request also has.
+        slots: Orders the calls to the call's engine instead of :class:`CallOrder`, while that is useful; None if the engine
+            has no separate slots.
     """
 
     position: int
@@ -48,7 +49,9 @@ class WaitingCall:
 
 @dataclass(slots=True)
 class _Sums:
-    """Tokens of prompts: total, repeated from the request's earlier prompts, expected in a cache, and found there."""
+    """Sums of prompt tokens: all tokens, tokens repeated from the request's earlier prompts, tokens expected in a cache, and
+    tokens found there.
+    """
 
     total: int = 0
     own: int = 0
@@ -82,7 +85,7 @@ class CallOrder:
         version: Changes whenever waiting calls must be ranked again.
 
     Args:
-        requests: How many requests of the batch have no answer yet.
+        requests: The number of requests of the batch that have no answer yet.
     """
 
     def __init__(self, requests: int) -> None:
@@ -97,7 +100,7 @@ class CallOrder:
 
     @property
     def is_across(self) -> bool:
-        """Whether calls are ordered by their prompts, regardless of their requests."""
+        """Whether calls are ordered by their prompts, instead of by their requests."""
         return self._is_across
 
     def waits(self, position: int, depth: int, shape: Shape, slots: SlotOrder | None = None) -> WaitingCall:
@@ -121,7 +124,7 @@ class CallOrder:
         return call
 
     def rank(self, call: WaitingCall) -> tuple[int, ...]:
-        """Return the sort key of a waiting call, lowest first; valid while :attr:`version` is unchanged."""
+        """Return the sort key of a waiting call; the lowest is sent first. It is valid while :attr:`version` is unchanged."""
         if call.slots is not None and call.slots.is_used:
             return call.slots.rank(call)
         if not self._left:
@@ -158,13 +161,13 @@ class CallOrder:
             self.version += 1
 
     def over(self, call: WaitingCall, cached: float | None) -> None:
-        """Record that the engine has finished a call, and which part of its prompt was cached; None if unknown."""
+        """Record that the engine has finished a call; ``cached`` is the cached share of its prompt, None if unknown."""
         if call.slots is not None and call.slots.is_used:
             call.slots.ended(call, cached)
             self.version += 1
 
     def answered(self, call: WaitingCall, cached: int | None) -> None:
-        """Record the answer of a call, and how many tokens of its prompt were cached; None if unknown."""
+        """Record that a call was answered; ``cached`` is the number of cached tokens in its prompt, None if unknown."""
         found = self._under_way.get(call.position)
         if found is not None:
             known = cached is not None
@@ -194,6 +197,6 @@ class CallOrder:
 
 
 def _forget(known: dict[int, int] | dict[int, None]) -> None:
-    """Forget the oldest entries."""
+    """Remove the oldest entries of a dictionary that has grown too large."""
     while len(known) > KEPT:
         del known[next(iter(known))]

@@ -1,4 +1,4 @@
-"""Learns the prompt of a request's first call, as its inputs in order, from a few requests without calling a model."""
+"""Learns, without calling a model, how a request's first prompt is made of its inputs, from the prompts of a few requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEAST_CHARS = 3
 
 
 class _FirstCall(BaseException):
-    """Ends a run at its first call; the application's exception handlers do not catch it."""
+    """Raised to end a run at its first call. The application's handlers of :class:`Exception` do not catch it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class FirstPrompt:
     is_key: tuple[bool, ...]
 
     def of(self, given: Mapping[str, Any]) -> list[str]:
-        """Return the pieces of the first prompt of a request with these inputs."""
+        """Return the first prompt of a request with these inputs, as a list of texts."""
         return [str(given.get(piece, "")) if key else piece for piece, key in zip(self.pieces, self.is_key, strict=True)]
 
     @classmethod
     def learnt(cls, text: str, given: Mapping[str, Any]) -> FirstPrompt:
-        """Return the prompt ``text`` as pieces: each input value is replaced by its key at its first occurrence."""
+        """Return the pattern of the prompt ``text``, in which the first occurrence of each input value becomes its key."""
         found = sorted(
             (text.index(value), key, len(value))
             for key, value in given.items()
@@ -127,7 +127,7 @@ class _Pilot:
         return self._seen[0] if self._seen else None
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
-        """See :meth:`vinelm.requests.protocols.Backend.chat_model`."""
+        """Return a chat model that stores its prompt instead of answering."""
         return OfflineChatModel.bound(self, model, replace(call, on_prompt=self._keep))
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:

@@ -1,4 +1,4 @@
-"""The order of a batch: requests whose first prompts begin alike follow each other, so that a cache can be reused."""
+"""Orders the requests of a batch: requests whose first prompts begin alike follow each other, so that caches are reused."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ class Order(NamedTuple):
     Args:
         places: The requests in this order, by their numbers from 0.
         groups: A number for each request in this order, equal for neighbours that share more than nearly all prompts share.
-        shared: About how many tokens, in total, prompts share with the beginning of the previous prompt.
-        tokens: About how many tokens all prompts have.
+        shared: The approximate number of tokens, in total, that prompts have in common with the beginning of the previous
+            prompt.
+        tokens: The approximate number of tokens of all prompts.
     """
 
     places: list[int]
@@ -69,7 +70,7 @@ def depth_first(shapes: Iterable[Shape]) -> Order:
 
 
 def _common_with_the_one_before(places: list[int], bounds: IntArray, point: IntArray, tokens: IntArray) -> IntArray:
-    """Return the length in tokens of the common prefix of each prompt and its predecessor in this order."""
+    """Return, for each prompt, the number of tokens at its beginning that the previous prompt in this order also has."""
     common = np.zeros(len(places), np.int64)
     for at in range(1, len(places)):
         before, here = places[at - 1], places[at]

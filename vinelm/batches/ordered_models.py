@@ -32,13 +32,13 @@ _KEY = b"texts that are at hand and are not kept"
 class OrderedModels(ModelResolver):
     """Gives each call that waits for an engine's limits a priority, by :class:`CallOrder`. Thread-safe.
 
-    If no limit makes calls wait, it changes nothing.
+    If no limit makes calls wait, the calls are not changed.
 
     Args:
         models: The catalog.
         backends: By provider.
         requests: Ids of the unanswered requests, in the order in which they begin.
-        workers: How many requests are in progress at a time.
+        workers: The number of requests in progress at a time.
     """
 
     def __init__(self, models: Catalog, backends: Mapping[str, Backend], requests: Sequence[str], workers: int = 1) -> None:
@@ -52,7 +52,7 @@ class OrderedModels(ModelResolver):
         self._lock = threading.Lock()  # a limiter asks for priorities under its own lock: never nest the two the other way
 
     def chat_model(self, name: str, call: CallContext, limits: Mapping[str, Any] | None = None) -> BaseChatModel:
-        """See :class:`ModelResolver`."""
+        """Return the chat model of an invocation, as :class:`ModelResolver` does; its waiting calls get priorities."""
         position = None if call.request is None else self._positions.get(call.request.id)
         if position is not None and name in self._limiters:
             names_slots = getattr(self._limiters[name].limits, "names_slots", False)
@@ -71,7 +71,7 @@ class OrderedModels(ModelResolver):
             self._rank_again()
 
     def wait(self, position: int, depth: int, parts: Sequence[str], slots: SlotOrder | None = None) -> WaitingCall:
-        """Put a call into the queue."""
+        """Put a call into the queue and return it."""
         shape = shape_of(parts, _KEY)
         with self._lock:
             waiting = self._calls.waits(position, depth, shape, slots)
@@ -87,7 +87,7 @@ class OrderedModels(ModelResolver):
             self._has_moved |= self._sort()
 
     def settled(self) -> None:
-        """Make the other engines' limiters sort their waiting calls again, too."""
+        """Make all engines' limiters sort their waiting calls again, if the order has changed."""
         if len(set(self._limiters.values())) > 1:
             self._rank_again()
 
@@ -102,18 +102,18 @@ class OrderedModels(ModelResolver):
         self._rank_again()
 
     def slot(self, waiting: WaitingCall) -> int | None:
-        """Return the slot of a sent call; None if it does not matter."""
+        """Return the number of the slot that a sent call has taken; None if its engine is not ordered by slots."""
         with self._lock:
             return None if waiting.slots is None else waiting.slots.slot_of(waiting)
 
     def over(self, waiting: WaitingCall, cached: float | None) -> None:
-        """Record that a call has ended, before its slot is reused, and which part of its prompt was cached."""
+        """Record that a call has ended, before its slot is reused; ``cached`` is the share of its prompt that was cached."""
         with self._lock:
             self._calls.over(waiting, cached)
         self._rank_again()
 
     def answered(self, waiting: WaitingCall, cached: int | None) -> None:
-        """Record how much of a call's prompt was cached."""
+        """Record that a call was answered; ``cached`` is the number of its prompt's tokens that were cached."""
         with self._lock:
             self._calls.answered(waiting, cached)
 
@@ -130,11 +130,11 @@ class OrderedModels(ModelResolver):
             self._line.remove(place)
 
     def _place(self, waiting: WaitingCall) -> tuple[tuple[int, ...], int, WaitingCall]:
-        """Return the sort key of a call; unique."""
+        """Return the call's place in the queue: a sort key that differs for all calls."""
         return waiting.rank, id(waiting), waiting
 
     def _sort(self) -> bool:
-        """Rank the calls in the queue again if anything has changed; the caller holds the lock."""
+        """Rank the calls in the queue again if the order has changed; return whether it has. The caller must hold the lock."""
         has_changed = self._version != self._calls.version
         if has_changed:
             self._version = self._calls.version
@@ -153,8 +153,9 @@ class OrderedModels(ModelResolver):
 
 
 def _slots_of(models: Catalog, limiters: Mapping[str, Any], under_way: int) -> dict[str, SlotOrder]:
-    """Return the slots of self-hosted engines, by model; models on one engine share them. Other engines count as one common
-    cache.
+    """Return, for each model on a self-hosted engine, the :class:`SlotOrder` of that engine, which its models share.
+
+    Models on other engines are left out: such an engine is treated as one common cache.
     """
     found: dict[int, SlotOrder] = {}
     slots: dict[str, SlotOrder] = {}
@@ -166,7 +167,7 @@ def _slots_of(models: Catalog, limiters: Mapping[str, Any], under_way: int) -> d
 
 
 class _Place:
-    """The calls of one invocation, one at a time, and the priority of the waiting call."""
+    """Follows the calls of one invocation, of which one is made at a time, and gives the waiting call its priority."""
 
     def __init__(
         self, models: OrderedModels, position: int, call: CallContext, slots: SlotOrder | None, *, names_slots: bool
@@ -189,7 +190,7 @@ class _Place:
         return float(self._call.priority) if waiting is None else self._models.priority(waiting)
 
     def granted(self) -> None:
-        """Record that the engine accepted the call, which changes the ranks of waiting calls."""
+        """Record that the engine accepted the call; this changes the ranks of the waiting calls."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             self._models.granted(waiting)

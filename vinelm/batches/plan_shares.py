@@ -1,9 +1,9 @@
-"""Divides a batch's requests between plans, within common bounds on mean dollars and mean seconds.
+"""Divides a batch's requests between plans, within common limits on their mean cost and mean seconds.
 
-With a price per second, every invocation costs its dollars plus the price of its seconds, so that the planner for bounds on
-dollars finds the plans on the hull of both. The price follows from a linear program over the plans found so far, as the ratio
-of the marginal values of a second and a dollar. The program is solved again with the plans of that price, until no new price
-follows (column generation; Dantzig and Wolfe, 1960).
+With a price per second, every invocation costs its dollars plus the price of its seconds, so that the planner for limits on
+cost finds the plans on the convex hull of cost and seconds. The price follows from a linear program over the plans found so
+far, as the ratio of the marginal values of a second and a dollar. The program is solved again with the plans found at that
+price, until no new price follows (column generation; Dantzig and Wolfe, 1960).
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class DrawnPlan:
         planner: The planner that makes the plan, for :class:`~vinelm.controller.Session`. Its dollars include the price of
             seconds. None in another process, which rebuilds the planner from the weights.
         objective: The objective for which the planner chooses it.
-        usd: Expected dollars of a request, by the trie.
-        seconds: Expected seconds of a request, by the trie at zero load.
-        accuracy: Expected accuracy.
-        weights: The weights of a dollar and a second in the planner's dollars; see :func:`priced`.
+        usd: The expected cost of a request in dollars, by the trie.
+        seconds: The expected seconds of a request, by the trie at zero load.
+        accuracy: The expected accuracy, by the trie.
+        weights: The weights of a dollar and a second in the planner's costs; see :func:`priced`.
     """
 
     planner: Planner | None
@@ -73,14 +73,14 @@ class Share(NamedTuple):
 
 
 class PlanShares:
-    """Finds the best shares of all plans over a trie within bounds on means. Not thread-safe.
+    """Finds the best shares of all plans over a trie within limits on mean cost and mean seconds. Not thread-safe.
 
     Args:
         planner: The planner over the trie.
-        objective: The target, floor and per-request bounds; it must not have a budget.
+        objective: The target, the accuracy floor and the per-request limits; it must not limit costs.
 
     Raises:
-        ConfigError: The objective bounds dollars, or cannot be met on average.
+        ConfigError: The objective limits costs, or is about single requests instead of means.
     """
 
     def __init__(self, planner: Planner, objective: Objective) -> None:
@@ -95,17 +95,17 @@ class PlanShares:
         self._usd_per_second = usd / seconds if usd > 0.0 < seconds else 1.0
 
     def within(self, usd: float | None, seconds: float | None) -> tuple[Share, ...]:
-        """Return the best shares within mean dollars and seconds, cheapest plan first.
+        """Return the best shares of plans within limits on mean cost and mean seconds, cheapest plan first.
 
-        If no shares meet the bounds, return the shares with the smallest largest relative excess: they answer most requests
-        within both bounds.
+        If no shares meet the limits, return the shares that exceed them by the smallest factor: they answer the most requests
+        within the budget and the deadline.
 
         Args:
-            usd: Mean dollars of a request, >= 0; None: any.
-            seconds: Mean seconds of a request, >= 0; None: any.
+            usd: The maximum mean cost of a request in dollars, >= 0; None sets no limit.
+            seconds: The maximum mean seconds of a request, >= 0; None sets no limit.
 
         Raises:
-            ConfigError: Seconds are bounded, but the trie has no latencies.
+            ConfigError: Seconds are limited, but the trie has no latencies.
             InfeasibleError: ``on_infeasible="raise"``, and no plan meets the objective.
         """
         if seconds is not None and not self._planner.annotated.knows_latency:
@@ -126,7 +126,7 @@ class PlanShares:
                 return shares
 
     def _mixed(self, usd: float | None) -> tuple[Share, ...]:
-        """Return the best shares under a bound on dollars only, as the planner finds them."""
+        """Return the best shares under a limit on mean cost only, as the planner finds them."""
         objective = self.objective if usd is None else replace(self.objective, max_cost_usd=usd)
         mixture = self._planner.mixture(objective)
         if mixture is None:
@@ -135,7 +135,7 @@ class PlanShares:
         return Share(1.0 - mixture.share, low), Share(mixture.share, high)
 
     def _find(self, price: int | None, usd: float | None, seconds: float | None) -> None:
-        """Add the plans found at a price per second."""
+        """Add the plans that are best within these limits when seconds have the price ``price``."""
         planner, (of_usd, of_second) = self._at(price), self._weights(price)
         bound = None
         if usd is not None or price is not None:  # without a budget seconds are priced so high that dollars hardly count
@@ -161,7 +161,7 @@ class PlanShares:
         return self._plans.setdefault(_key(plan), plan)
 
     def _shared(self, usd: float | None, seconds: float | None) -> tuple[tuple[Share, ...], float]:
-        """Return the best shares of the plans found so far, and the resulting value of a second in dollars."""
+        """Return the best shares of the plans found so far, and the value of a second in dollars under these limits."""
         from scipy.optimize import linprog  # only bounds on seconds need it, and importing it takes 40 MB
 
         plans = list(self._plans.values())
@@ -196,7 +196,7 @@ class PlanShares:
     def _worth(
         self, marginals: Sequence[float], plans: Sequence[DrawnPlan], usd: float | None, seconds: float | None, scale: float
     ) -> float:
-        """Return the value of a second in dollars, from the marginal values of both bounds."""
+        """Return the value of a second in dollars, from the marginal values of the limits on cost and seconds."""
         # The marginal of a bound is what the target gains per unit of it; their ratio is the price of a second in dollars.
         of_usd, of_second = -float(marginals[0]), -float(marginals[1])
         if seconds is None or of_second <= 0.0:
@@ -208,7 +208,7 @@ class PlanShares:
         return of_second / of_usd if of_usd > 0.0 else math.inf
 
     def _price(self, per_second: float) -> int | None:
-        """Return the step of the grid nearest to a price in dollars per second; None for 0."""
+        """Return the number of the price on the grid that is nearest to a price in dollars per second; None for 0."""
         most = OCTAVES * STEPS_PER_OCTAVE
         if per_second <= 0.0:
             return None
@@ -216,14 +216,14 @@ class PlanShares:
         return None if step < -most else min(step, most)
 
     def _weights(self, price: int | None) -> tuple[float, float]:
-        """Return the weights of a dollar and a second at a price, scaled to keep the magnitude of the trie's dollars."""
+        """Return the weights of a dollar and a second at a price; their scale keeps costs about as large as in the trie."""
         if price is None:
             return NO_PRICE
         times = 2.0 ** (price / STEPS_PER_OCTAVE)
         return 1.0 / (1.0 + times), self._usd_per_second * times / (1.0 + times)
 
     def _at(self, price: int | None) -> Planner:
-        """Return the planner over a copy of the trie that charges this price per second."""
+        """Return a planner over a copy of the trie whose costs include this price per second."""
         found = self._planners.get(price)
         if found is None:
             assert price is not None
@@ -235,7 +235,10 @@ class PlanShares:
 
 
 def priced(planner: Planner, weights: tuple[float, float]) -> Planner:
-    """Return the planner over the same trie with these weights of a dollar and a second; ``planner`` itself without a price."""
+    """Return a planner over the same trie whose costs are dollars and seconds with these weights.
+
+    Without a price per second this is ``planner`` itself.
+    """
     if weights == NO_PRICE:
         return planner
     annotated, (of_usd, of_second) = planner.annotated, weights
@@ -245,7 +248,7 @@ def priced(planner: Planner, weights: tuple[float, float]) -> Planner:
 
 
 def _key(plan: DrawnPlan) -> tuple[str, ...]:
-    """Return a key that is equal for plans that differ only by rounding."""
+    """Return a key of a plan that is the same for plans whose cost, seconds and accuracy differ only by rounding."""
     return tuple(f"{value:.9g}" for value in (plan.usd, plan.seconds, plan.accuracy))
 
 

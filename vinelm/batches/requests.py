@@ -1,4 +1,4 @@
-"""Deduplicates the requests of a batch, and orders them."""
+"""Removes duplicates from the requests of a batch, and orders the rest."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class DatasetRequests:
     Args:
         keys: For each request, in the order of the data set, a digest of the graph's inputs.
         first: The first request with each key.
-        order: The keys in serving order: prompts with a common beginning are neighbours.
-        groups: For each key in this order, a number that is equal if prompts have a common beginning.
+        order: The keys in the order of serving, in which prompts with a common beginning are neighbours.
+        groups: For each key in this order, the number of its group; prompts of a group have a common beginning.
         shared: The share of the tokens of first prompts, in [0, 1], that a prompt has in common with the previous prompt's
             beginning; None if first prompts are unknown.
         note: Why first prompts are unknown; empty if they are known.
@@ -48,7 +48,7 @@ class DatasetRequests:
 
 
 def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> DatasetRequests:
-    """Return the requests of a workflow, deduplicated and ordered. Spends nothing; see :func:`.first_prompt`.
+    """Return the requests of a workflow, deduplicated and ordered by their first prompts. Spends nothing.
 
     Args:
         workflow: The workflow.
@@ -78,7 +78,7 @@ def requests_of(workflow: Workflow, catalog: Catalog, app: Any) -> DatasetReques
 
 
 def _key(workflow: Workflow, request: Request, state: Collection[str] | None) -> str:
-    """Return a digest of all inputs of the request's run; includes the request's id if an input has no JSON form."""
+    """Return a digest of all inputs of the request's run. It includes the request's id if an input has no JSON form."""
     given = _given(workflow, request)
     told: list[Any] = [{key: value for key, value in given.items() if state is None or key in state}]
     told += [workflow.kind_of(request)] if workflow.kind is not None else []

@@ -1,4 +1,4 @@
-"""The result of a batch: answers, dollars, models and durations. Also writes its lines."""
+"""The result of a batch: answers, costs, models and durations. Also writes the file of answers."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class BatchResult:
     """The result of a batch, finished or not.
 
     Attributes:
-        requests: Requests of the data set.
-        equal: How many of them equal an earlier request, and get its answer.
-        by_status: Requests by status: "ok", "failed" and "unanswered"; empty for a dry run.
+        requests: The number of requests in the data set.
+        equal: The number of requests that equal an earlier request and get its answer.
+        by_status: The numbers of requests by status: "ok", "failed" and "unanswered"; empty for a dry run.
         unanswered_because: Why requests have no answer; None if all are answered.
-        reasons: Numbers of failed requests by reason, most frequent first.
-        calls_by_model: Invocations by model; equal requests count once.
-        equal_calls: How many of these invocations were answered for free by an equal call.
+        reasons: The numbers of failed requests by reason, most frequent first.
+        calls_by_model: The numbers of invocations by model; equal requests count once.
+        equal_calls: The number of these invocations that an equal call answered for free.
         saved_usd: Dollars that the equal calls would have cost.
-        spent_usd: Dollars spent, by interrupted runs too; calls of unknown outcome count at their upper bound.
-        budget_usd: The most that it may cost; None: no limit.
+        spent_usd: Dollars spent, including interrupted runs; calls of unknown outcome count at their maximum cost.
+        budget_usd: The maximum cost of the batch in dollars; None if there is no limit.
         elapsed_s: Seconds since the first start; with simulated models the requests' total seconds, divided by the workers.
-        deadline_s: Seconds that it may take; None: no limit.
+        deadline_s: The maximum duration of the batch in seconds; None if there is no limit.
         forecast: The forecast before the first request; None without a forecast.
         in_batches: The savings of batch prices; None if no call uses a batch, or without a forecast.
         shared: Share of the tokens of first prompts, in [0, 1], that a prompt has in common with the previous prompt's
@@ -72,7 +72,7 @@ class BatchResult:
 
     @property
     def is_complete(self) -> bool:
-        """True if every request has an answer, or has failed; False for a dry run."""
+        """Whether every request has an answer or has failed; False for a dry run."""
         return bool(self.by_status) and not self.by_status["unanswered"]
 
     def lines(self) -> Iterator[dict[str, Any]]:
@@ -82,7 +82,7 @@ class BatchResult:
                 yield json.loads(line)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as JSON; without the lines."""
+        """Return the result as plain JSON types, without the lines."""
         plain = dict(vars(self)) | {"output": str(self.output), "is_complete": self.is_complete}
         in_batches = None if self.in_batches is None else asdict(self.in_batches)
         return plain | {"forecast": None if self.forecast is None else self.forecast.to_dict(), "in_batches": in_batches}
@@ -174,7 +174,7 @@ def require_own(output: Path, answers: Answers) -> None:
 
 
 def _line(request_id: str, answer: Answer | None, because: str | None, *, is_again: bool) -> dict[str, Any]:
-    """Return one line; shared answers carry their dollars only once, so that the lines sum up to the dollars paid."""
+    """Return the line of one request. A shared answer has its cost in one line only, so that the lines add up to the total."""
     if answer is None:
         return {"id": request_id, "status": "unanswered", "reason": because}
     line = {

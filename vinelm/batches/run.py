@@ -51,7 +51,7 @@ class DatasetApplication:
         workflow: Makes the inputs, and declares the keys of the answer.
         vine: Makes the policies.
         app: The compiled application.
-        purses: The account of each request in progress.
+        purses: The guard of each request in progress, which authorizes its calls.
     """
 
     workflow: Workflow
@@ -61,12 +61,12 @@ class DatasetApplication:
 
     @property
     def vines(self) -> tuple[VineLM, ...]:
-        """See :class:`~vinelm.running.hosts.ServingApplication`."""
+        """The ``VineLM`` objects of this application, for :class:`~vinelm.running.hosts.ServingApplication`."""
         return (self.vine,)
 
     @cached_property
     def _planner(self) -> Callable[[tuple[float, float]], Planner]:
-        """Rebuilds a plan's planner in another process, from the weights of a dollar and a second."""
+        """A function that rebuilds a plan's planner in another process, from the weights of a dollar and a second."""
         return lru_cache(PLANNERS)(partial(priced, self.vine.served_planner()))
 
     @classmethod
@@ -83,18 +83,18 @@ class DatasetApplication:
         return cls(workflow, vine, build_graph(workflow, vine), Purses(vine.adapter))
 
     def order_calls(self, requests: Sequence[str], workers: int) -> OrderedModels:
-        """Order calls that wait for an engine's limits by these request ids; return the listener."""
+        """Order the calls that wait for an engine's limits by these request ids; return the object that does it."""
         models = self.vine.models
         self.vine.adapter.models = ordered = OrderedModels(models.catalog, models.backends, requests, workers)
         ordered.equal = models.equal
         return ordered
 
     def keep_calls(self, kept: KeepsCalls) -> None:
-        """Answer equal calls once, from now on."""
+        """Answer equal calls only once from now on, with stored answers."""
         self.vine.models.equal = EqualCalls(kept, self.vine.adapter.deterministic)
 
     def serve(self, request: Request, plan: DrawnPlan, guard: CallGuard) -> Answer:
-        """Run one request, with its key as id; failed calls or failures of the application's code are also answers."""
+        """Run one request, with its key as id, and return its answer, which may be a failed call or an application's error."""
         vine, workflow, objective = self.vine, self.workflow, plan.objective
         planner = plan.planner or self._planner(plan.weights)
         policy = vine.session(objective, request=request, clock=vine.new_clock(), planner=planner)
@@ -118,7 +118,7 @@ class DatasetApplication:
         )
 
     def _text(self, request: Request, state: Any) -> tuple[str | None, FailureKind | None, str | None]:
-        """Return the graph's result as JSON, or why it cannot be stored."""
+        """Return the graph's result as JSON; if it cannot be stored, return None, the failure's kind and its detail."""
         try:
             if self.workflow.answer:
                 return self.workflow.signals.answer_text(state), None, None
@@ -149,7 +149,7 @@ class _HeapAtRest:
         return self
 
     def at(self, done: int) -> None:
-        """Report progress."""
+        """Freeze the collector's view once the first request is done; ``done`` is the number of ended requests."""
         if done and not self._is_done:
             gc.collect()
             gc.freeze()
@@ -161,7 +161,7 @@ class _HeapAtRest:
 
 
 def _is(given: dict[str, Any], key: str, value: Any) -> bool:
-    """Return whether a key of the state still has its initial value."""
+    """Return whether a key of the state still has its initial value ``value``."""
     return key in given and given[key] is value
 
 
@@ -178,11 +178,11 @@ class DatasetRun:
         found: The requests.
         answers: The stored answers.
         ledger: The ledger in which every call is reserved.
-        steering: Draws the plans.
-        elapsed_s: Returns the seconds since the batch was first started; None in virtual time: then the requests' total
-            seconds, divided by the workers, count.
-        deadline_s: Seconds that it may take; None: no limit.
-        workers: Requests in progress at a time, >= 1.
+        steering: Chooses the plan of each request.
+        elapsed_s: Returns the seconds since the batch was first started. None in virtual time, which is the requests' total
+            seconds divided by the workers.
+        deadline_s: The maximum duration of the batch in seconds; None sets no limit.
+        workers: The number of requests in progress at a time, >= 1.
     """
 
     _orders_calls = True
@@ -225,23 +225,23 @@ class DatasetRun:
 
     @property
     def committed_usd(self) -> float:
-        """Dollars spent and reserved, by interrupted runs too."""
+        """Dollars spent and reserved, including interrupted runs."""
         return self._ledger.committed_usd
 
     @property
     def left(self) -> int:
-        """Different requests that have no answer."""
+        """The number of different requests that have no answer."""
         return self._total - self._done
 
     @property
     def is_over(self) -> bool:
-        """True if the batch ran to its end."""
+        """Whether the batch has run to its end."""
         return self._is_over
 
     def run(self, on_done: Callable[[int, int], None]) -> None:
-        """Serve until no request is left, money or time is used up, or Ctrl-C is pressed. A second Ctrl-C does not wait for
-        calls.
+        """Serve until no request is left, money or time is used up, or Ctrl-C is pressed.
 
+        After Ctrl-C the requests in progress may end; a second Ctrl-C does not wait for them.
         A request that has not ended :data:`GRACE_S` seconds after the deadline, or after the error that ends the batch, is
         abandoned: it makes no further call, and has no answer.
 
@@ -267,9 +267,7 @@ class DatasetRun:
         self._leave_behind()
 
     def _leave_behind(self) -> None:
-        """Abandon requests that have not ended long after the deadline, so that a node that hangs does not block other
-        answers.
-        """
+        """Abandon requests that have not ended long after the deadline or an error, so that the batch ends anyway."""
         now_s, (most_s, least_s) = time.monotonic(), GRACE_S
         is_late = self._crew.error is not None and now_s >= self._crew.failed_at_s + most_s
         if self._deadline_s is not None:
@@ -287,7 +285,7 @@ class DatasetRun:
                 guard.close()
 
     def _resumed(self) -> set[str]:
-        """Count the answers of interrupted runs; return their keys."""
+        """Count the answers of interrupted runs; return the keys of the answered requests."""
         done: set[str] = set()
         for answer in self._answers.brief():
             done.add(answer.key)
@@ -300,7 +298,7 @@ class DatasetRun:
         self._serve(*job)
 
     def _next(self) -> tuple[str, Request, DrawnPlan] | None:
-        """Return the next request with its plan; None if no more should begin."""
+        """Return the next request with its key and its plan; None if no further request should begin."""
         with self._lock:
             while not self._crew.is_stopping and self._left:
                 key = self._left[-1]
@@ -315,7 +313,7 @@ class DatasetRun:
             return None
 
     def _bound(self) -> str:
-        """Return which of money and time is scarcer, as the reason for an unanswered request."""
+        """Return the reason for an unanswered request: the deadline or the budget, whichever is used up further."""
         time_used = self.elapsed_s / self._deadline_s if self._deadline_s is not None else 0.0
         return DEADLINE if time_used > self._ledger.used else BUDGET
 
@@ -339,7 +337,7 @@ class DatasetRun:
         self._note_end(key, self._ledger.serve(request.id, answer, self._answers.add), made, lost_usd)
 
     def _note_end(self, key: str, found: Answer | None, made: Sequence[Answer], lost_usd: float = 0.0) -> None:
-        """Count a finished request: its answer (None if the budget refused a call) and what it paid."""
+        """Count an ended request: its answer (None if the budget refused a call) and its cost."""
         with self._lock:
             paid_usd, seconds = (made[0].cost_usd, made[0].latency_s) if made else (0.0, 0.0)
             self._steering.ended(key, cost_usd=paid_usd, seconds=seconds, lost_usd=lost_usd)

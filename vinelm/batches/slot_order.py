@@ -27,8 +27,10 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Prompted(Protocol):
-    """A call: its request's position, the number of earlier calls of the request, and its prompt's prefixes (digests,
-    tokens).
+    """A call with a known prompt.
+
+    Its fields are its request's position, the number of earlier calls of the request, and the digests and lengths in tokens of
+    its prompt's prefixes.
     """
 
     position: int
@@ -39,7 +41,7 @@ class Prompted(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """A slot, and the prompt in its cache."""
+    """A slot of an engine, with the prompt that its cache has and the call that it serves."""
 
     points: frozenset[int] = frozenset()
     call: Prompted | None = None  # in progress
@@ -51,7 +53,7 @@ class _Slot:
 
 @dataclass(slots=True)
 class _Seen:
-    """Tokens expected in the call's own slot, tokens expected only in another slot, and tokens found cached in either case."""
+    """Sums over calls: tokens expected to be cached in the call's slot or only in another slot, and tokens found cached."""
 
     own: int = 0
     own_cached: int = 0
@@ -71,8 +73,8 @@ class SlotOrder:
     requests are finished in starting order.
 
     Args:
-        slots: How many calls the engine serves at a time.
-        under_way: How many requests are in progress at a time.
+        slots: The number of calls that the engine serves at a time.
+        under_way: The number of requests in progress at a time.
     """
 
     slots: int
@@ -92,7 +94,7 @@ class SlotOrder:
         self._slots = [_Slot() for _ in range(self.slots)]
 
     def rank(self, call: Prompted) -> tuple[int, ...]:
-        """Return the sort key of a waiting call, lowest first; valid until a call is sent or ends."""
+        """Return the sort key of a waiting call; the lowest is sent first. It is valid until a call is sent or ends."""
         idle, busy = self._held(call)
         total = call.tokens[-1] if call.tokens else 0
         half = WARM_PART * total
@@ -123,11 +125,11 @@ class SlotOrder:
         return self._waiting[alike] * self.slots <= self._busy[alike] * max(self.under_way, self.slots)
 
     def _held(self, call: Prompted) -> tuple[int, int]:
-        """Return how many tokens of a prompt are cached in a free slot, and in a busy slot."""
+        """Return the largest numbers of a prompt's tokens that one of the free slots and one of the busy slots has cached."""
         return known_tokens(call.points, call.tokens, self._idle), known_tokens(call.points, call.tokens, self._busy)
 
     def sent(self, call: Prompted) -> None:
-        """Record a sent call. It takes the free slot with the longest match, else the least recently used slot."""
+        """Record that a call was sent. It takes the free slot with the longest match, else the one used least recently."""
         free = [slot for slot in self._slots if slot.call is None]
         if not free:
             return
@@ -147,7 +149,7 @@ class SlotOrder:
         return next((number for number, one in enumerate(self._slots) if one.call is call), None) if self.is_used else None
 
     def ended(self, call: Prompted, cached: float | None) -> None:
-        """Record that a call has ended, and which part of its prompt was cached, in [0, 1]; None if unknown."""
+        """Record that a call has ended; ``cached`` is the share of its prompt that was cached, in [0, 1], None if unknown."""
         slot = next((one for one in self._slots if one.call is call), None)
         if slot is None:
             return
@@ -175,7 +177,7 @@ class SlotOrder:
 
 
 def _take(held: Counter[Key], points: Iterable[Key]) -> None:
-    """Drop these prefixes from one slot."""
+    """Decrease the counts of these prefixes by one, since one slot or call no longer has them."""
     for point in points:
         if held[point] == 1:
             del held[point]

@@ -46,11 +46,11 @@ class DatasetForecast:
     """The expected outcome of a batch.
 
     Args:
-        requests: The number of requests answered within the budget.
-        usd: Total dollars of these requests.
+        requests: The number of requests that can be answered within the budget and the deadline.
+        usd: The total cost of these requests in dollars.
         seconds: Seconds from the first request to the last answer, at zero load.
-        accuracy: Mean accuracy of the answered requests.
-        shares: The plans at the start.
+        accuracy: The mean accuracy of the answered requests.
+        shares: The plans at the start, each with its share of the requests.
     """
 
     requests: int
@@ -67,28 +67,29 @@ class DatasetForecast:
 
 
 class Steering:
-    """Chooses the plan of each request from the dollars and seconds left for all remaining requests. Not thread-safe.
+    """Chooses the plan of each request from the money and time left for all remaining requests. Not thread-safe.
 
-    Requests are planned in blocks. The bounds on a block's means are the remaining dollars and seconds divided by the remaining
-    requests, corrected by the ratio of actual to predicted use of ended requests. A request's plan is drawn by its key.
+    Requests are planned in blocks. The limits on a block's mean cost and mean seconds are the remaining money and time divided
+    by the remaining requests, corrected by the ratio of actual to predicted use of ended requests. A request's plan is drawn by
+    its key.
 
     Without a deadline the plans of a block depend only on the results of requests up to the second-last block before it, so
-    that an interrupted batch continues unchanged. See :meth:`waits`. With a deadline plans also depend on the clock.
+    that an interrupted batch continues unchanged (:meth:`waits`). With a deadline plans also depend on the clock.
 
-    Prompts with a common beginning are best served by one model, whose cache is warm. At a mixture's price both of its plans
-    are equally good, so switching between them gains nothing and causes a cache miss. So neighbours of one group follow one
-    plan while it is part of the mixture, for at most a block.
+    Prompts with a common beginning are best served by one model, whose cache is warm. If a block's requests are divided between
+    two plans, it does not matter which request gets which plan, but a switch between them causes a cache miss. So neighbours of
+    one group follow one plan while it is one of these plans, for at most a block.
 
     Args:
         planner: The planner over the trie.
         objective: The objective, without a budget.
-        budget_usd: The most that all requests may cost, in dollars > 0; None: no limit.
-        deadline_s: Seconds from the start of the batch to the last answer; None: no limit.
+        budget_usd: The maximum cost of all requests together, in dollars > 0; None sets no limit.
+        deadline_s: The maximum seconds from the start of the batch to the last answer; None sets no limit.
         keys: The keys of the requests, in the order in which they begin.
-        groups: The group of each request, equal if prompts have a common beginning; None: each request is a separate group.
-        workers: Requests in progress at a time, >= 1.
-        finish: If dollars or seconds do not suffice for the initial plans, ``"all"`` switches to cheaper plans to answer all
-            requests if possible; ``"good"`` keeps those plans, and the last requests stay unanswered.
+        groups: The group of each request; prompts of a group have a common beginning. None makes each request a separate group.
+        workers: The number of requests in progress at a time, >= 1.
+        finish: What to do if money or time does not suffice for the initial plans: ``"all"`` switches to cheaper plans, to
+            answer all requests if possible; ``"good"`` keeps the initial plans, and the last requests stay unanswered.
 
     Raises:
         ConfigError: The objective is not valid for a batch, or a deadline is given and the trie has no latencies.
@@ -128,12 +129,12 @@ class Steering:
             self._quickest = self._plans.within(None, 0.0)[0].plan
 
     def waits(self, key: str) -> bool:
-        """Return whether a request's plan depends on missing results; never with a deadline."""
+        """Return whether a request's plan depends on results that are still missing; always False with a deadline."""
         block = self._block_of(key)
         return self._deadline_s is None and block > max(self._block, 1) and self._known < self._starts[block - 1]
 
     def next(self, key: str, *, elapsed_s: float, reserved_usd: float = 0.0) -> DrawnPlan | None:
-        """Return the plan of the next request; None if no dollars or seconds are left for it.
+        """Return the plan of the next request; None if no money or time is left for the request.
 
         Requests begin in the order of the keys. :meth:`ended` must be called for each request that got a plan, even if it
         failed.
@@ -141,7 +142,7 @@ class Steering:
         Args:
             key: The key of a request that has not ended.
             elapsed_s: Seconds since the batch was started.
-            reserved_usd: Upper bounds in dollars of the calls of the requests in progress. Only used with a deadline.
+            reserved_usd: The maximum cost, in dollars, of the calls of requests in progress. Only used with a deadline.
 
         Raises:
             InfeasibleError: ``on_infeasible="raise"``, and no plan meets the objective.
@@ -171,9 +172,9 @@ class Steering:
 
         Args:
             key: The request's key.
-            cost_usd: All dollars that the request has cost.
-            seconds: How long it kept a worker busy.
-            lost_usd: Additional dollars that are booked for it, for calls with unknown outcome.
+            cost_usd: The total cost of the request in dollars.
+            seconds: The seconds for which the request kept a worker busy.
+            lost_usd: Additional dollars recorded for the request's calls with unknown outcome.
         """
         place = self._place[key]
         self._lost_usd[place] = lost_usd
@@ -211,7 +212,7 @@ class Steering:
             self._promised_usd[place], self._promised_s[place] = plan.usd, plan.seconds
 
     def _within(self, usd: float | None, seconds: float | None, block: int, ratio: float) -> tuple[Share, ...]:
-        """Return the plans of a block; if time is short, some dollars are reserved so that no worker waits for money."""
+        """Return the plans of a block; if time is short, part of the money is kept free so that no worker waits for it."""
         left, bound = len(self._keys) - self._starts[block], self._bound / ratio
         if usd is None or seconds is None or bound <= 1.0 or self._finish == "good":
             return self._plans.within(usd, seconds)
@@ -236,7 +237,10 @@ class Steering:
         return plan
 
     def _bounds(self, block: int, elapsed_s: float) -> tuple[float | None, float | None, float, float]:
-        """Return a block's bounds on means at the trie's figures, its dollars, and the ratio of actual to predicted use."""
+        """Return the limits on a block's mean cost and mean seconds, the money left, and the ratio of actual to predicted cost.
+
+        The limits are in terms of the trie's predictions; they are None if there is no budget or no deadline.
+        """
         start, size = self._starts[block], self._starts[block + 1] - self._starts[block]
         has_ended, left = ~np.isnan(self._usd[:start]), len(self._keys) - start
         if self._deadline_s is None:
@@ -257,7 +261,7 @@ class Steering:
     def _mean_seconds(
         self, elapsed_s: float, has_ended: BoolArray, pending: np.ndarray[tuple[int], np.dtype[np.intp]], left: int
     ) -> float | None:
-        """Return the bound on the mean seconds of the remaining requests, in the trie's figures."""
+        """Return the maximum mean seconds of the remaining requests, in terms of the trie's predictions; None for no limit."""
         if self._deadline_s is None:
             return None
         self._ratio_s, self._deviation_s = self._ratio(self._seconds, self._promised_s, has_ended, "seconds")
@@ -268,7 +272,7 @@ class Steering:
         return max(seconds, _mean(self._first, "seconds")) if self._finish == "good" else seconds
 
     def _ratio(self, real: FloatArray, promised: FloatArray, has_ended: BoolArray, name: str) -> tuple[float, float]:
-        """Return the recent ratio of actual to predicted use, and the standard deviation of a single request's ratio."""
+        """Return the recent ratio of actual to predicted use, and the standard deviation of single requests around it."""
         expected = max(_mean(self._first, name), 1e-300)
         places = np.flatnonzero(has_ended & ~np.isnan(promised[: len(has_ended)]))
         # Towards the end, past requests matter less and those in progress more.
@@ -298,10 +302,11 @@ class Steering:
 
 
 def _starts(requests: int, workers: int) -> list[int]:
-    """Return the start of each block, and the total; blocks shrink towards the end.
+    """Return the number of the first request of each block, and finally the number of all requests.
 
-    The plans of a block do not depend on the previous block's results, so the last two blocks decide how closely the budget is
-    met. But each block has at least as many requests as there are workers, so that plans rarely wait for a result.
+    Blocks shrink towards the end: the plans of a block do not depend on the previous block's results, so the last two blocks
+    decide how closely the budget is met. Each block has at least one request for each worker, except the last, so that plans
+    rarely wait for a result.
     """
     starts = [0]
     while starts[-1] < requests:

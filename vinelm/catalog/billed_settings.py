@@ -40,7 +40,7 @@ MOST_COUNT = 2**31 - 1
 
 
 def held_in(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield settings that are nested in these settings."""
+    """Yield the settings that are nested in these settings, at any depth."""
     for name in _stated(settings, _INSIDE):
         inside = settings[name]
         if isinstance(inside, Mapping):
@@ -54,20 +54,20 @@ def settings_of(chat: Any) -> dict[str, Any]:
 
 
 def limit_in(*settings: Mapping[str, Any]) -> int | None:
-    """Return the largest limit of answer tokens in these settings; None without a limit."""
+    """Return the largest limit on an answer's tokens in these settings; None if they set no limit."""
     found = [count for part in settings for name in _stated(part, _LIMITS) if (count := _count(part[name])) is not None]
     return max(found, default=None)
 
 
 def answers_in(settings: Mapping[str, Any]) -> int:
-    """Return the most answers that one call may ask for by these (and nested) settings; at least 1."""
+    """Return the maximum number of answers that a call with these settings, nested ones included, asks for; at least 1."""
     parts = [settings, *held_in(settings)]
     counts = [_count(part[name]) for part in parts for name in _stated(part, _ANSWERS)]
     return max((count for count in counts if count is not None), default=1)
 
 
 def other_model_in(settings: Mapping[str, Any], *own: Any) -> Any:
-    """Return the model in a call's settings if it is not among these names; else None."""
+    """Return the model that a call's settings name, if it is none of the names in ``own``; else None."""
     for part in (settings, *held_in(settings)):
         for name in _stated(part, _MODELS):
             asked = part[name]
@@ -110,7 +110,7 @@ def too_many_in(settings: Mapping[str, Any]) -> str | None:
 
 
 def stored_in(settings: Mapping[str, Any]) -> int:
-    """Return how many parts of a prompt are stored at the provider, so that their length is unknown here."""
+    """Return the number of a prompt's parts that the provider has stored, so that their length is unknown here."""
     parts = [settings, *held_in(settings)]
     return sum(bool(part[name]) for part in parts for name in _stated(part, _STORED))
 
@@ -124,12 +124,12 @@ def speaks_in(settings: Mapping[str, Any]) -> bool:
 
 
 def _stated(settings: Mapping[str, Any], names: Iterable[str]) -> Sequence[str]:
-    """Return which of the names the settings contain, in order. One fast check comes first, since most calls contain none."""
+    """Return those of the names that the settings contain, in order; fast if there are none, as in most calls."""
     return () if settings.keys().isdisjoint(names) else [name for name in names if name in settings]
 
 
 def _count(value: Any) -> int | None:
-    """Return a positive number that a server may accept; None for other values."""
+    """Return a setting's value as a positive integer, as a server would read it; None for other values."""
     if isinstance(value, str | float) and not isinstance(value, bool):
         try:
             value = int(float(value))

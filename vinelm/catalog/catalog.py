@@ -42,7 +42,7 @@ class Catalog(Mapping[str, Model]):
         backends: Settings by provider (``[backend.NAME]`` in a file).
         live: The chat models of entries that :meth:`from_chat_models` made. They belong to this process and are never
             written.
-        is_embedded: Whether it was read from a trie or a store, see :meth:`embedded`.
+        is_embedded: Whether the catalog was read from a trie or a store; see :meth:`embedded`.
 
     Raises:
         ConfigError: There is no entry, a name repeats, the entries of a group do not fit together, or an entry or a setting
@@ -95,11 +95,11 @@ class Catalog(Mapping[str, Model]):
 
     @property
     def entries(self) -> tuple[Model, ...]:
-        """The entries, including each replica of a group."""
+        """All entries, including each replica of a group."""
         return all_entries(self.models)
 
     def subset(self, names: tuple[str, ...]) -> Catalog:
-        """Return a catalog of only these models, in this order; :class:`ConfigError` names a missing model."""
+        """Return a catalog of only these models, in this order; raise :class:`ConfigError` if one of them is missing."""
         for name in names:
             if name not in self:
                 raise ConfigError(f"unknown model {name!r}{did_you_mean(name, self)}: the catalog has {', '.join(self)}")
@@ -146,11 +146,10 @@ class Catalog(Mapping[str, Model]):
 
     @classmethod
     def embedded(cls, plain: Mapping[str, Any], *, where: str) -> Catalog:
-        """Return the catalog stored in a trie or store, like :meth:`from_dict`, without the settings that decide where calls
-        go.
+        """Return the catalog stored in a trie or store, without the settings that decide which server is called.
 
         Plans and reports need the models, prices and engines. Addresses, key variables, options and provider settings are left
-        out, except for simulated models, and :meth:`require_own` refuses calls with it.
+        out, except for simulated models, and :meth:`require_own` refuses calls with this catalog.
         """
         models, backends = tables_of(plain, where)
         kept = {name: table for name, table in backends.items() if name in _HARMLESS}
@@ -168,7 +167,7 @@ class Catalog(Mapping[str, Model]):
 
     @classmethod
     def from_strings(cls, specs: Iterable[str], *, prices: Mapping[str, Price | Mapping[str, Any]] | None = None) -> Catalog:
-        """Return a catalog of LangChain's ``provider:model`` strings, which become the names.
+        """Return a catalog of models given as LangChain's ``provider:model`` strings, which become the models' names.
 
         OpenAI, Anthropic, Bedrock and Gemini are called by VineLM's own clients; other providers need the extra ``langchain``
         and the provider's LangChain package.
@@ -202,7 +201,7 @@ class Catalog(Mapping[str, Model]):
 
     @classmethod
     def of(cls, models: Catalog | str | Path | Mapping[str, BaseChatModel] | Iterable[str]) -> Catalog:
-        """Return a catalog from a catalog, the path of a file, chat models by name, or ``provider:model`` strings."""
+        """Return a catalog, given a catalog, the path of a file, chat models by name, or ``provider:model`` strings."""
         if isinstance(models, Catalog):
             return models
         if isinstance(models, str | Path):

@@ -1,4 +1,4 @@
-"""Reads catalog entries from tables. Unknown keys are errors, and missing prices are looked up."""
+"""Reads catalog entries from tables. Unknown keys raise errors, and missing prices are looked up."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _GIVE_A_PRICE = "add price = { input, output, source, as_of } (dollars per milli
 
 
 def entry(item: Mapping[str, Any], where: str) -> Model:
-    """Return the model that a ``[[model]]`` table describes; raise :class:`ConfigError` with the table and key if it is
-    invalid.
+    """Return the model that a ``[[model]]`` table describes.
+
+    Raises :class:`ConfigError`, which names the table and the key, if the table is invalid.
 
     An entry without a price gets the price of its ``price_id``, or of its provider and model.
     """

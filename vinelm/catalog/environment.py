@@ -1,4 +1,4 @@
-"""Reads variables from ``.env`` files: next to the catalog, then in the working directory. They are never printed or stored.
+"""Reads variables from ``.env`` files: next to the catalog, then in the working directory. Values are never printed or stored.
 
 Only variables that models need are set: variables that the catalog names, and variables that providers' SDKs read. All others
 stay out of the environment, so that programs started by this process do not see them. A variable that is already set, even to
@@ -53,7 +53,7 @@ def take_variables(folder: str | Path | None = None, text: str = "") -> None:
 
 
 def variables_of_files() -> Mapping[str, str]:
-    """Return the names of the variables that this process took from ``.env`` files, and the file of each."""
+    """Return the file of each variable that this process took from a ``.env`` file, by the variable's name."""
     return MappingProxyType(_taken)
 
 

@@ -1,4 +1,4 @@
-"""Catalog entries from LangChain's ``provider:model`` strings and from ready chat models."""
+"""Makes catalog entries from LangChain's ``provider:model`` strings and from ready chat models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AnyPrice = Price | Mapping[str, Any]
 
 
 def models_of_strings(specs: Iterable[str], prices: Mapping[str, AnyPrice]) -> list[Model]:
-    """Return one entry for each string, named by it; raise :class:`ConfigError` for a string without a known price."""
+    """Return one entry for each string, which is its name; raise :class:`ConfigError` for a string without a known price."""
     listed = list(specs)
     _refuse_unknown(prices, listed)
     return [_of_string(spec, prices.get(spec)) for spec in listed]
@@ -41,7 +41,7 @@ def entry_of_chat(chat: Any, listed: Iterable[Model], price: AnyPrice | None = N
     """Return the catalog entry that matches a ready chat model by provider and model id, or a new entry.
 
     Raises:
-        ConfigError: it is not a chat model, or it is new and has no known price.
+        ConfigError: the object is not a chat model, or the catalog lacks it and its price is not known.
     """
     from langchain_core.language_models import BaseChatModel
 
@@ -61,8 +61,9 @@ def entry_of_chat(chat: Any, listed: Iterable[Model], price: AnyPrice | None = N
 
 
 def models_of_chats(chats: Mapping[str, Any], prices: Mapping[str, AnyPrice]) -> list[Model]:
-    """Return one entry for each chat model; raise :class:`ConfigError` for an object that is no chat model or has no known
-    price.
+    """Return one entry for each chat model.
+
+    Raises :class:`ConfigError` for an object that is not a chat model or has no known price.
     """
     _refuse_unknown(prices, list(chats))
     return [_of_chat(name, chat, prices.get(name)) for name, chat in chats.items()]

@@ -39,8 +39,8 @@ class ModelList:
         file: The settings that the entries share.
         max_retries: The file's ``num_retries``.
         notes: One line for each group of settings without effect.
-        skipped: Entries that are not chat models.
-        copies: Entries that differ from another entry only in their key or limits.
+        skipped: The names of entries that are not chat models.
+        copies: The names of entries that differ from another entry of the same name only in their key or limits.
     """
 
     path: str
@@ -52,7 +52,7 @@ class ModelList:
     copies: tuple[str, ...]
 
     def makers(self) -> list[Callable[[], Model]]:
-        """Return a function for each entry that returns its model, or raises :class:`ConfigError` if it cannot be used."""
+        """Return, for each entry, a function that returns its model or raises :class:`ConfigError` if it cannot be used."""
         return [partial(model_of, item, name, self.file) for name, item in self.entries.items()]
 
     def backends(self, models: Sequence[Model]) -> dict[str, dict[str, Any]]:
@@ -66,7 +66,7 @@ class ModelList:
         return found
 
     def notes_on(self, models: Sequence[Model]) -> tuple[str, ...]:
-        """Return the notes of the file, and one line for each kind of price that was assumed."""
+        """Return the notes of the file, and one line for each kind of price that was assumed for these models."""
         own = [model.name for model in models if model.price.source == OWN_SERVER]
         assumed = [model.name for model in models if model.price.source.startswith(ASSUMED)]
         more = []
@@ -159,7 +159,7 @@ def _chat_models(
 
 
 def _named(chats: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """Return the entries by unique names, and the names of entries that are copies of another entry."""
+    """Return the entries under unique names, and the names of entries that were left out as copies of another entry."""
     entries: dict[str, Mapping[str, Any]] = {}
     copies, seen = [], Counter[str]()
     for item in chats:
@@ -180,7 +180,7 @@ def _own(name: str, number: int, taken: Mapping[str, Any] | None = None) -> str:
 
 
 def _is_copy(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """True if two deployments differ only in key, limits, weight or id, which change neither answers nor prices."""
+    """Return whether two deployments differ only in key, limits, weight or id, which change neither answers nor prices."""
     return _what_counts(one) == _what_counts(other)
 
 
@@ -200,7 +200,7 @@ def _section(plain: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _setting(plain: Mapping[str, Any], *names: str) -> Any:
-    """Return a setting of the router, or else of the library."""
+    """Return the first of these settings that the file sets, for LiteLLM's router or else for its library; None if none is."""
     places = [_section(plain, section).get(name) for section in reversed(SETTINGS) for name in names]
     return next((value for value in places if value is not None), None)
 

@@ -1,4 +1,4 @@
-"""One entry of a LiteLLM ``model_list`` as a model of a catalog."""
+"""Converts one entry of a LiteLLM ``model_list`` to a model of a catalog."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _VARIABLE = re.compile(r"os\.environ/(.+)|\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
 class ListFile(NamedTuple):
-    """The settings shared by one file's entries. ``read_on``: the day on which the file was last modified."""
+    """The settings shared by one file's entries. ``read_on`` is the day on which the file was last modified."""
 
     path: str
     read_on: date
@@ -103,7 +103,10 @@ def _options(called: Called, params: Mapping[str, Any], label: str) -> dict[str,
 
 
 def _place(called: Called) -> dict[str, str]:
-    """Return the place of the model: LiteLLM's variables for Vertex AI (the client reads Google's), or AWS's region."""
+    """Return where the model runs, as options: project and location for Vertex AI, from LiteLLM's variables, or AWS's region.
+
+    LiteLLM's variables are read here because the client of Vertex AI only reads Google's.
+    """
     is_google = called.route.provider == "vertex" or called.prefix == "vertex_ai"
     names = {"project": "VERTEXAI_PROJECT", "location": "VERTEXAI_LOCATION"} if is_google else {}
     found = {key: os.environ[name] for key, name in names.items() if os.environ.get(name)}
@@ -149,7 +152,10 @@ def _azure_ai(url: str, route: Route) -> str:
 
 
 def _key_env(key: Any, route: Route, base: str | None, label: str, *, is_elsewhere: bool) -> str | None:
-    """Return the environment variable of the key; by default LiteLLM's, if the entry calls that provider's own service."""
+    """Return the environment variable of the API key; None if no key is needed.
+
+    Without a key in the entry it is LiteLLM's default variable, if the entry calls that provider's own service.
+    """
     if key is None:
         if route.is_own_server and not os.environ.get(route.key_env or ""):
             return None
@@ -163,13 +169,13 @@ def _key_env(key: Any, route: Route, base: str | None, label: str, *, is_elsewhe
 
 
 def _is_placeholder(key: Any, base: str | None) -> bool:
-    """Whether a key in the file is a placeholder: it looks like one or is too short, and the server is self-hosted."""
+    """Return whether a key in the file is a placeholder: it looks like one, or it is short and the server is private."""
     is_short = isinstance(key, str) and len(key) < SHORTEST_SECRET and not _VARIABLE.fullmatch(key)
     return _PLACEHOLDER.fullmatch(str(key)) is not None or (is_short and base is not None and is_private(base))
 
 
 def _resolved(value: Any, key: str, label: str) -> Any:
-    """Return the value of a parameter that is not a key, from the environment for ``os.environ/NAME`` or ``${NAME}``."""
+    """Return the value of a parameter that is not a key; ``os.environ/NAME`` and ``${NAME}`` stand for variables."""
     named = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
     if named is None:
         return value
@@ -190,7 +196,7 @@ def _check_credentials(params: Mapping[str, Any], label: str) -> None:
 
 
 def _check_headers(params: Mapping[str, Any], label: str) -> None:
-    """Ignore headers that identify the caller, and raise for headers that would change the call."""
+    """Raise :class:`ConfigError` for headers that would change the call; headers that identify the caller are ignored."""
     for key in HEADERS:
         given = params.get(key)
         for name in given if isinstance(given, Mapping) else ():

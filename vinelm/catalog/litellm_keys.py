@@ -64,13 +64,13 @@ _IS_RATE = re.compile(r"(^|_)cost_per_|(^|_)token_cost(_|$)|^tiered_pricing$")
 
 
 def is_option(key: str) -> bool:
-    """Return whether a parameter is sent with requests."""
+    """Return whether a parameter of an entry is sent with requests."""
     taken = key in READ_ELSEWHERE or key in NOT_TAKEN or key in FROM_ENVIRONMENT or key in HEADERS
     return not taken and not is_unused_hint(key) and not _COST.search(key)
 
 
 def is_left_out(key: str) -> bool:
-    """Return whether a parameter is ignored with a note."""
+    """Return whether a parameter of an entry is ignored, which a note reports."""
     return key in NOT_TAKEN or key in HEADERS or is_unused_hint(key) or (bool(_COST.search(key)) and not is_rate(key))
 
 

@@ -45,8 +45,8 @@ _ONLY_WITH = (
 class Priced(NamedTuple):
     """The facts that decide the price of an entry: the called model, the address, and the rates in the file.
 
-    ``has_no_key``: whether the key in the file is a placeholder, as usual for servers without accounts. ``given``: all keys of
-    the entry; ``options``: the keys that are sent.
+    ``has_no_key`` is whether the key in the file is a placeholder, as usual for servers without accounts. ``given`` are all
+    parameters of the entry, ``options`` the parameters that are sent.
     """
 
     called: Called
@@ -82,7 +82,7 @@ def price_of(asked: Priced) -> dict[str, Any]:
 
 
 def is_own_server(asked: Priced) -> bool:
-    """Return whether the server is self-hosted, so that calls are free, from its type, address or placeholder key."""
+    """Return whether the server is self-hosted, so that calls are free, judging by its type, address or placeholder key."""
     if asked.called.route.is_own_server:
         return True
     if asked.called.prefix not in _ANY_SERVER or asked.api_base is None:
@@ -93,7 +93,7 @@ def is_own_server(asked: Priced) -> bool:
 
 
 def has_no_effect(key: str, given: Mapping[str, Any]) -> bool:
-    """Return whether a rate applies to no call of an entry, because its parameters do not request that tier or service."""
+    """Return whether a rate applies to none of an entry's calls, since they do not request the rate's tier or service."""
     kind, _, tier = _parts(key)
     if kind is not None:
         return tier in ("priority", "flex") and tier != tier_of(given)
@@ -149,7 +149,7 @@ def _own_rates(asked: Priced) -> _Rates:
 
 
 def _check_other(asked: Priced, key: str, value: Any) -> None:
-    """Raise for a rate that may apply to calls and that a :class:`Price` cannot express."""
+    """Raise :class:`ConfigError` for a rate that may apply to calls and that a :class:`Price` cannot express."""
     if key == "tiered_pricing" or has_no_effect(key, {**asked.given, **asked.options}):
         return
     if isinstance(value, Mapping | list):
@@ -196,7 +196,7 @@ def _tiered(asked: Priced) -> Iterator[tuple[int, dict[str, float]]]:
 
 
 def _per_call(asked: Priced) -> float | None:
-    """Return the dollars of each call; None if the entry has no such rate."""
+    """Return the charge for each call in dollars, in addition to its tokens; None if the entry has no such rate."""
     stated = [_mtok(asked, key, asked.given[key]) / 1e6 for key in _CALL_RATES if asked.given.get(key) is not None]
     return sum(stated) if stated else None
 
@@ -236,8 +236,9 @@ def _overlaid(asked: Priced, listed: Price, rates: _Rates, per_call: float | Non
 
 
 def _list_price(asked: Priced) -> dict[str, Any] | None:
-    """Return the list price of the called model. If two are assumed (by name and by ``base_model``), return the higher
-    price.
+    """Return the list price of the called model; None if it has none.
+
+    If the model is uncertain (from its name or ``base_model``), return the highest of the possible prices.
     """
     found: list[FoundPrice] = []
     for provider, model_id, is_assumed in _names(asked):
@@ -254,7 +255,7 @@ def _list_price(asked: Priced) -> dict[str, Any] | None:
 
 
 def _names(asked: Priced) -> Iterator[tuple[str, str, bool]]:
-    """Yield possible providers and models, each with whether it is only assumed; certain pairs first."""
+    """Yield the providers and models that an entry may mean, each with whether this is only assumed; likeliest first."""
     called, base = asked.called, asked.given.get("base_model")
     is_tuned = is_fine_tuned(called.model_id)
     names_price = isinstance(base, str) and (

@@ -25,11 +25,11 @@ class Route(NamedTuple):
         provider: VineLM's name of the provider.
         key_envs: The default environment variables of the API key; the first variable that is set is used.
         api_base: The URL of the service; None takes the entry's URL, or the value of the variable ``base_env``.
-        needs_base: A URL is required.
+        needs_base: Whether a URL is required.
         base_env: The environment variable of the URL.
         prefix: Text to put before the model's id.
-        is_own_server: Whether calls to it are free of charge.
-        path: Path to append to a URL that does not end with it.
+        is_own_server: Whether the server is self-hosted, so that calls are free of charge.
+        path: The path to append to a URL that does not end with this path.
     """
 
     provider: str
@@ -147,7 +147,7 @@ def _on_vertex(model_id: str, label: str) -> Route:
 
 
 def split_model(model: str, params: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the prefix and model id of a model string. A missing prefix is guessed; if that fails, it is the name."""
+    """Return the prefix and model id of a model string. A missing prefix is guessed; if that fails, the name is used."""
     named = params.get("custom_llm_provider")
     if isinstance(named, str):
         return named, model.removeprefix(f"{named}/")

@@ -32,8 +32,8 @@ class CatalogFile:
         errors: One error for each entry that cannot be read.
         backends: Settings by provider.
         notes: One line for each group of keys that have no effect.
-        skipped: Entries that are not chat models, by name, in a file that may contain some.
-        copies: Entries that differ from another entry only in irrelevant settings.
+        skipped: The names of entries that are not chat models, in a file that may contain some.
+        copies: The names of entries that differ from another entry only in irrelevant settings.
         is_foreign: Whether the file was written for another program: unusable parts are left out with a warning.
     """
 
@@ -47,7 +47,7 @@ class CatalogFile:
     is_foreign: bool = False
 
     def checked(self) -> CatalogFile:
-        """Return this file if it has no errors, else raise the first. Logs the notes, and old prices, as warnings.
+        """Return this file if it has no errors, else raise its first error. Logs the notes, and old prices, as warnings.
 
         Unusable entries of a foreign file are left out, each with a warning, as long as one model is left.
         """

@@ -63,7 +63,10 @@ class LongPromptRates(BaseModel):
 
 
 class _Rates(NamedTuple):
-    """The rates for a prompt length, in dollars per million tokens. ``names_...``: whether the price states this write rate."""
+    """The rates for one prompt length, in dollars per million tokens.
+
+    ``names_write`` and ``names_1h`` are whether the price states the rates for writing a cache, and for an hour.
+    """
 
     input: float
     output: float
@@ -122,7 +125,7 @@ class Price(BaseModel):
         tokens_audio: int = 0,
         tokens_audio_out: int = 0,
     ) -> float:
-        """Return the dollars of one call.
+        """Return the cost of one call in dollars.
 
         Args:
             tokens_in: All tokens of the prompt.
@@ -143,7 +146,7 @@ class Price(BaseModel):
         return self.call + dollars / 1e6
 
     def _of_sound(self, rates: _Rates) -> tuple[float, float]:
-        """Return the audio rates, in and out, which are never below the text rates."""
+        """Return the rates for audio in prompts and in answers, which are never below the rates for text."""
         audio = AUDIO_FACTOR * rates.input if self.audio is None else self.audio
         audio_out = AUDIO_FACTOR * rates.output if self.audio_out is None else self.audio_out
         return max(audio, rates.input), max(audio_out, rates.output)
@@ -158,13 +161,14 @@ class Price(BaseModel):
         hears: bool = False,
         speaks: bool = False,
     ) -> float:
-        """Return the most dollars of one call with at most this many tokens, for any use of a prompt cache.
+        """Return the maximum cost in dollars of one call with at most these numbers of tokens, however a cache is used.
 
         Args:
-            tokens_in: The most tokens of the prompt.
-            tokens_out: The most tokens of the answer.
-            writes_cache: Whether the prompt requests to be written to a prompt cache.
-            asks_for_an_hour: Whether it requests to be kept there for an hour. A stated rate for that always counts.
+            tokens_in: The maximum number of tokens of the prompt.
+            tokens_out: The maximum number of tokens of the answer.
+            writes_cache: Whether the call requests that the prompt be written to a prompt cache.
+            asks_for_an_hour: Whether the call requests that the prompt be kept there for an hour. If the prompt is written, a
+                stated rate for an hour counts in any case.
             hears: Whether a part of the prompt is audio.
             speaks: Whether a part of the answer may be audio.
         """
@@ -180,7 +184,7 @@ class Price(BaseModel):
         return self.call + (tokens_in * max(dearest) + tokens_out * dearest_out) / 1e6
 
     def in_batches(self, *, halves_cache: bool) -> Price:
-        """Return the price of calls in a batch: half for input and output, long prompts included.
+        """Return the price of calls in a batch: half of the rates for input and output, those for long prompts included.
 
         ``halves_cache``: also half for reading and writing a prompt cache. Otherwise the cache rates, given or assumed, stay
         unchanged, but reading never costs more than plain input.
@@ -210,7 +214,7 @@ class Price(BaseModel):
         return min(int(tokens), tokens_in) * (cold - rates.cached) / 1e6
 
     def _rates(self, tokens_in: int) -> _Rates:
-        """Return the rates for a prompt of this length; missing rates are assumed at their highest."""
+        """Return the rates for a prompt of this length. A rate that the price does not state is assumed at its highest."""
         if not self.long_prompts:  # true of nearly every price, and checked for every call
             write, hour, read = self.cache_write, self.cache_write_1h, self.cached
             dearer = WRITE_FACTOR * self.input if write is None else write
@@ -226,7 +230,7 @@ class Price(BaseModel):
         levels: list[Price | LongPromptRates] = [self, *(long for long in self.long_prompts if tokens_in > long.above)]
 
         def named(name: str) -> tuple[int, float | None]:
-            """Return the rate from the highest threshold that sets it, with that threshold."""
+            """Return the number of the highest level (the price, or a long-prompt threshold) that sets a rate, and the rate."""
             return next(
                 ((at, rate) for at in range(len(levels))[::-1] if (rate := getattr(levels[at], name)) is not None), (0, None)
             )
@@ -248,7 +252,7 @@ class Price(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out rates that are not set, so that prices in older stores and tries stay equal."""
+        """Return the price as JSON types without newer rates that are not set, so that it equals prices in older files."""
         plain: dict[str, Any] = handler(self)
         return {key: value for key, value in plain.items() if key not in _LATER_RATES or value}
 
@@ -265,16 +269,16 @@ class Model(BaseModel):
         model_id: The provider's id of the model.
         price: Dollars per million tokens.
         price_id: ``PROVIDER/MODEL`` of the list price; None if ``price`` was given.
-        engine: The endpoint whose load and limits it shares with other entries.
+        engine: The endpoint, whose load and limits this entry shares with its other entries.
         api_base: The URL of the endpoint; None takes the provider's default.
         api_key_env: The environment variable that contains the API key. The key itself is never stored.
         max_tokens: The longest answer of a call in tokens, 1 to 100,000,000; a longer answer is cut off and counts as failed.
-        timeout_s: Seconds of one attempt, from connecting to the last byte; > 0, at most a day.
+        timeout_s: The maximum seconds of one attempt, from connecting to the last byte; > 0, at most a day.
         options: Settings of the provider, passed on unchanged. A catalog rejects secrets in them.
         trusted_counts: Accept the server's token counts even if the text is too long for so few tokens.
-        cache_points: Which prefixes are marked for the provider's cache: ``"auto"``: those that are read often enough to pay,
-            ``"static"``: the part that all calls of a stage share, ``"off"``: none. Prompts with the application's own marks
-            stay unchanged.
+        cache_points: Which prefixes are marked for the provider's cache: with ``"auto"`` the prefixes that are read often
+            enough to pay, with ``"static"`` the part that all calls of a stage share, with ``"off"`` none. Prompts with the
+            application's own marks stay unchanged.
         group: The name of its group of replicas: one model at several endpoints, which is one choice. None for an entry without
             replicas.
     """
@@ -299,7 +303,7 @@ class Model(BaseModel):
     @field_validator("options")
     @classmethod
     def _plain(cls, options: dict[str, Any]) -> dict[str, Any]:
-        """Raise for values that JSON does not have: TOML dates and times, NaN and infinity."""
+        """Check that JSON can represent the options; TOML dates and times, NaN and infinity raise :class:`ValueError`."""
         for key, value in options.items():
             found = _foreign(value)
             if found:
@@ -308,12 +312,12 @@ class Model(BaseModel):
 
     @property
     def prompt_cache(self) -> tuple[str, str]:
-        """The key of the prompt cache that its calls share: a cached prefix serves only the same model on the same engine."""
+        """The key of the prompt cache that this model's calls share: the engine and the model id."""
         return self.engine, self.model_id
 
     @model_serializer(mode="wrap")
     def _without_no_group(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out later fields that are not set, so that entries in older stores and tries stay equal."""
+        """Return the entry as JSON types without newer fields that are not set, so that it equals entries in older files."""
         plain: dict[str, Any] = handler(self)
         unset = {"group": None, "trusted_counts": False, "cache_points": "off"}
         return {key: value for key, value in plain.items() if key not in unset or value != unset[key]}
@@ -344,7 +348,7 @@ class ReplicaGroup(Model):
         """Return the group of these entries, which name the same ``group``.
 
         Raises:
-            ConfigError: They differ in settings that decide answers or prices, share an engine, or are too many.
+            ConfigError: The entries differ in settings that decide answers or prices, share an engine, or are too many.
         """
         first, group = replicas[0], str(replicas[0].group)
         if len(replicas) > MOST_REPLICAS:

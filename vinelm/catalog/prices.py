@@ -86,7 +86,7 @@ def is_fine_tuned(model_id: str) -> bool:
 
 
 def tier_of(asked: Mapping[str, Any]) -> str:
-    """Return the tier that options or a request body select, if it is billed at separate rates; "" otherwise."""
+    """Return the service tier that options or a request body select, if it is billed at separate rates; "" otherwise."""
     body = asked.get("extra_body")
     given = asked.get("service_tier") or (body.get("service_tier") if isinstance(body, Mapping) else None)
     named = str((given.get("type") if isinstance(given, Mapping) else given) or "").lower()
@@ -94,7 +94,7 @@ def tier_of(asked: Mapping[str, Any]) -> str:
 
 
 def beyond_list_prices(asked: Mapping[str, Any]) -> str:
-    """Return the tier that options select, if it costs more than the list price; "" otherwise."""
+    """Return the service tier that options select, if it costs more than the list price; "" otherwise."""
     tier = tier_of(asked)
     return "" if tier in CHEAP_TIERS else tier
 
@@ -107,7 +107,7 @@ def price_of_id(price_id: str) -> Price | None:
 
 
 def old_price_note(models: Iterable[Model], today: date) -> str | None:
-    """Return one line with the models whose price is over 90 days old, and what to do; None if there are none.
+    """Return one line that names the models with prices over 90 days old and what to do; None if there are no such models.
 
     Free models are left out.
     """
@@ -129,7 +129,7 @@ def is_same_amount(one: Price, other: Price) -> bool:
 
 
 def changed_prices_note(held: Mapping[str, Model], now: Mapping[str, Model], where: str) -> str | None:
-    """Return one line with the models whose price has changed, and how to update plans; None if there are none.
+    """Return one line that names the models with changed prices and how to update plans; None if no price has changed.
 
     Args:
         held: the models of a trie or a store.
@@ -216,7 +216,7 @@ def _price(seller: Provider, model: ModelInfo) -> Price | None:
 
 
 def _standing(model: ModelInfo, now: datetime) -> ModelPrice:
-    """Return the model's current price; if it depends on the time of day, the highest."""
+    """Return the model's current price; if it depends on the time of day, return the highest price of the day."""
     if not isinstance(model.prices, list):
         return model.prices
     by_day = [c for c in model.prices if c.constraint is None or not hasattr(c.constraint, "start_time")]
@@ -238,7 +238,7 @@ def _rate(listed: ModelPrice, key: str, *, above: int | None = None) -> float | 
 
 
 def _tiers(listed: ModelPrice) -> list[dict[str, float | int]]:
-    """Return the rates of prompts above each threshold, in ascending order."""
+    """Return the rates for prompts longer than each threshold in tokens, by ascending threshold."""
     starts = sorted({tier.start for found in vars(listed).values() for tier in getattr(found, "tiers", ())})
     return [
         {

@@ -44,7 +44,10 @@ def holds_secret(value: Any) -> bool:
 
 
 def _secret_in(value: Any) -> str | None:
-    """Return the key of a secret, in quotes; empty if only the value shows that it is a secret; None if there is none."""
+    """Return the key of a secret in ``value``, in quotes; None if there is no secret.
+
+    The result is empty if the value itself looks like a secret and has no key.
+    """
     if isinstance(value, Mapping):
         for key, inner in value.items():
             name = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower())
@@ -122,7 +125,7 @@ _redacted_label = lru_cache(maxsize=256)(_redacted)
 
 
 class _Secrets(NamedTuple):
-    """The secrets in the environment at one time: ``named`` maps secret values to their replacements, longest first."""
+    """The secrets that the environment contained at one time; ``named`` maps their values to replacements, longest first."""
 
     environment: object
     names: int
@@ -158,7 +161,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _is_key(name: str) -> bool:
-    """Whether a text that should be the name of an environment variable is itself a key."""
+    """Return whether a text that should be the name of an environment variable looks like an API key itself."""
     if not _VARIABLE.fullmatch(name) or redacted(name) != name:
         return True
     is_mixed = all(re.search(kind, name) for kind in ("[a-z]", "[A-Z]", "[0-9]"))

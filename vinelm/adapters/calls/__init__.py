@@ -1,1 +1,1 @@
-"""Calls of the chosen model: tools and schemas in the model's own form, and fallback to another model after a failure."""
+"""Calls to the chosen model: converts tools and schemas to its format, and falls back to another model after a failure."""

@@ -25,9 +25,9 @@ _NODE = "langgraph.pregel."
 def app_repeats(error: Exception) -> bool:
     """Return whether the application's ``retry_policy``, ``with_fallbacks``, ``with_retry`` or middleware will repeat the call.
 
-    To be called after a failure, by the code that made the call: the call stack shows which retry code surrounds it. A node's
-    ``retry_policy`` counts as long as it would repeat this error. After its last attempt VineLM's fallback follows, so that the
-    numbers of attempts add up instead of multiplying.
+    Call this function after a failure, from the code that made the call: it looks for retry code on the call stack. A node's
+    ``retry_policy`` counts only while it would repeat this error. VineLM's fallback follows after the policy's last attempt, so
+    that the numbers of attempts add up instead of multiplying.
     """
     return _is_inside_repeater() or _is_retried_node(error)
 
@@ -57,13 +57,13 @@ def _calling_modules() -> Iterator[str]:
 
 
 def _waits_for(other: Any, task: asyncio.Task[Any]) -> bool:
-    """True if ``other`` awaits ``task``, alone or in a gather."""
+    """Return whether the task ``other`` awaits ``task``, directly or through ``asyncio.gather``."""
     awaited = getattr(other, "_fut_waiter", None)
     return awaited is not None and (awaited is task or task in getattr(awaited, "_children", ()))
 
 
 def _modules_of(task: asyncio.Task[Any] | None) -> list[str]:
-    """Return the modules of a waiting task's coroutines, outermost first."""
+    """Return the module names of the nested coroutines that a waiting task runs, outermost first."""
     found, coroutine = [], None if task is None else task.get_coro()
     while coroutine is not None:
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "ag_frame", None)
@@ -74,8 +74,9 @@ def _modules_of(task: asyncio.Task[Any] | None) -> list[str]:
 
 
 def _is_retried_node(error: Exception) -> bool:
-    """Whether the node's retry policy repeats ``error``. LangGraph stores the node's task in its config under an internal
-    key.
+    """Return whether the retry policy of the running LangGraph node would repeat the node after ``error``.
+
+    The policy is read from the node's task, which LangGraph stores in its config under an internal key.
     """
     try:
         configurable: Any = get_config().get("configurable", {})

@@ -30,11 +30,11 @@ way for gateways, which it removes from the message that callers see.
 class Attempt:
     """One call of a chosen model, as a context manager for ``with`` and ``async with``.
 
-    Leaving the block suppresses an error after which the next attempt may succeed.
+    The context manager suppresses an error of the block if another attempt may succeed.
 
     Attributes:
         model: the chat model to call.
-        options: the options of the call, in that model's own form.
+        options: the options of the call, in that model's format.
         is_begun: whether the caller has received a part of the answer.
     """
 
@@ -45,7 +45,7 @@ class Attempt:
         self.model, self.options = aimed(model, options)
 
     def saw(self, generation: ChatGeneration) -> None:
-        """Record an answer or chunk before the caller gets it."""
+        """Record that the caller is about to receive this answer or chunk."""
         self.is_begun = True
 
     def __enter__(self) -> Attempt:
@@ -66,10 +66,10 @@ class DelegatingChatModel(BaseChatModel):
 
     @abstractmethod
     def _attempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
-        """Begin an attempt; the first is number 0."""
+        """Return a new attempt to call a model; the first attempt is number 0."""
 
     async def _aattempt(self, number: int, messages: list[BaseMessage], options: Mapping[str, Any]) -> Attempt:
-        """As :meth:`_attempt`, without blocking the event loop."""
+        """Return a new attempt, like :meth:`_attempt`, without blocking the event loop."""
         return self._attempt(number, messages, options)
 
     def bind_tools(
@@ -93,7 +93,8 @@ class DelegatingChatModel(BaseChatModel):
     ) -> Runnable[LanguageModelInput, Any]:
         """Return a runnable that yields instances of ``schema``.
 
-        The other arguments (``method``, ``strict``) are passed to the chosen model's method. Every form of answer is parsed.
+        The other arguments (``method``, ``strict``) are passed to the chosen model's ``with_structured_output``. An instance
+        is parsed from a tool call, from JSON text, or from an object that the model's client has parsed.
         """
         return structured_chain(self, schema, include_raw=include_raw, options=kwargs)
 
@@ -175,7 +176,7 @@ def chunks(model: BaseChatModel, messages: list[BaseMessage], options: Mapping[s
 async def achunks(
     model: BaseChatModel, messages: list[BaseMessage], options: Mapping[str, Any]
 ) -> AsyncGenerator[ChatGenerationChunk]:
-    """Like :func:`chunks`, for a coroutine."""
+    """Yield the answer in chunks, like :func:`chunks`, without blocking the event loop."""
     if model.rate_limiter:
         await model.rate_limiter.aacquire(blocking=True)
     if _streams(model, options, asynchronously=True):
@@ -195,10 +196,10 @@ def _streams(model: BaseChatModel, options: Mapping[str, Any], *, asynchronously
 
 
 def name_model(generation: ChatGeneration, model: BaseChatModel) -> None:
-    """Write the model's provider and name into its answer, or into the first chunk, unless they are set.
+    """Write the model's provider and name into its answer, or into the answer's first chunk, unless they are set.
 
-    Does nothing if LangChain is too old to read them, because they would then appear in the caller's messages. Never raises,
-    since an error in tracing must not fail a call that was answered.
+    LangChain's tracing reads them. Does nothing if LangChain is too old to read them, because they would then appear in the
+    caller's messages. Never raises, since an error in tracing must not fail a call that was answered.
     """
     answered(partial(_write_name, generation, model), None)
 

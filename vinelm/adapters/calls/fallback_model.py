@@ -20,9 +20,9 @@ REPEATABLE = ("rate_limit", "timeout", "server", "empty", "truncated", "malforme
 
 
 def failed_call(error: BaseException | None) -> CallError | None:
-    """Return the failure that an error stands for; None if it is not a failure of the call.
+    """Return the error as a :class:`CallError`; None if the error does not mean that the call failed.
 
-    A content or parameter that this model does not support counts as a failure with HTTP 400, although nothing was sent.
+    Content or a parameter that this model does not support counts as a failure with HTTP 400, although nothing was sent.
     """
     if isinstance(error, InputError) and error.code == UNSUPPORTED_CALL:
         return CallError(str(error), kind="malformed")
@@ -30,19 +30,19 @@ def failed_call(error: BaseException | None) -> CallError | None:
 
 
 class Attempts(Protocol):
-    """The attempts of one invocation, with one model after the other."""
+    """The attempts to answer one invocation; a failed attempt may be followed by an attempt with another model."""
 
     answering: BaseChatModel
     """The chat model of the present attempt."""
 
     def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
-        """Fall back to another model after ``model`` has failed; False if the error should be raised."""
+        """Choose another model after ``model`` has failed and return True; return False if the error should be raised."""
 
 
 class FallbackModel(DelegatingChatModel):
-    """Calls the chosen model, and the next best model after a failure that another model may avoid.
+    """A chat model that calls the chosen model, then the next best model after a failure that another model may avoid.
 
-    An ordinary chat model. Other attributes (``model_name``, ...) are looked up on the chosen model. Tools and schemas are
+    Attributes that it lacks (``model_name``, ...) are looked up on the chosen model. Tools and schemas are
     converted for the model that answers. A stream can switch to another model only before its first chunk. Spends money.
     """
 
@@ -67,7 +67,7 @@ class FallbackModel(DelegatingChatModel):
         return chosen._get_ls_params(stop=stop, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        """Forward attributes that only the chosen model has."""
+        """Return an attribute of the chosen model, for a name that this class lacks."""
         if name.startswith("__") or name == "binding":
             raise AttributeError(name)
         return getattr(self.binding.answering, name)
@@ -87,7 +87,7 @@ class FallbackModel(DelegatingChatModel):
 
 
 class _Attempt(Attempt):
-    """A call of the current model. If it fails and the invocation names another model, that model is tried."""
+    """A call of the current model. If it fails, leaving the block falls back to another model, if one is available."""
 
     __slots__ = ("_attempts", "_chosen", "_is_first")
 

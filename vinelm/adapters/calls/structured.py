@@ -1,4 +1,4 @@
-"""Structured output: a schema kept until its model is known, and parsing of the answer in any form."""
+"""Structured output: keeps an output schema until the model is chosen, and parses the model's answer."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ class Structured:
             raise OutputParserException(f"the answer is neither a call of {name} nor JSON") from error
 
     def chain(self, bound: Runnable[Any, Any], *, include_raw: bool) -> Runnable[Any, Any]:
-        """Return a runnable that calls ``bound`` and returns the result of :meth:`parsed`; with ``include_raw`` a dict of the
-        raw and the parsed answer.
+        """Return a runnable that calls ``bound`` and returns the answer parsed by :meth:`parsed`.
+
+        With ``include_raw`` it returns a dict of the raw answer and the parsed answer.
         """
         parser = RunnableLambda(self.parsed, name="parse")
         if not include_raw:
@@ -61,7 +62,7 @@ class Structured:
 
 
 def schema_name(schema: Any) -> str:
-    """Return the name of a schema for the provider."""
+    """Return the name under which a schema is sent to the provider."""
     if isinstance(schema, Mapping):
         stated = schema.get("json_schema", schema)
         if isinstance(stated, Mapping) and "schema" in stated and "name" in stated:

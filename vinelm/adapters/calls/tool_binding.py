@@ -1,4 +1,4 @@
-"""Keeps tools and output schemas as given until the model that will use them is known.
+"""Keeps tools and output schemas as the application gave them, until the model that will use them is chosen.
 
 Every provider has its own format of tools, tool choices and structured output. So binding converts nothing: each call uses the
 chosen model's ``bind_tools`` or ``with_structured_output``.
@@ -31,8 +31,8 @@ TRACING_ONLY = "ls_structured_output_format"
 
 
 class BoundTools(list[Any]):
-    """The tools in OpenAI's form, as ``ChatOpenAI`` binds them. Tracers and libraries (``create_react_agent``, supervisors)
-    read the tools' names and schemas from it.
+    """A list of tools in OpenAI's format, as ``ChatOpenAI`` binds them. Tracers and libraries (``create_react_agent``,
+    supervisors) read the tools' names and schemas from this list.
 
     Attributes:
         given: the tools as given, for the chosen model's own ``bind_tools``.
@@ -46,7 +46,7 @@ class BoundTools(list[Any]):
 
 
 def aimed(model: BaseChatModel, options: Mapping[str, Any]) -> tuple[BaseChatModel, dict[str, Any]]:
-    """Return the chat model to call and its options, with tools and schema in that model's format."""
+    """Return the chat model to call and the options of the call, with tools and schema converted to that model's format."""
     asked = dict(options)
     target = model
     if not hasattr(model, "_attempt"):  # else it only passes on what is meant for the model that it chooses
@@ -74,8 +74,9 @@ def _with_tools(model: BaseChatModel, tools: BoundTools) -> Runnable[Any, Any]:
 
 
 def _in_own_words(model: BaseChatModel, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert parameters of OpenAI's chat completions for the chosen model; raise :class:`WorkflowError` if it lacks a
-    parameter.
+    """Convert parameters of an OpenAI chat completion for the chosen model.
+
+    Raises :class:`WorkflowError` if the model lacks a parameter.
     """
     inner = getattr(getattr(model, "binding", None), "inner", None)
     if inner is None:
@@ -107,16 +108,16 @@ _SHARED: Mapping[str, str] = MappingProxyType({"temperature": "temperature", "to
 
 
 def taken(bind_tools: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that this ``bind_tools`` accepts; libraries also pass others because our signature lists them.
+    """Return ``options`` without ``parallel_tool_calls`` if this ``bind_tools`` has no such parameter.
 
-    A provider without such a parameter would refuse the call.
+    Libraries pass it because our own signature lists it, but a provider without the parameter would refuse the call.
     """
     known = inspect.signature(bind_tools).parameters
     return {name: one for name, one in options.items() if name in known or name != PARALLEL}
 
 
 def _read_form(tool: Any, strict: bool | None) -> Any:
-    """Convert a tool to OpenAI's form; return a tool without such a form, like a provider's built-in tool, unchanged."""
+    """Convert a tool to OpenAI's format; return a tool that cannot be converted (a provider's built-in tool) unchanged."""
     try:
         return convert_to_openai_tool(tool, strict=strict)
     except (TypeError, ValueError):
@@ -124,7 +125,7 @@ def _read_form(tool: Any, strict: bool | None) -> Any:
 
 
 def _unwrapped(bound: Any, method: str) -> tuple[BaseChatModel, dict[str, Any]]:
-    """Return the chat model inside a binding, or at the start of a parsing chain, and its bound arguments."""
+    """Return the chat model inside a binding or at the start of a parsing chain, and the arguments bound to the model."""
     if isinstance(bound, RunnableSequence):
         bound = bound.first
     options: dict[str, Any] = {}
@@ -137,7 +138,7 @@ def _unwrapped(bound: Any, method: str) -> tuple[BaseChatModel, dict[str, Any]]:
 
 
 def bind_lazily(model: BaseChatModel, tools: Sequence[Any], options: dict[str, Any]) -> Runnable[Any, Any]:
-    """Return ``model`` with tools that are converted for the chosen model at the moment of the call."""
+    """Return ``model`` bound to tools that are converted at each call, for the model chosen then."""
     tracing = {TRACING_ONLY: options.pop(TRACING_ONLY)} if TRACING_ONLY in options else {}
     return model.bind(tools=BoundTools(tools, options), **tracing)
 

@@ -35,7 +35,7 @@ BEGUN = "vinelm_begun"
 
 
 class VineChatModel(DelegatingChatModel):
-    """For code that only has a model object: each call is an invocation of ``stage``, on the model that the policy chooses.
+    """A chat model whose every call is an invocation of ``stage``, on the model that the policy chooses.
 
     Without ``stage``, the calling node is the stage. Calls inside one run of a graph, or one ``with vine.request(...)``,
     are the invocations of one request, in order; parallel calls share a position in its path. Any other call is a separate
@@ -71,7 +71,7 @@ class VineChatModel(DelegatingChatModel):
         return Objective.from_dict(value) if isinstance(value, Mapping) else value
 
     def model_post_init(self, context: Any, /) -> None:
-        """Declare the stage; :class:`~vinelm.errors.ConfigError` for an unknown default model."""
+        """Declare the stage; raise :class:`~vinelm.errors.ConfigError` if the default model is unknown."""
         adapter: GraphAdapter = self.vine.adapter
         if self.stage is None:
             adapter.declare_unnamed(self.default)
@@ -102,7 +102,7 @@ class VineChatModel(DelegatingChatModel):
         return answered(name, None)  # our own fault must not fail the application: it then asks in another way
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        """Return the parameters in LangChain's traces: the chosen model's provider and name, if the call has begun."""
+        """Return the parameters for LangChain's traces, with the chosen model's provider and name once the call has begun."""
         begun: _Begun | None = kwargs.pop(BEGUN, None)
         params = super()._get_ls_params(stop=stop or self.stop, **kwargs)
         params["ls_provider"], params["ls_model_name"] = "vinelm", kwargs.get("model") or self.stage or "vinelm"
@@ -116,7 +116,7 @@ class VineChatModel(DelegatingChatModel):
         return params if name is None else {"model": name, "model_name": name, **params}
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
-        """Return the cache key: all settings, the application's own model, and the chosen model."""
+        """Return the text that LangChain's cache uses as key: all settings, the application's own model, the chosen model."""
         begun: _Begun | None = kwargs.pop(BEGUN, None)
         asked = super()._get_llm_string(stop=stop or self.stop, **kwargs)
         own = None if self.own is None else self.own.inner.given._get_llm_string(stop=stop)
@@ -177,8 +177,9 @@ class VineChatModel(DelegatingChatModel):
             return await super().ainvoke(input, config, stop=stop, **kwargs)
 
     async def agenerate(self, messages: list[list[BaseMessage]], *args: Any, **kwargs: Any) -> LLMResult:
-        """Call LangChain's method, but raise a :class:`BaseException` that it returns as a result and that is no
-        :class:`Exception`.
+        """Return the answers to the prompts, computed by LangChain's own method.
+
+        That method may return an interrupt, a :class:`BaseException` but no :class:`Exception`; here it is raised.
         """
         try:
             if len(messages) != 1 or BEGUN in kwargs:
@@ -208,7 +209,7 @@ class VineChatModel(DelegatingChatModel):
         return _Call(self, begun, options, is_last=number == self.max_retries)
 
     def _place(self, attempt: int, options: Mapping[str, Any]) -> tuple[GraphAdapter, InvokeOptions]:
-        """Return the adapter of the object that made this model, and the options of a call."""
+        """Return the adapter of the ``vine`` object that made this model, and the options for one invocation."""
         given = {"max_tokens": self.max_tokens, "timeout_s": self.timeout}
         return self.vine.adapter, {
             "default": self.default,
@@ -221,9 +222,9 @@ class VineChatModel(DelegatingChatModel):
 
 
 class _Begun:
-    """The first invocation of a call, begun before LangChain's callbacks are notified.
+    """The first invocation that a call of the chat model makes; it begins before LangChain's callbacks are notified.
 
-    If the callbacks fail, the invocation fails, too. If a cache answers, the invocation costs nothing.
+    If a callback raises, the invocation counts as failed. If a cache answers, the invocation costs nothing.
     """
 
     __slots__ = ("call", "is_taken")
@@ -261,7 +262,7 @@ def _with(options: dict[str, Any], begun: _Begun) -> dict[str, Any]:
 
 
 def _taken(options: dict[str, Any], number: int) -> ChatCall | None:
-    """Return the invocation begun before the first attempt and remove it from the options; None if there is none."""
+    """Remove the invocation already begun from the options; return it for attempt 0, None for any other attempt."""
     begun: _Begun | None = options.pop(BEGUN, None)
     if begun is None or number:
         return None
@@ -270,7 +271,7 @@ def _taken(options: dict[str, Any], number: int) -> ChatCall | None:
 
 
 class _Call(Attempt):
-    """One invocation. A retryable error begins the next invocation, unless none is left or a part was streamed."""
+    """One invocation. After a retryable error another invocation is tried, unless it was the last or a part was streamed."""
 
     __slots__ = ("_call", "_is_last", "scope")
 
@@ -312,7 +313,7 @@ class _Call(Attempt):
 
 
 class VineInterface(GraphInterface):
-    """The object that an application uses as ``vine``: wraps nodes and edges, and makes chat models."""
+    """The object that an application calls ``vine``. It wraps nodes and edges, and makes chat models."""
 
     def chat_model(self, stage: str | None = None, **settings: Any) -> VineChatModel:
         """Return a LangChain chat model whose every call is an invocation of ``stage``, on the model that the plan chooses.
@@ -380,7 +381,7 @@ class VineInterface(GraphInterface):
         Args:
             stage: name of the stage; by default the stage of the calling node.
             is_async: return an ``AsyncOpenAI``.
-            **settings: see :meth:`chat_model`.
+            **settings: fields of :class:`~vinelm.VineChatModel`, such as ``default``, ``temperature`` and ``max_tokens``.
 
         Raises:
             ConfigError: the openai SDK is not installed, or the catalog lacks the default model.

@@ -31,16 +31,16 @@ STAGE = "model"
 
 
 class RoutedAgentState(AgentState[Any]):
-    """An agent's state with the path of its model calls: checkpointed, absent from input and output."""
+    """An agent's state plus the path of its model calls, which is checkpointed but not part of input or output."""
 
     # LangGraph reads the channel off the last piece of metadata; anywhere else it would be overwritten, silently
     vinelm_path: NotRequired[Annotated[Any, PrivateStateAttr, PathChannel]]
 
 
 class VineMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Each call of the agent's model is one invocation of the stage ``"model"``: a ReAct agent is the template
-    ``Template((Loop((Stage("model"),), times=n),))``.
+    """A middleware that makes each call of an agent's model an invocation of the stage ``"model"``.
 
+    For VineLM a ReAct agent is the template ``Template((Loop((Stage("model"),), times=n),))``.
     The policy's model replaces the agent's model. The agent binds its tools, tool choice, response format and settings to the
     chosen model. Retries by a middleware inside this middleware belong to the same invocation. ``default`` is the model that
     runs without a plan. An agent inside another graph needs its own ``stage`` name.
@@ -77,7 +77,10 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         return _written(response, scope, adapter.on_error)
 
     def _found(self, request: ModelRequest[Any]) -> tuple[GraphAdapter, InvokeOptions, Exception | None]:
-        """Return the serving adapter, its settings, and the error if the application's context could not be read."""
+        """Return the adapter that serves this run, the options for the invocation, and an error.
+
+        The error is None unless the application's context or state could not be read.
+        """
         adapter, plain = self._adapter, InvokeOptions(run_is_request=True, default=self._default)
         try:
             adapter = self._serving(request)
@@ -98,17 +101,17 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         return adapter
 
     def _place(self, request: ModelRequest[Any]) -> tuple[str, PathValue | None, RunnableConfig, Runtime[Any]]:
-        """Return the stage, the stored path, and LangGraph's config and runtime."""
+        """Return where the call is made: the stage, the path stored in the state, and LangGraph's config and runtime."""
         return self._stage, cast("PathValue | None", request.state.get(PATH_KEY)), get_config(), request.runtime
 
     def _how(self, request: ModelRequest[Any]) -> InvokeOptions:
-        """Return options for the invocation. After a tool's answer it always continues the path."""
+        """Return the options for the invocation. If the last message is a tool's answer, it must continue the path."""
         is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
         return {"continues": is_under_way, "run_is_request": True, "tools": request.tools, "default": self._default}
 
 
 def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, on_error: OnError) -> ExtendedModelResponse[Any]:
-    """Return the response with the path's entry, or without it if VineLM's own code fails."""
+    """Return the response with an update of the path, or the response alone if VineLM's own code fails."""
     if isinstance(response, AIMessage):
         response = ModelResponse(result=[response])
     with scope.noting("the path's entry", may_raise=on_error == "raise"):
@@ -118,11 +121,10 @@ def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, o
 
 
 def _on(model: BaseChatModel, request: ModelRequest[Any]) -> ModelRequest[Any]:
-    """Return the result of ``request.override(model=model)``, computed faster: ``override`` takes a quarter of the middleware's
-    time.
+    """Return a copy of the request with another model, like ``request.override(model=model)``.
 
-    ``override`` warns of every field that it sets, and silences the warnings by replacing the warning filters of the whole
-    process, which other threads use, too.
+    ``override`` would take a quarter of the middleware's time. It also replaces the warning filters of the whole process, which
+    other threads use too, to silence a warning about each field that it sets.
     """
     routed = copy.copy(request)
     object.__setattr__(routed, "model", model)  # a plain assignment warns

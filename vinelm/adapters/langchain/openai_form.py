@@ -42,7 +42,7 @@ _ENDS: Mapping[str, str] = MappingProxyType(
 
 
 def asked_of(chat: BaseChatModel, body: Mapping[str, Any]) -> tuple[list[BaseMessage], dict[str, Any]]:
-    """Return the messages of a call, and its options: every parameter of the request."""
+    """Return the messages and the LangChain options of a call, converted from the body of an OpenAI request."""
     if body.get("stream") and (body.get("n") or 1) > 1:
         raise WorkflowError("a stream has one answer: leave out n, or stream", code=UNSUPPORTED_CALL)
     # A turn that only calls tools has no content, and the SDK's own objects leave it out.
@@ -63,14 +63,14 @@ def asked_of(chat: BaseChatModel, body: Mapping[str, Any]) -> tuple[list[BaseMes
 
 
 def _choice(choice: Any) -> Any:
-    """Return a tool choice in the form that every package accepts: a mode, or the name of a tool."""
+    """Convert OpenAI's tool choice to the form that every LangChain package accepts: a mode, or the name of a tool."""
     if isinstance(choice, Mapping):
         return (choice.get("function") or {}).get("name")
     return "any" if choice == "required" else choice
 
 
 class OpenAIAnswer:
-    """The fields that all pieces of an answer have."""
+    """The fields that all parts of one OpenAI answer share, such as its creation time and the requested model."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         self.created, self.asked = int(time.time()), str(body.get("model", ""))
@@ -78,13 +78,13 @@ class OpenAIAnswer:
         self.states_usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
 
     def head(self, message: BaseMessage, kind: str) -> dict[str, Any]:
-        """Return the fields of an answer or of a chunk."""
+        """Return the fields (id, time, model) with which the body of an answer or of a chunk begins."""
         name = message.response_metadata.get("model_name")
         return {"id": message.id or "answer", "object": kind, "created": self.created, "model": str(name or self.asked)}
 
 
 def whole_answer(answer: OpenAIAnswer, generations: list[Any]) -> dict[str, Any]:
-    """Return the body of an answer."""
+    """Return the body of a complete (not streamed) answer in OpenAI's format."""
     messages = [one.message for one in generations]
     choices = [_choice_of(number, message) for number, message in enumerate(messages)]
     usages = [message.usage_metadata for message in messages if message.usage_metadata]
@@ -114,7 +114,7 @@ def _usage(usages: list[Any]) -> dict[str, Any]:
 
 
 def _pieces(answer: OpenAIAnswer, chunk: AIMessageChunk, ends: dict[str, Any]) -> Iterator[bytes]:
-    """Yield the events of a chunk, and collect values for the final event in ``ends``."""
+    """Yield the stream events of a chunk, and store in ``ends`` the values that the final event needs."""
     delta: dict[str, Any] = {} if ends else {"role": "assistant"}
     ends.setdefault("reason", None)
     if text := str(chunk.text):
@@ -153,7 +153,7 @@ def _last(answer: OpenAIAnswer, ends: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def events(answer: OpenAIAnswer, chunks: Iterator[Any]) -> Iterator[bytes]:
-    """Yield the events of a streamed answer; a failure is the last event."""
+    """Yield the events of a streamed answer; a failure is reported as the last event."""
     ends: dict[str, Any] = {}
     try:
         for chunk in chunks:
@@ -165,7 +165,10 @@ def events(answer: OpenAIAnswer, chunks: Iterator[Any]) -> Iterator[bytes]:
 
 
 async def aevents(answer: OpenAIAnswer, chunks: AsyncIterator[Any], *, tells: bool = True) -> AsyncIterator[bytes]:
-    """Like :func:`events`, as an asynchronous generator. Raises failures that the stream should not report."""
+    """Yield the events of a streamed answer, like :func:`events`, without blocking the event loop.
+
+    Failures that the stream should not report are raised.
+    """
     ends: dict[str, Any] = {}
     try:
         async for chunk in chunks:
@@ -185,13 +188,13 @@ def _event(plain: Mapping[str, Any]) -> bytes:
 
 
 def told(error: VineLMError) -> dict[str, Any]:
-    """Return an HTTP response from which the SDK builds its error with our message."""
+    """Return the arguments of an HTTP response from which the openai SDK builds an exception with our message."""
     kind = error.kind if isinstance(error, CallError) else "malformed"
     status, code = _STATUS.get(kind, (500, kind))
     return {"status_code": status, "json": error_body(status, str(error), code)}
 
 
 def error_body(status: int, message: str, code: str = "bad_request", param: str | None = None) -> dict[str, Any]:
-    """Return an error in OpenAI's form, for an answer with this HTTP status."""
+    """Return the body of an error in OpenAI's format, for a response with this HTTP status."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}

@@ -1,5 +1,5 @@
-"""An application's own chat model, used as a stage's current setup. It is called unchanged; its settings apply to other
-models.
+"""An application's own chat model, used as a stage's current setup. It is called unchanged, and its settings also apply to the
+models that replace it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class OwnModel:
     """The chat model that an application has made.
 
     Attributes:
-        inner: the object, to be called.
-        entry: its name in the catalog.
-        settings: the settings made on it that other models may have, too.
-        max_tokens: the maximum tokens of an answer; None if the application sets no limit.
+        inner: the application's object, which is called.
+        entry: the model's name in the catalog.
+        settings: the settings that the application made on it and that other models may have, too.
+        max_tokens: the maximum number of tokens of an answer; None if the application sets no limit.
     """
 
     inner: InnerChat
@@ -41,7 +41,7 @@ class OwnModel:
 
     @classmethod
     def of(cls, chat: BaseChatModel, entry: Model) -> OwnModel:
-        """Return the object under this catalog entry."""
+        """Return the same model under this catalog entry."""
         given = {name: getattr(chat, name, None) for name in SHARED if name in chat.model_fields_set}
         inner = InnerChat(chat, entry_max_tokens=entry.max_tokens)
         return cls(inner, entry.name, {name: one for name, one in given.items() if one is not None}, _set_limit(chat))
@@ -52,7 +52,7 @@ class OwnModel:
 
 
 def _set_limit(chat: BaseChatModel) -> int | None:
-    """Return the answer's token limit that the application set on a chat model; None for a package's default."""
+    """Return the application's limit on an answer's tokens for a chat model; None if it is only the model's own maximum."""
     found, most = limit_of(chat), (getattr(chat, "profile", None) or {}).get("max_output_tokens")
     return None if found == most else found
 
@@ -64,7 +64,7 @@ def told_of(chat: BaseChatModel) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Wrap:
-    """Function that wraps a chat model, so that its calls are invocations of ``stage`` of ``vine``."""
+    """A function that wraps a chat model, so that each of its calls is an invocation of the stage ``stage`` of ``vine``."""
 
     vine: Any
     stage: str | None

@@ -59,7 +59,7 @@ def _check_key(name: str, state: type, key: str) -> None:
 
 
 class GraphInterface(OneProcess):
-    """The methods with which an application builds its graph and begins runs; delegates to its adapter.
+    """The methods with which an application builds its graph and begins runs. They delegate to an adapter.
 
     Attributes:
         adapter: wraps the stages and routes.
@@ -233,8 +233,8 @@ class GraphInterface(OneProcess):
             end: the place after the loop or branch. The plan may go there before ``fn`` does, if no stage follows it. For a
                 branch, the default is END if END is among its places; without ``end``, the plan never ends the request there.
             to: the places of a branch, as in ``add_conditional_edges``: names of nodes, or ``{verdict: name}``.
-            times: the most times that the edge leads to a place other than ``end`` in one run, >= 1, for all or by place; by
-                default what the template allows, and 25 if no template is known.
+            times: the maximum number of times that the edge leads to a place other than ``end`` in one run, >= 1, for all
+                places or by place; by default what the template allows, and 25 if no template is known.
 
         Raises:
             WorkflowError: ``fn`` cannot be wrapped, or the arguments do not fit together.
@@ -266,10 +266,10 @@ class GraphInterface(OneProcess):
         Args:
             fn: a function with a docstring, or a LangChain tool; without it a decorator is returned.
             read_only: a call changes nothing, so an unused call does no harm.
-            writes: which prefetched reads a call makes stale: those of this run ("session"), or of all runs of this object
-                ("all").
-            cost_usd: dollars of one call, >= 0.
-            ttl_s: seconds for which a result stays valid, > 0; None: until a write.
+            writes: which prefetched reads a call makes stale: the reads of this run ("session"), or of all runs of this
+                object ("all").
+            cost_usd: cost of one call in dollars, >= 0.
+            ttl_s: seconds for which a result stays valid, > 0; None keeps it valid until a write.
             ahead: for a tool that a node of the graph calls: returns that call's arguments, by key, from the state before the
                 preceding stage; None if they are not known yet. The call may then start during that stage, with the plan's
                 probability of ``before`` coming next.
@@ -294,7 +294,7 @@ class GraphInterface(OneProcess):
 
     @property
     def finish(self) -> Node:
-        """A graph node that returns an earlier answer if the plan trusts it more than the last answer.
+        """Return a graph node that returns an earlier answer if the plan trusts it more than the last answer.
 
         ``graph.add_node("finish", vine.finish)``, with ``vine.route(..., end="finish")`` and an edge from it to END. It
         writes all ``answer=`` keys with the values that they had after the first answer of that class; their reducers are
@@ -335,7 +335,7 @@ class GraphInterface(OneProcess):
         """Return the object to pass as ``context=``. LangGraph does not store it: pass it again on resume.
 
         Args:
-            objective: target and bounds of the request; also as plain JSON.
+            objective: the request's objective: its target and its limits; also as plain JSON.
             user: the application's own context object or dict. The result is a copy that carries the other arguments, with the
                 same type, fields, equality and dumps.
             policy: chooses the models instead of a new session.
@@ -371,7 +371,7 @@ class GraphInterface(OneProcess):
         return self.adapter.within(run)
 
     def new_clock(self) -> Clock:
-        """Return the clock of a new run: virtual if the models' latencies are, else real."""
+        """Return the clock of a new run: a virtual clock if the models' latencies are virtual, otherwise a real one."""
         return self.adapter.models.new_clock()
 
 
@@ -394,7 +394,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
 
     Args:
         models: makes the chat models.
-        template: the workflow's shape; shows which stage begins a request.
+        template: the workflow's shape, which determines the stage that begins a request.
         new_policy: returns the policy of a new run whose context has none, with ``started_at`` filled in for real time; None,
             or a result of None, means the default models. Called once per run.
         on_error: what to do if VineLM itself fails while a graph runs; see :class:`vinelm.VineLM`.
@@ -437,7 +437,9 @@ class GraphAdapter(AdapterSettings, GraphInterface):
         self.tools.held_at, self.tools.outside = ahead.at, ahead.outside
 
     def declare(self, name: str, default: str | None = None, *, is_agent: bool = False, optional: bool = False) -> None:
-        """Declare a stage; ``is_agent`` if a middleware runs it, ``optional`` if it is wrapped and may be skipped.
+        """Declare a stage.
+
+        Pass ``is_agent`` if a middleware runs the stage, ``optional`` if its node is wrapped and may be skipped.
 
         Raises:
             ConfigError: the catalog lacks the default model.
@@ -452,22 +454,22 @@ class GraphAdapter(AdapterSettings, GraphInterface):
             self._agents.add(name)
 
     def note_call(self, name: str, default: str | None) -> None:
-        """Record that a chat model with this default, possibly not in the catalog, calls a stage."""
+        """Record that a stage is called by a chat model with this default model, which the catalog may lack."""
         if name not in self.declared:
             self.declare(name, default if default in self.catalog else None)
         if default is not None:
             self.called.setdefault(name, {})[default] = None
 
     def declare_unnamed(self, default: str | None = None) -> None:
-        """Declare a chat model whose stage is the node that calls it."""
+        """Declare a chat model without a stage name: the node that calls it is its stage."""
         self._has_unnamed = True
         self._unnamed_defaults.add(default)
 
     def declared_defaults(self, stages: Iterable[str]) -> dict[str, str | None]:
-        """Return each stage's declared default model, or None.
+        """Return each stage's declared default model; None for a stage without one.
 
-        An undeclared stage is a node that calls a chat model without a stage name. It runs on that model's default, if all its
-        models have the same default.
+        An undeclared stage is a node that calls a chat model without a stage name. Its default is that of the chat models
+        without a stage name, if they all have the same.
         """
         unnamed = next(iter(self._unnamed_defaults)) if len(self._unnamed_defaults) == 1 else None
         return {name: self.declared.get(name, unnamed) for name in stages}
@@ -479,21 +481,19 @@ class GraphAdapter(AdapterSettings, GraphInterface):
 
     @property
     def can_end(self) -> bool:
-        """Whether some edge lets the policy end a request; otherwise only the workflow ends it."""
+        """Whether the policy may end a request at some edge; otherwise only the workflow's own verdict ends it."""
         return bool(self.agains) or not self.is_used
 
     @property
     def is_used(self) -> bool:
-        """True if an application has declared a stage or a chat model here."""
+        """Whether the application has declared a stage or a chat model with this adapter."""
         return bool(self.declared) or self._has_unnamed
 
     def exits_of(self, template: Template) -> frozenset[str] | None:
-        """Return the stages of ``template`` after which a request can end, as far as the wrapped edges show.
-
-        The graph is not needed; see :meth:`vinelm.Template.exits_by`.
+        """Return the stages of ``template`` after which a request can end, derived from the wrapped edges without the graph.
 
         Returns:
-            The names; None if no edge is wrapped, or one leads back to a node other than a stage.
+            The names of the stages; None if no edge is wrapped, or if an edge leads back to a node that is not a stage.
         """
         names = {stage.name for stage in template.stages}
         if not self.agains or not names.issuperset(self.agains):
@@ -502,7 +502,7 @@ class GraphAdapter(AdapterSettings, GraphInterface):
 
     @contextmanager
     def within(self, settings: RunContext) -> Iterator[None]:
-        """Like :meth:`request`, for settings that are built already."""
+        """Apply ``settings`` to every run that begins inside the block without a ``context=``, like :meth:`request`."""
         context = replace(settings)  # the run is found by its identity
         token = AMBIENT.set(context)
         try:

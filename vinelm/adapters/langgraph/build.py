@@ -106,7 +106,7 @@ def template_of_graph(
         graph: its compiled graph.
         agents: the stages that a middleware runs.
         chats: the nodes' chat models, if known.
-        turns: the number of turns of a loop without a declared bound.
+        turns: the maximum number of turns of a loop for which the application declares no maximum.
         repeating: nodes that may call their model several times in one execution.
 
     Raises:
@@ -123,20 +123,20 @@ def template_of_graph(
 
 
 def joint_stages(template: Template) -> list[frozenset[str]]:
-    """Return the stages of each superstep that the template declares as :class:`~vinelm.template.Parallel`."""
+    """Return the names of the stages in each :class:`~vinelm.template.Parallel` step of the template."""
     return [frozenset(stage.name for stage in step.stages) for step in walk(template.steps) if isinstance(step, Parallel)]
 
 
 def nodes_of_stages(
     graph: CompiledStateGraph[Any, Any, Any, Any], agents: Iterable[str], chats: Mapping[str, HeldStages] | None = None
 ) -> dict[str, str]:
-    """Return a mapping from node to stage, for the nodes of the root graph that run exactly one stage."""
+    """Return the stage of each node of the root graph that runs exactly one stage."""
     held = chat_nodes(graph) if chats is None else chats
     return single_stages(graph, held) | _routed_agents(graph, agents)
 
 
 def begins_with_stages(app: Any, agents: Iterable[str], *, but: Collection[str] = ()) -> bool:
-    """Return whether each of the first nodes runs one stage, so that no tool runs before the first call.
+    """Return whether each node that the graph starts with runs one stage, so that no tool runs before the first call.
 
     Args:
         app: the result of :func:`build_graph`; False is returned if it has no graph.
@@ -150,7 +150,7 @@ def begins_with_stages(app: Any, agents: Iterable[str], *, but: Collection[str] 
 
 
 def nodes_beside_stages(app: Any) -> list[str] | None:
-    """Return the nodes that do more than run one stage, including agents; None without a graph."""
+    """Return the nodes that are neither a single stage nor ``vine.finish``, including agents; None without a graph."""
     if not isinstance(app, CompiledStateGraph):
         return None
     stages = nodes_of_stages(app, ())
@@ -190,7 +190,7 @@ def replay_reason(workflow: Workflow, app: Any, agents: Iterable[str] = ()) -> s
 
 
 def stage_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], stages: Iterable[str], agents: Iterable[str] = ()) -> StageNodes:
-    """Return the nodes of the root graph that run each of the stages, as far as they can be known before they run."""
+    """Return the nodes of the root graph that run each stage, as far as this is known before the graph runs."""
     wrapped = wrapped_stages(graph) | _routed_agents(graph, agents)
     found: dict[str, tuple[str, ...]] = {}
     chats = chat_nodes(graph)
@@ -223,7 +223,7 @@ def refuse_unsupported(
     chats: Mapping[str, HeldStages] | None = None,
     joint: Collection[frozenset[str]] = (),
 ) -> None:
-    """Raise :class:`WorkflowError` for a graph that would silently lose or repeat a choice of model.
+    """Raise :class:`WorkflowError` for a graph in which a choice of model could silently be lost or repeated.
 
     Unsupported are cached stages, stages in a subgraph with its own checkpointer, an explicit input schema that hides the path,
     and two stages that start together after the same node and are not ``joint`` in the template.
@@ -300,5 +300,5 @@ def _check_stages(
 
 
 def _routed_agents(graph: CompiledStateGraph[Any, Any, Any, Any], agents: Iterable[str]) -> dict[str, str]:
-    """Return a mapping from node to stage for agents with a ``VineMiddleware``, whose state schema has the path channel."""
+    """Return the stage of each node that is an agent with a ``VineMiddleware``, recognized by the agent's path channel."""
     return {name: name for name in agents if name in graph.nodes and PATH_KEY in graph.channels}

@@ -22,7 +22,7 @@ Graph = CompiledStateGraph[Any, Any, Any, Any]
 
 
 def resolved(workflow: Workflow, vine: GraphInterface) -> Workflow:
-    """Return the workflow with a template: the declared template, otherwise the graph's, with its exits.
+    """Return the workflow with a template: the declared one, otherwise a template read from the graph, with its exits.
 
     Args:
         workflow: the workflow.
@@ -41,9 +41,9 @@ def resolved(workflow: Workflow, vine: GraphInterface) -> Workflow:
 def with_graph_exits(template: Template, graph: Any) -> Template:
     """Return the template in which a stage is answerable only if the graph lets a request end after it.
 
-    A request can end after a stage if a ``vine.route`` is between it and the next stage, or if no stage follows. The
-    application's own edge to END, if it may also lead to another stage, counts if the graph has no ``vine.route``, after the
-    last stage, and if the template branches: VineLM cannot end the request there, but the application may. The answer that an
+    A request can end after a stage if a ``vine.route`` is between the stage and the next stage, or if no stage follows. An
+    edge of the application's own that leads to END or to another stage also counts, though only the application can end the
+    request there: if the graph has no ``vine.route``, after the last stage, and if the template branches. The answer that an
     exit's optional stages and judges receive counts as well (:meth:`~vinelm.Template.held_before`).
 
     Args:
@@ -100,7 +100,7 @@ def as_wrapped(template: Template, adapter: GraphAdapter, app: Any) -> Template:
 
 
 def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
-    """Check that a template agrees with the graph about optional stages and judges.
+    """Check that the template and the graph declare the same stages as optional, with the same verdict keys.
 
     Raises:
         WorkflowError: The template disagrees; the message names the stage.
@@ -119,7 +119,7 @@ def refuse_other_options(template: Template, adapter: GraphAdapter) -> None:
 
 
 def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable[[str], frozenset[str]]:
-    """Return the ends of the ``vine.route`` edges between a stage and the next stages.
+    """Return a function from a stage to the ``end=`` places of the ``vine.route`` edges between it and the next stages.
 
     Args:
         graph: the compiled graph.
@@ -137,7 +137,7 @@ def route_ends(graph: Graph, holders: Mapping[str, Collection[str]]) -> Callable
 
 
 class _Edges:
-    """The successors of each node: through plain edges, the application's own branches, and ends of ``vine.route``."""
+    """The successors of each node of a graph, including those by conditional edges and by ``end=`` of ``vine.route``."""
 
     def __init__(self, graph: Graph) -> None:
         builder = graph.builder
@@ -173,7 +173,7 @@ class _Edges:
         return self.own.get(node) or {END}  # LangGraph ends a branch whose node leads nowhere
 
     def tools_after(self, node: str, stages: set[str]) -> Iterator[str]:
-        """Return the nodes that can be reached from ``node`` before any stage."""
+        """Yield the nodes, other than stages, that can be reached from ``node`` without passing a stage."""
         waiting, seen = [node], {node}
         while waiting:
             for target in self._targets(waiting.pop()) - stages - seen - {END}:

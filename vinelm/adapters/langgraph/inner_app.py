@@ -1,4 +1,4 @@
-"""Runs applications: a plain function that calls chat models, with a graph's methods, and a graph that has coroutines."""
+"""Runs applications that are plain functions like graphs, and detects graphs that must be run asynchronously."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FunctionApp:
-    """Wraps ``function(inputs) -> state`` with the methods of a compiled graph. Each call is one request.
+    """An application's ``function(inputs) -> state`` with the methods of a compiled graph. Each call is one request.
 
     Attributes:
         function: the application's function, sync or async. The scorer gets its result as the state.
@@ -46,7 +46,7 @@ class FunctionApp:
             return self._state(self.function(dict(inputs)))
 
     async def ainvoke(self, inputs: Mapping[str, Any], config: Any = None, *, context: Any = None) -> dict[str, Any]:
-        """Like :meth:`invoke`, as a coroutine."""
+        """Run the function for one request, like :meth:`invoke`, without blocking the event loop."""
         with self._vine.adapter.within(carried_by(context)):
             found = self.function(dict(inputs))
             return self._state(await found if self.is_async else found)

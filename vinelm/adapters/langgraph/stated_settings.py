@@ -1,4 +1,4 @@
-"""The settings of a workflow for its requests' runs: the application's context, and ``config["configurable"]``."""
+"""Computes what a workflow passes to the runs of its requests: the application's context, and ``config["configurable"]``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stated_configurable(workflow: Workflow, request: Request) -> dict[str, Any]:
     """Return the workflow's ``configurable`` for the request's runs; empty if it sets none.
 
     Raises:
-        WorkflowError: it is not a mapping, or has a key reserved by LangGraph.
+        WorkflowError: the setting is not a mapping, or has a key reserved by LangGraph.
     """
     if workflow.configurable is None:
         return {}

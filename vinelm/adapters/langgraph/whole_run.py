@@ -1,4 +1,4 @@
-"""Runs an application for one labelled request, as in its own service."""
+"""Runs an application for one labelled request, just as the application's own service would run it."""
 
 from __future__ import annotations
 

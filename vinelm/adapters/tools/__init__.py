@@ -1,1 +1,1 @@
-"""Tool prefetching: declared tools run in parallel to a model's call, and the application's call gets their result."""
+"""Tool prefetching: a declared tool runs while a model is called, and the application's later call of it gets the result."""

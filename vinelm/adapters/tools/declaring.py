@@ -56,17 +56,19 @@ def declare_tool(
         box: the adapter's box.
         find: returns the prefetched reads of the run around a call.
         given: the tool, or a function with a docstring, which LangChain turns into a tool.
-        guard: returns the guard for the dollars of a call outside of a known run; None: there is none.
-        read_only: see :class:`~vinelm.tools.declaration.ToolDeclaration`, also for the next arguments.
-        writes: which reads a call makes stale.
-        cost_usd: dollars of one call.
+        guard: returns the guard that authorizes the cost of a call outside of a known run, or None if there is none.
+        read_only: whether calls change nothing; see :class:`~vinelm.tools.declaration.ToolDeclaration`, also for the next
+            arguments.
+        writes: which prefetched reads a call makes stale.
+        cost_usd: cost of one call in dollars.
         ttl_s: seconds for which a result stays valid.
-        ahead: returns the arguments of a graph node's call, from the state; None: no such call, or not known yet.
+        ahead: returns the arguments of a graph node's call, given the state, or None if they are not known yet. None if no
+            node calls the tool.
         before: the stages that come after the node's call.
         unchecked: allow prefetching although an interrupt, a middleware or a node may still refuse or change the call.
 
     Raises:
-        ConfigError: it is no tool, is read-only but cannot be prefetched, or has another tool's name.
+        ConfigError: ``given`` cannot be made a tool, is read-only but cannot be prefetched, or has another tool's name.
     """
     plain = _tool_of(given)
     says = ToolDeclaration(
@@ -96,14 +98,15 @@ def _fixed_call(says: ToolDeclaration, ahead: Any, before: str | Sequence[str]) 
 
 
 def declaration_of(given: BaseTool) -> ToolDeclaration | None:
-    """Return the declaration that a tool's owner made on any object; None if the tool is not declared."""
+    """Return the declaration of a tool, no matter which ``VineLM`` it was made with; None if the tool is not declared."""
     calls: _Calls | None = (given.__pydantic_private__ or {}).get(CALLS)
     return None if calls is None else calls.says
 
 
 def declared_in(box: ToolBox, given: Any) -> DeclaredTool | None:
-    """Return the declaration of a tool object in ``box``; None for other objects, including copies of the tool, which may
-    serve another user.
+    """Return the declared tool of ``box`` for the tool object ``given``; None for any other object.
+
+    A copy of a declared tool also gives None, since it may serve another user.
     """
     calls: _Calls | None = (given.__pydantic_private__ or {}).get(CALLS) if isinstance(given, BaseTool) else None
     return calls.declared if calls is not None and calls.is_of(box) and calls.declared.tool() is given else None
@@ -139,7 +142,7 @@ def _code_of(plain: BaseTool) -> ToolCode:
 
 
 def _as_tool(declared: DeclaredTool, calls: _Calls) -> BaseTool:
-    """Return a copy of a tool's fields in a subclass of its class."""
+    """Return the declared tool: an instance of a subclass of the tool's class, with the same fields."""
     plain = declared.code.tool
     kind = _kind_of(type(plain))
     made: BaseTool = kind.__new__(kind)
@@ -150,7 +153,7 @@ def _as_tool(declared: DeclaredTool, calls: _Calls) -> BaseTool:
 
 @lru_cache(maxsize=256)  # an application may make classes for each user
 def _kind_of(kind: Any) -> type[BaseTool]:
-    """Return the declared-tool class for a class; cached, since pydantic takes milliseconds to make one."""
+    """Return the subclass of a tool class for declared tools; cached, since pydantic takes milliseconds to make it."""
 
     @wraps(kind._run)
     def _run(self: Any, *args: Any, **given: Any) -> Any:
@@ -244,7 +247,7 @@ class _Calls(OneProcess):
 
     Attributes:
         declared: the tool.
-        says: its declaration.
+        says: the tool's declaration.
 
     If VineLM's own code fails, the call is made normally, unless the adapter raises such errors.
     """
@@ -260,7 +263,7 @@ class _Calls(OneProcess):
         return self._box is box
 
     def call(self, tool: BaseTool, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        """Return the result of ``tool``, from a prefetch or a normal call."""
+        """Return the result of ``tool``, from a prefetched read if one answers this call, otherwise from a normal call."""
         memory = self._memory()
         if memory is None:
             with paid(self._guard(), self.says.cost_usd):
@@ -282,7 +285,7 @@ class _Calls(OneProcess):
         return call.result
 
     async def acall(self, tool: BaseTool, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        """Like :meth:`call`, without blocking the event loop."""
+        """Return the result of ``tool``, like :meth:`call`, without blocking the event loop."""
         memory = self._memory()
         if memory is None:
             async with apaid(self._guard(), self.says.cost_usd):
@@ -309,7 +312,7 @@ class _Calls(OneProcess):
         return call.result
 
     def _guard(self) -> CallGuard | None:
-        """Return the guard of a call outside of this adapter's runs, so that its dollars count under the right cap."""
+        """Return the guard for a call outside of this adapter's runs, so that its cost counts under the right cap."""
         return None if IS_AHEAD.get() or not self.says.cost_usd else self._find_guard(self.says.name)
 
     def _memory(self) -> ReadAhead | None:
@@ -324,8 +327,9 @@ class _Calls(OneProcess):
         return self._box.ours(self._find, None)
 
     def _key(self, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return the key and the arguments; the key is None, so that no prefetch is used, if the arguments have no JSON
-        form.
+        """Return the key of a call and its arguments as JSON values.
+
+        The key is empty if the arguments have no JSON form; no prefetched read is then used.
         """
         nothing: tuple[str, dict[str, Any]] = ("", {})
         return answered(lambda: self.declared.key_of(args, self._code.arguments_of(given)), nothing)
@@ -340,7 +344,7 @@ class _Calls(OneProcess):
 
 
 class _Call:
-    """One call made by the application: it is recorded, and a write stops prefetching while it runs."""
+    """The record of one call that the application makes. If the call writes, nothing is prefetched while it runs."""
 
     __slots__ = ("_calls", "_memory", "_read", "_write", "is_ok", "result")
 
@@ -353,8 +357,9 @@ class _Call:
         self._read = Read(says.name, key, "authoritative", plain, says.cost_usd, None, now_s, of=tool)
 
     def end(self, left: Read | None) -> None:
-        """Record that the call has ended, successfully or not. ``left``: a read for which it stopped waiting, which may still
-        run.
+        """Record that the call has ended, successfully or not.
+
+        ``left`` is the prefetched read that the call stopped waiting for, which may still run; None if there is none.
         """
         memory, calls, scope, token = self._memory, self._calls, self._calls.says.writes, self._write
         if token is not None and scope is not None:

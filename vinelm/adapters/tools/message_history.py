@@ -21,9 +21,9 @@ def messages_in(state: Mapping[str, Any]) -> Sequence[BaseMessage] | None:
 
 
 class UserWords:
-    """Finds user messages that are new since the last look at a run's conversation.
+    """Finds the user messages that were added since the last look at a run's conversation.
 
-    Messages before the model's last answer belong to earlier turns and do not count at the first look.
+    At the first look, messages before the model's last answer do not count, since they belong to earlier turns.
     """
 
     __slots__ = ("_known",)
@@ -32,7 +32,7 @@ class UserWords:
         self._known: int | None = None
 
     def new_in(self, messages: Sequence[BaseMessage]) -> list[str]:
-        """Return the texts of the user's messages that are new, in order."""
+        """Return the texts of the new user messages, in order."""
         said = [at for at, message in enumerate(messages) if isinstance(message, HumanMessage)]
         if self._known is None:
             answered = max((at for at, message in enumerate(messages) if isinstance(message, AIMessage)), default=-1)
@@ -52,10 +52,10 @@ class Conversation:
         self._found: list[str | ToolEvent] = []
 
     def history(self, messages: Sequence[BaseMessage]) -> History:
-        """Return the user's messages and the answered calls; only new messages are read.
+        """Return the user's messages and the answered tool calls; only messages since the last call are read.
 
-        Repeated events are the same objects. A conversation that does not extend the previous conversation is read from its
-        start.
+        Events that were returned before are the same objects again. A conversation that does not extend the previous
+        conversation is read from its start.
         """
         if not begins_with(messages, self._messages):
             self.__init__()  # type: ignore[misc]

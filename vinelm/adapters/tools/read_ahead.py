@@ -30,7 +30,9 @@ NOTHING = Shadow(None)
 
 @dataclass(slots=True, eq=False)
 class Read:
-    """One call, prefetched or not. Times are seconds of the run's clock; ``ended_s`` is None while it runs.
+    """One call of a tool, prefetched or made by the application.
+
+    Times are seconds of the run's clock; ``ended_s`` is None while the call runs.
 
     Attributes:
         of: the called tool object, kept so that its id is not reused; None for an undeclared tool.
@@ -52,11 +54,14 @@ class Read:
     context: Context | None = None
 
     def is_stale(self, now_s: float) -> bool:
-        """True if the result may be out of date. Its age counts from the start of the call."""
+        """Return whether the result is older than its time to live. Its age counts from the start of the call."""
         return self.ttl_s is not None and now_s - self.started_s >= self.ttl_s
 
     def stands_for_call_here(self) -> bool:
-        """Return whether this result may answer the current call: context variables and the tool's fields must be unchanged."""
+        """Return whether this result may answer the current call.
+
+        The context variables and the tool's fields must be the same as when the prefetch started.
+        """
         if self.of is None or self.fields is None or self.context is None:
             return False
         return has_fields(self.of, self.fields) and is_same_context(self.context, copy_context())
@@ -69,13 +74,14 @@ class ReadAhead:
     and at its end, and no read starts in between. A tool whose prefetch failed is not prefetched again in this run.
 
     Attributes:
-        speculation: the request's settings; None: nothing is started.
+        speculation: the request's settings for prefetching; None if nothing is prefetched.
         history: this run's calls with their values; kept in memory if calls are predicted, else empty.
-        called: the declared tools that the run has called, by name; None if several objects of one name were called.
+        called: the declared tools that the run has called, by name; the value is None if the run has called several objects
+            of that name.
 
     Args:
         box: the adapter's box.
-        guard: returns the guard of the run's dollars; None if there is none.
+        guard: returns the guard that authorizes the run's calls, or None if there is none.
         clock: the run's clock.
         started_at: the request's arrival in seconds of ``clock``.
         request_id: the request's id; empty if it has none.
@@ -115,7 +121,7 @@ class ReadAhead:
         box.opened(self)
 
     def now(self) -> float:
-        """Return the seconds of the run's clock."""
+        """Return the current time in seconds of the run's clock."""
         return self._clock.now()
 
     # -- starting ------------------------------------------------------------------------------------------------
@@ -131,11 +137,11 @@ class ReadAhead:
         """Prefetch the guesses that ``choose`` selects, in its order, while a model is called. Does not wait.
 
         Args:
-            messages: the conversation so far; None: only the calls of this run are known.
+            messages: the conversation so far; None if only the calls of this run are known.
             choose: :meth:`vinelm.policies.Policy.speculated` with the arguments before the candidates already set.
             tools: the tools that may be prefetched here, by name.
             fixed: calls that the graph itself may make.
-            context: the context in which they run; None: a copy of the current one.
+            context: the context variables with which they run; None takes a copy of the current ones.
         """
         if self.speculation is None or not tools:
             return
@@ -150,7 +156,7 @@ class ReadAhead:
             self.start(tools[one.tool], one.arguments, "speculated", one.probability, context)
 
     def _guesses(self, messages: Sequence[BaseMessage] | None) -> list[ToolCandidate]:
-        """Return predicted calls from the request's history; only new entries are read."""
+        """Return the calls that are predicted from the request's history; only entries since the last look are read."""
         with self._guessing:  # the calls of a fan-out begin at once; never held while a tool call waits
             if self._guesser is None and self.box.candidates is not None:
                 for_run = getattr(self.box.candidates, "for_run", None)
@@ -161,7 +167,7 @@ class ReadAhead:
             return [ToolCandidate(*one) for one in self._guesser.candidates(history)]
 
     def _may_start(self, known: DeclaredTool, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a prediction is for a new read, so that it may get a slot."""
+        """Return whether a predicted call is of a read-only tool and not prefetched already, so that it may get a slot."""
         if not known.says.read_only:
             return False
         call = _call_of(known, arguments)
@@ -175,14 +181,14 @@ class ReadAhead:
         probability: float,
         context: Context | None = None,
     ) -> bool:
-        """Start a prefetch; False if it is not allowed or no slot is free.
+        """Start a prefetch; return False if it is not allowed or no slot is free.
 
         Args:
             tool: the object to call, from the graph of this run.
             arguments: JSON values by name, as a model writes them.
-            kind: why it is started.
-            probability: the probability that the application asks for it in time, in [0, 1].
-            context: the context in which it runs; None: a copy of the current one.
+            kind: why the prefetch is started.
+            probability: the probability that the application makes this call in time, in [0, 1].
+            context: the context variables with which the tool runs; None takes a copy of the current ones.
         """
         says, of = tool.says, tool.tool()
         if of is None or not says.read_only or self.speculation is None:
@@ -210,7 +216,7 @@ class ReadAhead:
         return True
 
     def _has_place(self, tool: DeclaredTool, key: str) -> bool:
-        """Return whether a prefetch may start: no write is in flight, and a slot is free."""
+        """Return whether this prefetch may start: no write is in flight, a slot is free, and no earlier prefetch forbids it."""
         assert self.speculation is not None
         if self._has_ended or self._writing or self.box.writing or (id(tool), key) in self._reads:
             return False
@@ -222,7 +228,7 @@ class ReadAhead:
         return self._running() < self.speculation.at_once
 
     def _running(self) -> int:
-        """Return the running prefetches that no call has asked for."""
+        """Return the number of running prefetches that no call has asked for."""
         with self._lock:
             return sum(not one.shadow.result.done() for one in (*self._reads.values(), *self._dropped))
 
@@ -234,7 +240,7 @@ class ReadAhead:
     # -- asking --------------------------------------------------------------------------------------------------
 
     def take(self, tool: DeclaredTool, key: str, *, blocks: bool) -> Read | None:
-        """Remove and return the read that answers the call, running or done; None: make the call now.
+        """Remove and return the read that answers the call, running or done; None if the call must be made now.
 
         Args:
             tool: the object that is called.
@@ -261,7 +267,7 @@ class ReadAhead:
 
     @property
     def join_s(self) -> float:
-        """Return how many seconds a call waits for the same call in flight."""
+        """The maximum time, in seconds, that a call waits for a running prefetch of the same call."""
         return 0.0 if self.speculation is None else self.speculation.join_s
 
     def left(self, read: Read) -> None:
@@ -273,8 +279,10 @@ class ReadAhead:
             self._dropped.append(read)  # it continues: whether it ends before the call does shows what it waits for
 
     def overtaken(self, read: Read) -> None:
-        """Record that the call which stopped waiting for a read has ended. If the read is still running, it probably waits
-        for a lock of the request, so its tool is not prefetched again in this process.
+        """Record that the call which stopped waiting for a read has ended.
+
+        If the read is still running, it probably waits for a lock that the request holds. Its tool is then not prefetched
+        again in this process.
         """
         if not read.shadow.result.done():
             self.box.stuck.add(read.tool)
@@ -282,7 +290,7 @@ class ReadAhead:
         self._tell_dropped()
 
     def used(self, read: Read) -> bool:
-        """Record a read that was taken and has ended; return whether it gave a result."""
+        """Record that a call used an ended read; return whether the read has a result."""
         if read.shadow.has_failed:
             with self._lock:
                 self._drop(read)
@@ -298,14 +306,17 @@ class ReadAhead:
     # -- writes, and the end -------------------------------------------------------------------------------------
 
     def begin_write(self, scope: Scope) -> object:
-        """Drop and stop prefetched reads of this run, or of all runs, until the returned token's write ends."""
+        """Drop the prefetched reads of this run, or of all runs, and start none until the write ends.
+
+        Returns a token for :meth:`end_write`.
+        """
         token = object()
         for memory in self.box.write_begins(token) if scope == "all" else [self]:
             memory.write_begins(token)
         return token
 
     def end_write(self, scope: Scope, token: object) -> None:
-        """End the write ``token``, and drop reads made since it began."""
+        """End the write ``token``, and drop the prefetched reads again, since they may be out of date."""
         for memory in {self, *(self.box.write_ends(token) if scope == "all" else ())}:
             memory.write_ends(token)
 
@@ -324,7 +335,7 @@ class ReadAhead:
         self._tell_dropped()
 
     def retried(self, attempt: object) -> None:
-        """Drop prefetched reads once for each ``attempt``, so that a node that runs again begins without any."""
+        """Drop the prefetched reads, once for each ``attempt``, so that a node that runs again begins without any."""
         with self._lock:
             if attempt in self._retried:
                 return
@@ -361,7 +372,7 @@ class ReadAhead:
     # -- telling -------------------------------------------------------------------------------------------------
 
     def _tell_dropped(self, *, is_over: bool = False) -> None:
-        """Record finished reads that were never asked for."""
+        """Record the finished reads that were dropped, as prefetches that no call has used."""
         if not self._dropped:
             return
         with self._lock:
@@ -373,7 +384,7 @@ class ReadAhead:
             self._tell(self._event(one, one.shadow.result.result() if is_ok else None, is_ok=is_ok, is_used=False))
 
     def _event(self, read: Read, result: Any, *, is_ok: bool = True, is_used: bool = True) -> ToolEvent | None:
-        """Return the event of a call, with its values; None without listeners."""
+        """Return the event of a call, with arguments and result; None if no observer, predictor or recorder would get it."""
         if not self.box.observers.observers and self.box.candidates is None and self.box.recorder is None:
             return None
         values: dict[str, Any] = {"arguments": read.arguments}
@@ -407,18 +418,18 @@ class ReadAhead:
         self._record(event, None if known is None else known.says.read_only)
 
     def _shown(self, event: ToolEvent) -> ToolEvent:
-        """Return the event, without its values unless values are recorded."""
+        """Return the event for observers: without arguments and result, unless values are recorded."""
         return event if self.box.record == "values" else replace(event, arguments=None, result=None)
 
     # -- recording -----------------------------------------------------------------------------------------------
 
     @property
     def keeps_words(self) -> bool:
-        """Whether users' words are recorded."""
+        """Whether the texts of users' messages are recorded."""
         return self.box.recorder is not None and self.box.record == "values"
 
     def said(self, messages: Sequence[BaseMessage]) -> None:
-        """Record what the user has said since the last look, if values are recorded."""
+        """Record the user's messages since the last call, if values are recorded."""
         if not self.keeps_words:
             return
         with self._lock:
@@ -457,7 +468,7 @@ class ReadAhead:
         self._record(event, None)
 
     def _record(self, event: str | ToolEvent, is_read: bool | None) -> None:
-        """Pass an event to the recorder, which neither waits nor fails the call."""
+        """Pass an event to the recorder. An exception of the recorder is ignored, so that it does not fail the call."""
         recorder = self.box.recorder
         if recorder is None:
             return
@@ -470,12 +481,12 @@ class ReadAhead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ahead:
-    """The tools that one model call may prefetch in a run.
+    """The tools that may be prefetched while one model call of a run is in progress.
 
     Attributes:
         reads: the prefetched reads of the run.
         tools: the tools of the run's graph that may be prefetched, by name.
-        context: the context of the node that calls the model, in which the tools run.
+        context: the context variables of the node that calls the model, in which the tools run.
     """
 
     reads: ReadAhead
@@ -483,14 +494,14 @@ class Ahead:
     context: Context
 
     def asked_early(self, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Start a call that a model has just written while its answer is still incomplete. Never raises."""
+        """Start a tool call that a model has written completely, while the rest of its answer still streams. Never raises."""
         self.reads.box.ours(lambda: self._start(tool, arguments), None)
 
     def hearing(self, begin: Callable[[], CallsInText]) -> Callable[[str], None]:
         """Return a listener that gets an answer's text piece by piece, and starts complete calls in it.
 
-        It never raises: ``begin`` and the listener belong to the application, and must not fail a model's answer. A listener
-        that has raised is not called again, since it has missed a piece.
+        The result never raises: ``begin`` and the listener that it makes belong to the application, and must not fail a
+        model's answer. A listener that has raised is not called again, since it has missed a piece.
         """
         found: list[CallsInText] = []
 
@@ -518,7 +529,7 @@ class Ahead:
 
 
 def _stamping(read: Read, clock: Clock) -> Callable[[Any], None]:
-    """Return a callback that records when a read ends, and keeps no reference to a finished run."""
+    """Return a callback that records when a read ends. The callback refers to the read only, so it keeps no run alive."""
 
     def stamp(_: Any) -> None:
         read.ended_s = answered(clock.now, read.ended_s)
@@ -530,7 +541,7 @@ _NO_VALUE = object()
 
 
 def _plain(result: Any) -> Any:
-    """Return the result as a JSON value for the call miner, or as text if it has no JSON form."""
+    """Return a tool's result as a JSON value, from which later calls are predicted, or as text if it has no JSON form."""
 
     def value() -> Any:  # the application's own object and serializer
         content = getattr(result, "content", result)
@@ -544,10 +555,10 @@ def _plain(result: Any) -> Any:
 def _call_of(
     tool: DeclaredTool, arguments: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any], str, dict[str, Any]] | None:
-    """Return the arguments of the tool's function, the key of the call and its arguments as JSON values.
+    """Return the positional and keyword arguments of the tool's function, the call's key and its arguments as JSON values.
 
-    None if the arguments do not fit the tool (the application gets the error when it calls), or if its schema raises a
-    :class:`BaseException` that is no :class:`Exception`.
+    Returns None if the arguments do not fit the tool (the application gets the error when it makes the call), or if the tool's
+    schema raises a :class:`BaseException` that is no :class:`Exception`.
     """
     try:
         args, kwargs = tool.call_of(arguments)

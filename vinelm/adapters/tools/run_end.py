@@ -23,7 +23,7 @@ _MEMORIES: dict[UUID, WeakSet[ReadAhead]] = {}
 
 
 class _GraphWatch(BaseCallbackHandler):
-    """LangChain callback for the end of a graph, including streams that their consumer leaves early."""
+    """A LangChain callback that notices the end of a graph, including streams that their consumer leaves early."""
 
     run_inline = True
     ignore_llm = ignore_agent = ignore_retriever = ignore_retry = ignore_chat_model = ignore_custom_event = True
@@ -38,16 +38,16 @@ class _GraphWatch(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Called when a graph, or a part of one, begins."""
+        """Handle LangChain's event that a graph, or a part of a graph, begins."""
         is_part = parent_run_id is not None and metadata is not None and _IN_NODE in metadata
         _GRAPHS[run_id] = _GRAPHS.get(parent_run_id, run_id) if is_part and parent_run_id is not None else run_id
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
-        """Called when a graph, or a part of one, has ended."""
+        """Handle LangChain's event that a graph, or a part of a graph, has ended."""
         _ended(run_id)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Called when a graph failed, was interrupted or cancelled, or its stream was abandoned."""
+        """Handle LangChain's event that a graph failed, was interrupted or cancelled, or that its stream was abandoned."""
         _ended(run_id)
 
 

@@ -39,7 +39,7 @@ class ToolCode:
     Attributes:
         tool: the undeclared tool.
         config_names: the tool's parameters that take LangChain's config.
-        takes_manager: whether it takes a ``run_manager``.
+        takes_manager: whether the tool takes a ``run_manager``.
         is_async, is_sync: whether the tool implements an asynchronous and a synchronous call.
     """
 
@@ -50,7 +50,7 @@ class ToolCode:
     is_sync: bool
 
     def injected(self, config: RunnableConfig, *, is_async: bool) -> dict[str, Any]:
-        """Return replacements for LangChain's injected arguments in a prefetch: callbacks without listeners."""
+        """Return the arguments that LangChain would inject, for a prefetch: the config, and callbacks without listeners."""
         kind = AsyncCallbackManagerForToolRun if is_async else CallbackManagerForToolRun
         given: dict[str, Any] = dict.fromkeys(self.config_names, config)
         return {**given, "run_manager": kind.get_noop_manager()} if self.takes_manager else given
@@ -64,10 +64,10 @@ class Shadow:
     """One prefetched read.
 
     Attributes:
-        result: its result or exception.
+        result: a future of the read's result or exception.
 
     Args:
-        loop: the event loop of its task; None if it runs on a thread.
+        loop: the event loop on which the read runs as a task; None if it runs on a thread.
     """
 
     __slots__ = ("_task", "loop", "result")
@@ -78,14 +78,14 @@ class Shadow:
         self._task: asyncio.Task[None] | None = None
 
     def cancel(self) -> None:
-        """Stop the call if possible: a task is cancelled; a thread runs to its end and its result is dropped."""
+        """Stop the call if possible: a task is cancelled; on a thread it runs to its end, and its result is not used."""
         if self._task is not None and self.loop is not None:
             with suppress(RuntimeError):  # the loop is closed, and its tasks with it
                 self.loop.call_soon_threadsafe(self._task.cancel)
 
     @property
     def has_failed(self) -> bool:
-        """Whether it ended without a result."""
+        """Whether the read has ended without a result."""
         return self.result.done() and (self.result.cancelled() or self.result.exception() is not None)
 
 
@@ -99,8 +99,9 @@ def launch(
     guard: CallGuard | None,
     context: Context,
 ) -> Shadow | None:
-    """Start a call of the undeclared ``tool``, which pays ``usd`` dollars with a permit of ``guard``. Return None if no thread
-    is free or the tool cannot be called this way.
+    """Start a call of the undeclared ``tool``, which pays ``usd`` dollars with a permit of ``guard``.
+
+    Returns None if no thread is free or the tool cannot be called this way.
 
     The call sees ``context`` (of the node whose model is called) and its ``configurable``, but no callbacks and nothing of
     LangGraph: code that uses the stream writer, the store or an interrupt fails, and the application's own call then runs
@@ -130,14 +131,14 @@ def launch(
 
 
 def _give_up(result: Future[Any]) -> None:
-    """Cancel unfinished futures, and wake the threads that wait for them, which cancelling alone does not."""
+    """Cancel a future that is not done, and wake the threads that wait for it, which cancelling alone does not."""
     if not result.done() and result.cancel():
         result.set_running_or_notify_cancel()
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """The work of a thread or task: makes one paid call and keeps its result or exception."""
+    """The work of a thread or task: makes one paid call and stores its result or exception in a future."""
 
     result: Future[Any]
     call: Callable[[], Any]
@@ -145,7 +146,7 @@ class _Work:
     guard: CallGuard | None
 
     def run(self) -> None:
-        """Run the call on a thread."""
+        """Make the call in the current thread."""
         try:
             with paid(self.guard, self.usd):
                 found = self.call()
@@ -158,7 +159,7 @@ class _Work:
             _THREADS.release()
 
     async def arun(self) -> None:
-        """Run the call as a task."""
+        """Make the call in the current task."""
         try:
             async with apaid(self.guard, self.usd):
                 found = await self.call()
@@ -173,10 +174,10 @@ class _Work:
 
 @contextmanager
 def paid(guard: CallGuard | None, usd: float) -> Iterator[None]:
-    """Pay the call's declared dollars for the block, even if it fails.
+    """Pay the declared cost of the call that the block makes, even if the block fails.
 
     Raises:
-        CallRefused: the guard does not allow the dollars; the call must not be made.
+        CallRefused: the guard does not allow the cost; the call must not be made.
     """
     if guard is None or not usd:
         yield
@@ -190,7 +191,7 @@ def paid(guard: CallGuard | None, usd: float) -> Iterator[None]:
 
 @asynccontextmanager
 async def apaid(guard: CallGuard | None, usd: float) -> AsyncIterator[None]:
-    """Like :func:`paid`, without blocking the event loop."""
+    """Pay the declared cost of a call, like :func:`paid`, without blocking the event loop."""
     if guard is None or not usd:
         yield
         return
@@ -206,7 +207,7 @@ def _price(usd: float) -> Usage:
 
 
 def _require_plain(found: Any) -> None:
-    """Raise if a tool's result controls the graph, since such a tool is not a read."""
+    """Raise :class:`WorkflowError` if a tool's result is a ``Command``, since a read must not control the graph."""
     if isinstance(found, Command) or (isinstance(found, list | tuple) and any(isinstance(one, Command) for one in found)):
         raise WorkflowError("a read-only tool returned a Command")
 
@@ -271,8 +272,7 @@ _TRACERS = (
 
 
 def is_same_context(begun: Context, now: Context) -> bool:
-    """Return whether the application's context variables, and LangChain's config of the caller, are the same as in the
-    prefetch.
+    """Return whether a call has the same context as its prefetch: the application's context variables and LangChain's config.
 
     Values are compared by ``==``; incomparable values count as different. Of OpenTelemetry's context only the span may differ.
     """
@@ -317,7 +317,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _baggage(value: Any) -> Any:
-    """Return OpenTelemetry's baggage, without the span; empty if there is no context."""
+    """Return OpenTelemetry's context without the current span; empty if the variable is not set."""
     carried = {} if value is _UNSET else value
     return (
         {key: one for key, one in carried.items() if not key.startswith("current-span")} if isinstance(carried, dict) else value

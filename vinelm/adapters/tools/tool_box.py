@@ -42,8 +42,8 @@ class DeclaredTool:
 
     Attributes:
         tool: returns the application's object; None once the application has released it.
-        fields: the fields with which it was made.
-        can_run_ahead: whether its code can run before its call; None: not checked yet.
+        fields: the fields of the object when it was made.
+        can_run_ahead: whether its code can run before the application's call; None if this is not checked yet.
     """
 
     says: ToolDeclaration
@@ -63,7 +63,7 @@ class DeclaredTool:
         return body
 
     def call_of(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Convert a call's arguments to arguments of ``_run``, with LangChain's checks."""
+        """Check a call's arguments as LangChain does, and return the positional and keyword arguments for ``_run``."""
         return self.code.tool._to_args_and_kwargs(dict(arguments), None)
 
     def key_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -83,8 +83,10 @@ def has_fields(held: BaseTool, fields: Mapping[str, Any]) -> bool:
 
 
 class DeclaredName(NamedTuple):
-    """What all tools of one name share: declaration, code, JSON schema of the arguments (or None), and the stages after its
-    calls. Keeps no tool object, since an object may belong to one user.
+    """What all tools of one name share.
+
+    These are the declaration, the code, the JSON schema of the arguments (or None), and the stages after the tool's calls. It
+    refers to no tool object, since an object may belong to one user.
     """
 
     says: ToolDeclaration
@@ -104,11 +106,11 @@ class ToolBox:
         held_at: returns the tools that may be prefetched at a graph's node, given LangGraph's config. Set by the adapter.
         outside: returns which of some tools may be prefetched outside of a graph. Set by the adapter.
         stuck: names of tools that cannot be prefetched: a prefetch was still waiting when the application's own call had ended.
-        candidates: guesses the next calls; None: only calls that a model is writing are started early.
-        speculation: the settings for requests without any; None: nothing is prefetched.
-        runs_ahead: False in mode "observe": possible prefetches are only counted.
+        candidates: guesses the next calls; None if only calls that a model is writing are started early.
+        speculation: the settings for requests without any; None prefetches nothing for them.
+        runs_ahead: False in mode "observe", in which possible prefetches are only counted.
         record: which data of a call observers and the recorder get.
-        recorder: stores the calls of all tools and, if values are recorded, the user's messages; None: nothing is stored.
+        recorder: stores the calls of all tools and, if values are recorded, the user's messages; None stores nothing.
         observers, on_error: the adapter's settings.
         live: the ``ReadAhead`` of each run in progress.
         writing: writes in flight that make the reads of all runs stale.
@@ -134,14 +136,14 @@ class ToolBox:
         self._lock = RLock()  # where the garbage collector runs, the memory of a run that is over may end, in this thread
 
     def ours(self, part: Callable[[], T], otherwise: T) -> T:
-        """Return the result of VineLM's own code, or ``otherwise`` if it raises, so that no tool call fails because of it.
+        """Call ``part``, a piece of VineLM's own code, and return its result, or ``otherwise`` if it raises.
 
         The exception is raised if failures are configured to be raised.
         """
         return part() if self.on_error == "raise" else answered(part, otherwise)
 
     def add(self, tool: DeclaredTool) -> None:
-        """Add a tool; :class:`ConfigError` if another tool of that name is declared.
+        """Add a tool; raise :class:`ConfigError` if a different tool of that name is declared.
 
         A function that builds the graph may run again, perhaps for each user. Several tool objects may thus share a name, if
         their code and declarations are equal.
@@ -162,7 +164,7 @@ class ToolBox:
         return self.candidates is not None or any(tool.before for tool in self.declared.values())
 
     def require_stages(self, stages: Collection[str]) -> None:
-        """Raise :class:`ConfigError` if a tool is declared for a stage that does not exist."""
+        """Raise :class:`ConfigError` if the ``before=`` of a tool names a stage that does not exist."""
         for name, tool in self.declared.items():
             wrong = [one for one in tool.before if one not in stages]
             if wrong:
@@ -170,7 +172,7 @@ class ToolBox:
                 raise ConfigError(f"tool {name!r}: before= names {wrong[0]!r}, which is no stage of the trie: it has {known}")
 
     def require_reads(self) -> None:
-        """Raise :class:`ConfigError` if no declared tool could be prefetched."""
+        """Raise :class:`ConfigError` if no declared tool is read-only, so that none could be prefetched."""
         if not any(tool.says.read_only for tool in self.declared.values()):
             raise ConfigError(
                 "speculate= has no effect: no tool is declared to read only: vine.tool(fn, read_only=True), or leave it out"
@@ -181,20 +183,21 @@ class ToolBox:
         return {name: known.schema for name, known in self.declared.items() if known.schema is not None}
 
     def count(self, what: str) -> None:
-        """Add a call to the counts."""
+        """Increase the count ``what`` by one."""
         with self._lock:
             self.counts[what] += 1
 
     def write_begins(self, token: object) -> list[Any]:
-        """Record a write that makes reads of all runs stale, including runs that begin meanwhile; return the current runs'
-        reads.
+        """Record the start of a write that makes the reads of all runs stale, including runs that begin meanwhile.
+
+        Returns the :class:`ReadAhead` of each run in progress.
         """
         with self._lock:
             self.writing.add(token)
             return list(self.live)
 
     def write_ends(self, token: object) -> list[Any]:
-        """Record the end of a write; return the prefetched reads of all runs in progress."""
+        """Record the end of a write; return the :class:`ReadAhead` of each run in progress."""
         with self._lock:
             self.writing.discard(token)
             return list(self.live)
@@ -212,9 +215,7 @@ def schema_of(tool: BaseTool) -> dict[str, Any]:
 
 
 def _source(tool: DeclaredTool) -> Any:
-    """Return a key that differs between two tools of one name, but is equal for repeated builds of a graph. Holds no user
-    data.
-    """
+    """Return a key of a tool's code: the same each time a graph is built, different for different code. Holds no user data."""
     inner: Any = tool.code.tool
     written = getattr(inner, "func", None) or getattr(inner, "coroutine", None)
     while isinstance(written, partial):

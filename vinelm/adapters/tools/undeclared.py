@@ -22,14 +22,14 @@ OURS.add(IN_DECLARED)
 
 
 class Watch:
-    """Finds the prefetched reads of the run around a tool's call; None without a known run."""
+    """Holds ``find``, which returns the prefetched reads of the run around a tool's call, or None if no run is known."""
 
     def __init__(self, find: Callable[[], ReadAhead | None]) -> None:
         self.find = find
 
 
 class _ToolWatch(BaseCallbackHandler):
-    """LangChain callback for every tool call; its errors never fail a call."""
+    """A LangChain callback for every tool call. An exception in it never fails a call."""
 
     run_inline = True
     ignore_llm = ignore_chain = ignore_retriever = ignore_retry = ignore_chat_model = ignore_custom_event = True
@@ -71,7 +71,7 @@ _IS_REGISTERED: list[bool] = []
 
 
 def watch_tools(watch: Watch) -> None:
-    """Notify the runs found by ``watch`` of undeclared tools' calls, as long as ``watch`` exists."""
+    """Report the calls of undeclared tools to the runs that ``watch`` finds, as long as ``watch`` exists."""
     _WATCHES.add(watch)
     if not _IS_REGISTERED:
         _IS_REGISTERED.append(True)

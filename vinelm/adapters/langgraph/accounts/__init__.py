@@ -1,1 +1,1 @@
-"""The payments of a thread's requests, stored with the thread's checkpoints."""
+"""Records what the requests of a thread have paid, stored with the thread's checkpoints."""

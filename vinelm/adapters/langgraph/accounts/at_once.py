@@ -1,4 +1,4 @@
-"""Lets synchronous callers run a coroutine that never waits, so that the code is written once."""
+"""Runs a coroutine that never waits from synchronous code, so that sync and async callers share one implementation."""
 
 from __future__ import annotations
 

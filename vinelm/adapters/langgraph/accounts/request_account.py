@@ -1,4 +1,4 @@
-"""The payments of one request, stored with its checkpoints: an upper bound before each call, the real price after it."""
+"""The payments of one request, stored with its checkpoints: a call's maximum cost before the call, the real cost after it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vinelm.rows.observation import Usage
 
 
 class AccountPermit:
-    """One call that a :class:`RequestAccount` has authorized; see :class:`vinelm.requests.protocols.CallPermit`."""
+    """The permit for one call that a :class:`RequestAccount` has authorized, settled with the call's real cost."""
 
     __slots__ = ("_account", "_is_open", "_permit", "_upper_usd")
 
@@ -25,7 +25,7 @@ class AccountPermit:
         self._is_open = True
 
     def settle(self, usage: Usage) -> None:
-        """Replace the reservation by the real cost; if that cannot be recorded, its upper bound stays."""
+        """Replace the call's reserved maximum cost by its real cost; if that cannot be recorded, the maximum stays."""
         self._permit.settle(usage)
         if self._is_open:
             self._is_open = False
@@ -35,23 +35,23 @@ class AccountPermit:
                 self._account.on_failure("the request's account", error)
 
     def close(self) -> None:
-        """Count the call at its upper bound unless it was settled."""
+        """Charge the call's maximum cost unless the call was settled."""
         self._permit.close()
         self._is_open = False
 
 
 class RequestAccount:
-    """A :class:`~vinelm.requests.protocols.CallGuard` that authorizes a call if ``guard`` does and its upper bound is stored.
-    Thread-safe.
+    """A :class:`~vinelm.requests.protocols.CallGuard` that authorizes a call if ``guard`` does and the call's maximum cost
+    could be stored. Thread-safe.
 
-    A stage that does not finish writes nothing to the graph's channels. So each call's upper bound is stored with the thread's
+    A stage that does not finish writes nothing to the graph's channels. So each call's maximum cost is stored with the thread's
     checkpoints before the call, and the difference to its real cost when its invocation ends. Another run of the same request,
-    in this or another process, starts from the stored sum. If a process dies in between, the call counts at its upper bound.
+    in this or another process, starts from the stored sum. If the process dies in between, the maximum cost stays recorded.
 
     Calls are refused if the account cannot be read or written, because their cost could not be counted.
 
     Attributes:
-        is_open: whether the payments of the request's earlier runs are known.
+        is_open: whether the payments of the request's earlier runs have been read.
 
     Args:
         guard: enforces the cap.
@@ -98,11 +98,11 @@ class RequestAccount:
 
     @property
     def key(self) -> str:
-        """The account's name in the path's entries; empty until it is known."""
+        """The account's name in the path's entries; an empty string until the account is opened."""
         return self._found.key
 
     async def open(self, begun: Beginning, *, is_async: bool) -> None:
-        """Find the account and count its earlier payments, once."""
+        """Find the request's account and report what its earlier runs have paid; does nothing if it is already open."""
         found = await self._accounts.find(begun, is_async=is_async)
         with self._lock:
             if not self.is_open:
@@ -125,7 +125,7 @@ class RequestAccount:
         return AccountPermit(self, permit, upper_usd)
 
     async def aauthorize(self, upper_usd: float) -> AccountPermit:
-        """Like :meth:`authorize`, without blocking the event loop."""
+        """Reserve money for a call, like :meth:`authorize`, without blocking the event loop."""
         if not self.is_open:
             await self._open_late(is_async=True)
         permit = await aauthorized(self._guard, upper_usd)
@@ -134,14 +134,14 @@ class RequestAccount:
         return AccountPermit(self, permit, upper_usd)
 
     async def _open_late(self, *, is_async: bool) -> None:
-        """Open the account for a call outside of any stage invocation, before the guard decides."""
+        """Open the account before the guard decides about a call that is made outside any stage."""
         if self._begins is not None:
             with suppress(Exception):  # it stays closed, and the call is refused
                 await self.open(self._begins(), is_async=is_async)
 
     @contextmanager
     def _undoing(self, permit: CallPermit) -> Iterator[None]:
-        """If the block fails, give the reservation back to the guard, since the call is not made."""
+        """Return the reserved money to the guard if the block raises, since the call is then not made."""
         try:
             yield
         except BaseException as error:
@@ -174,13 +174,13 @@ class RequestAccount:
     # -- what calls really cost ----------------------------------------------------------------------------------
 
     def ended(self, upper_usd: float, usd: float) -> None:
-        """Record the cost of an authorized call, stored as ``upper_usd`` until :meth:`settle` corrects it."""
+        """Record the real cost of an authorized call; the stored cost stays ``upper_usd`` until :meth:`settle` corrects it."""
         with self._lock:
             self._authorized_usd += usd - upper_usd
             self._due_usd += usd - upper_usd
 
     def recorded(self, usd: float) -> None:
-        """Record the dollars of an invocation, including calls without a permit."""
+        """Record the cost of an invocation in dollars, including its calls without a permit."""
         with self._lock:
             self._recorded_usd += usd
             unguarded_usd = self._recorded_usd - self._authorized_usd - self._unguarded_usd
@@ -190,11 +190,11 @@ class RequestAccount:
 
     @property
     def is_settled(self) -> bool:
-        """True if everything is recorded."""
+        """Whether all costs are written to the checkpointer."""
         return not self._due_usd and not self._writes
 
     async def settle(self, *, is_async: bool) -> None:
-        """Record the real price of calls after the invocation has ended, with or without a result."""
+        """Write the real cost of an invocation's calls to the account, after the invocation has returned or failed."""
         if is_async and self._writes:
             # These first: a write that fails puts its dollars back into what is due, which is written below.
             await asyncio.gather(*self._writes, return_exceptions=True)
@@ -204,7 +204,7 @@ class RequestAccount:
             await self._write(due_usd, due_usd, is_async=is_async)
 
     async def _write(self, usd: float, due_usd: float, *, is_async: bool) -> None:
-        """Add ``usd`` to the account. If that fails and ``due_usd`` is positive, keep it to be written later."""
+        """Add ``usd`` to the account. If that fails, ``due_usd`` is written with the next write, if it is positive."""
         begun = self._begun
         try:
             try:
@@ -222,7 +222,10 @@ class RequestAccount:
             self._due_usd += max(usd, 0.0)
 
     def _write_later(self, usd: float, begun: Beginning | None) -> bool:
-        """Write when the event loop is free, since a node that blocks the loop cannot call the loop's checkpointer."""
+        """Schedule the write on the running event loop, and return whether there is such a loop.
+
+        A node that blocks the loop cannot call the loop's checkpointer itself.
+        """
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

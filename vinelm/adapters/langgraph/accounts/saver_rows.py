@@ -23,7 +23,10 @@ _MOST_STEPS = 1000
 
 
 class SaverRow(NamedTuple):
-    """A row: a checkpoint without channels, in a namespace that no graph uses. Its values are its pending writes."""
+    """A row of VineLM's own: a checkpoint without channels, in a namespace that no graph uses.
+
+    The row's values are stored as the checkpoint's pending writes.
+    """
 
     namespace: str
     id: str
@@ -31,7 +34,7 @@ class SaverRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """A checkpoint and its ancestors, back to the input that they descend from.
+    """A checkpoint and its ancestors, back to the checkpoint of the request's input.
 
     Attributes:
         ids: ids of the checkpoints, the newest first.
@@ -59,7 +62,7 @@ class SaverRows:
         self._given = {key: one for key, one in configurable.items() if not key.startswith("__") and key not in _PLACES}
 
     async def read(self, row: SaverRow, *, is_async: bool) -> list[Mapping[str, Any]] | None:
-        """Return the values of a row, in no order; None if there is no such row."""
+        """Return the values of a row, in no particular order; None if there is no such row."""
         found = await self._get(row.namespace, row.id, is_async=is_async)
         return None if found is None else _values(found)
 

@@ -1,8 +1,9 @@
-"""The accounts of a thread's requests: which account a run continues, and how much it has paid.
+"""Finds the account of a thread's request that a run continues, and records what the run pays.
 
 A request begins with an input and continues through interrupts, failures, ``Command(resume=...)``, ``update_state`` and older
 checkpoints, in any process. Its account is found by its ``request_id``, or by the run's earlier checkpoints: the checkpoint at
-which a run of the request first paid, else the input's. The path does not show it, since an unfinished stage leaves no entry.
+which a run of the request first paid, or else the input's checkpoint. The path does not identify the account, since a stage
+that does not finish leaves no entry.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ class Beginning:
     Attributes:
         checkpoint_id: the root graph's checkpoint that the invocation follows.
         request_id: the request's id, if the caller set it.
-        account: key of the account of the path that the run continues, used if checkpoints are not saved; None if there is
-            none.
-        after: account key of the path that precedes the run, empty without an account; None if the path is unknown.
+        account: key of the account of the path that the run continues, used if checkpoints are not saved; None if the path
+            has no account.
+        after: account key of the path that precedes the run; empty if that path has no account, None if it is unknown.
         is_saved_late: whether LangGraph saves checkpoints only when the run ends.
     """
 
@@ -44,12 +45,12 @@ class Beginning:
 
 
 class FoundAccount(NamedTuple):
-    """An account.
+    """An account of a request, as found by :meth:`ThreadAccounts.find`.
 
     Attributes:
         key: the account's name.
-        paid_usd: dollars recorded in it: settled calls, and calls in flight at their upper bounds.
-        is_new: whether nothing is recorded yet.
+        paid_usd: the sum of the recorded costs in dollars; calls in flight count at their maximum cost.
+        is_new: whether the account has no records yet.
         birth: checkpoint of the request's input; None if it was not looked up.
     """
 
@@ -61,7 +62,7 @@ class FoundAccount(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """An account, as stored in a page: one row that lists several accounts."""
+    """The records of one account, read from a page (a stored row that lists several accounts)."""
 
     after: str | None = None
     birth: str | None = None
@@ -74,7 +75,10 @@ class _Known:
 
 
 class ThreadAccounts:
-    """Finds a run's account and writes to it. Methods are coroutines, as in :class:`SaverRows`."""
+    """Finds the account that a run pays from, and records payments in it.
+
+    Methods are coroutines; with ``is_async=False`` they call the checkpointer's synchronous methods and never wait.
+    """
 
     __slots__ = ("_last_page", "_made", "_rows")
 
@@ -102,7 +106,10 @@ class ThreadAccounts:
         return FoundAccount(match, known.get(match, _Known()).paid_usd, birth=birth)
 
     async def _known(self, account: str | None, *, is_async: bool) -> tuple[int, dict[str, _Known]]:
-        """Return the page for a new account, and the accounts on the last page and on the page of the path's account."""
+        """Return the number of the page for a new account, and the known accounts by key.
+
+        These are the accounts on the last page and on the page of ``account``, the account of the run's path.
+        """
         page, values = await self._rows.latest(_PAGES, is_async=is_async) or (_page(0), None)
         if values is None:
             return 0, {}
@@ -132,8 +139,9 @@ class ThreadAccounts:
         await self._rows.append(row, value, is_async=is_async)
 
     async def _match(self, begun: Beginning, known: Mapping[str, _Known], *, is_async: bool) -> tuple[str | None, str | None]:
-        """Return the account that the run continues (None: needs a new account), and the input's checkpoint if it was looked
-        up.
+        """Return the key of the account that the run continues, and the id of the input's checkpoint.
+
+        The key is None if the run needs a new account; the id is None if it was not looked up.
         """
         if not known:
             return None, None
@@ -152,7 +160,7 @@ class ThreadAccounts:
     async def _of_birth(
         self, birth: str | None, after: str | None, known: Mapping[str, _Known], *, is_async: bool
     ) -> tuple[list[str], list[str]]:
-        """Return the accounts of the input with that checkpoint, and accounts that may belong to it."""
+        """Return the keys of accounts that belong to the input with the checkpoint ``birth``, and of accounts that may."""
         if birth is None:
             return [], [key for key, one in known.items() if after is None or one.after in {None, after}]
         same, unknown = [], []
@@ -190,7 +198,7 @@ def _row_of(key: str) -> SaverRow:
 
 
 def _page(number: int) -> SaverRow:
-    """Return a page, with an id in LangGraph's format for readers that parse ids."""
+    """Return the row of the page with this number. Its id has LangGraph's format, since some readers parse ids."""
     return SaverRow(_PAGES, f"00000000-0000-6000-8000-{number:012x}")
 
 

@@ -32,8 +32,8 @@ _LOG = logging.getLogger(__name__)
 def make_finish(finder: RunFinder) -> Callable[..., Any]:
     """Return a LangGraph node for the end of a request.
 
-    If the policy does not return the class of the last answer, the node writes the ``answer=`` keys with the values of
-    the first answer of that class. If tokens are streamed to the caller, the last answer stays.
+    If the policy returns an answer of another class than the last answer's, the node writes the ``answer=`` keys with the
+    values of the first answer of that class. If tokens are streamed to the caller, the last answer stays.
 
     The node raises :class:`WorkflowError` if such a key is not in the graph's state or cannot be replaced.
     """
@@ -60,7 +60,7 @@ def make_finish(finder: RunFinder) -> Callable[..., Any]:
 def _finished(
     run: GraphRun, outcomes: RunOutcomes, path: tuple[str, ...], state: Any, config: RunnableConfig
 ) -> dict[str, Any]:
-    """Return the node's update."""
+    """Return the finish node's update of the state; empty unless outcomes or an earlier answer must be written."""
     channels, keys = channels_of(config), outcomes.signals.answer
     if keys and not channels:
         raise RuntimeError("this LangGraph hides its channels")
@@ -84,7 +84,7 @@ def _finished(
 
 
 def _refuse(channels: Mapping[str, BaseChannel[Any, Any, Any]], keys: Sequence[str]) -> None:
-    """Raise :class:`WorkflowError` for keys that the node could not write."""
+    """Raise :class:`WorkflowError` if the state lacks one of the ``answer=`` keys, or its value cannot be replaced."""
     for key in keys:
         channel = channels.get(key)
         if channel is None:
@@ -97,8 +97,9 @@ def _refuse(channels: Mapping[str, BaseChannel[Any, Any, Any]], keys: Sequence[s
 
 
 def _replacing(channel: BaseChannel[Any, Any, Any], value: Any) -> Any:
-    """Return the update that makes ``value`` the channel's value. An empty channel with a reducer takes the first value
-    unchanged.
+    """Return the update that makes ``value`` the channel's value, bypassing the channel's reducer if it has one.
+
+    An empty channel with a reducer takes its first value unchanged.
     """
     return Overwrite(value) if isinstance(channel, _REDUCED) and channel.is_available() else value
 
@@ -108,7 +109,7 @@ def _place(classes: Sequence[int | None], wanted: int) -> str:
 
 
 def _agreement(classes: Sequence[int | None], wanted: int) -> str:
-    """Return how many of the request's answers agree, as text."""
+    """Return a text such as "two of three agree": how many of the request's answers are of the class ``wanted``."""
     agreeing, all_ = list(classes).count(wanted), sum(one is not None for one in classes)
     if agreeing > 1:
         return f"{_word(agreeing)} of {_word(all_)} agree"

@@ -35,16 +35,16 @@ To = Sequence[str] | Mapping[Any, str]
 
 
 class Destinations:
-    """The places of one route; see :meth:`vinelm.VineLM.route` for the arguments.
+    """The places to which one ``vine.route`` edge may lead. The arguments are those of :meth:`vinelm.VineLM.route`.
 
     Attributes:
         places: every place, in order.
         end: where the policy may end the request; None if nowhere.
         again: the places that are not the end.
         other_than_end: the one place that is not the end; None if there are several.
-        times: the most times that the route leads to a place; places without a bound are left out.
-        is_branch: given as ``to``, rather than as ``again`` and ``end``.
-        name: the route in messages.
+        times: the maximum number of times that the route leads to a place; places without a maximum are left out.
+        is_branch: whether the places were given as ``to``, rather than as ``again`` and ``end``.
+        name: the route's name in messages.
 
     Raises:
         WorkflowError: the arguments do not fit together.
@@ -89,12 +89,12 @@ class Destinations:
         return bounds
 
     def read(self, verdict: Any, own_places: frozenset[str]) -> tuple[Any, tuple[str, ...]]:
-        """Return the destination for a result of the application's function, in LangGraph's form, and the places in it.
+        """Return the destination for the verdict of the application's function, in LangGraph's form, and the places in it.
 
-        No place is named if LangGraph has to interpret the verdict, or if it is one of the application's ``own_places``.
+        The places are empty if LangGraph has to interpret the verdict, or if it is one of the application's ``own_places``.
 
         Raises:
-            WorkflowError: it names a place that the route does not have.
+            WorkflowError: the verdict names a place that the route does not have.
         """
         if not self.is_branch and isinstance(verdict, bool):
             place = self.end if verdict else self.again[0]
@@ -117,7 +117,11 @@ class Destinations:
         return verdict, ()
 
     def _item(self, item: Any) -> Any:
-        """Return the place, or Send, of one verdict among several destinations."""
+        """Return the place (or Send) that one item of a branch's verdict stands for.
+
+        Raises:
+            WorkflowError: the item is none of the branch's destinations.
+        """
         if _is_hashable(item) and item in self._by_verdict:
             return self._by_verdict[item]
         if _place(item) in self.places:
@@ -129,12 +133,12 @@ class Destinations:
 def make_route(
     finder: RunFinder, fn: Callable[..., Any], asked: InjectedParameters, destinations: Destinations
 ) -> Callable[..., Any]:
-    """Return a path function for ``add_conditional_edges``; async if ``fn`` is.
+    """Return a path function for ``add_conditional_edges``; a coroutine function if ``fn`` is.
 
-    With any policy, a loop is bounded: by the template's number of invocations, by ``times`` (how often in a row the edge leads
-    to a place), and by :data:`~vinelm.adapters.langgraph.nodes.route.UNDECLARED_TIMES` if neither is known.
+    Under any policy a loop ends: after the template's number of invocations, after ``times`` (how often in a row the edge leads
+    to a place), or after :data:`~vinelm.adapters.langgraph.nodes.route.UNDECLARED_TIMES` if neither is known.
 
-    It takes only (state, config), because ``update_state(as_node=...)`` would fail with a ``runtime`` parameter.
+    The path function takes only (state, config): with a ``runtime`` parameter, ``update_state(as_node=...)`` would fail.
     """
     own = get_args(asked.returns) if get_origin(asked.returns) is Literal and not destinations.is_branch else ()
     edge = RouteEdge(finder, asked, destinations, frozenset(own))
@@ -159,7 +163,7 @@ def make_route(
 
 
 class RouteEdge:
-    """The decision of one conditional edge.
+    """Decides where one conditional edge leads.
 
     Attributes:
         arms: the stages that each place leads to; filled in when the compiled graph is read.
@@ -174,7 +178,7 @@ class RouteEdge:
         self.arms: Mapping[str, frozenset[str]] = {}
 
     def arguments(self, state: Any, config: RunnableConfig) -> tuple[Any, dict[str, Any]]:
-        """Return the state without VineLM's channel, and the other arguments of the application's function."""
+        """Return the arguments for the application's function: the state without VineLM's channel, and the keywords."""
         own, _ = own_state(state, self._finder.settings.on_error)
         found: dict[str, Any] = {}
         for name in self._asked.names:
@@ -182,7 +186,10 @@ class RouteEdge:
         return own, found
 
     def decide(self, verdict: Any, state: Any, config: RunnableConfig) -> Any:
-        """Return the destination. A verdict that names one of the application's own places is followed unchanged."""
+        """Return the place where the edge leads, given the verdict of the application's function.
+
+        A verdict that names one of the application's own places is followed unchanged.
+        """
         onward, places = self.destinations.read(verdict, self._own_places)
         end = self.destinations.end
         if not places or end is None:
@@ -216,7 +223,7 @@ class RouteEdge:
     def _goes_on(
         self, at: RunPath, places: tuple[str, ...], finished: bool, state: Any, template: Template | None, *, is_answer: bool
     ) -> str | None:
-        """Return where a finished request continues ("": at the verdict's place); None if it ends."""
+        """Return None if the request ends here, otherwise the place where it continues; "" means the verdict's place."""
         end, onward = self.destinations.end, self.destinations.other_than_end if finished else ""
         next_places = tuple(place for place in places if place != end) if onward == "" else (onward,) if onward else ()
         if not self.destinations.is_branch and (template is None or template.certain_stages):
@@ -230,7 +237,7 @@ class RouteEdge:
         return onward if next_places and self._has_turns_left(at, template, next_places, arms) else None
 
     def _arms(self, places: tuple[str, ...], template: Template | None, stages: tuple[str, ...]) -> frozenset[str] | None:
-        """Return the stages that may come next according to the template; None if unknown."""
+        """Return the stages to which ``places`` lead, limited to those that the template allows next; None if unknown."""
         found: set[str] = set()
         for place in places:
             arms = self._arms_of(place, template)
@@ -252,9 +259,9 @@ class RouteEdge:
         return frozenset((place,)) if is_stage else None
 
     def _is_within_template(self, config: RunnableConfig) -> bool:
-        """Whether the template allows another invocation after the path in the graph's channel.
+        """Return whether the template allows another invocation after the path in the graph's channel.
 
-        Used for an edge whose run cannot be found. If the path is unknown, too, the loop ends.
+        Used for an edge whose run cannot be found. Returns False if the path is unknown, too, so that a loop ends.
         """
         with suppress(Exception):  # LangGraph's internals
             template, channel = self._finder.settings.template, channel_of(config)
@@ -265,7 +272,7 @@ class RouteEdge:
     def _has_turns_left(
         self, at: RunPath, template: Template | None, places: tuple[str, ...], arms: frozenset[str] | None
     ) -> bool:
-        """Count a turn of the loop and return whether its bound allows it."""
+        """Count a turn of the loop and return whether the maximum number of turns allows it."""
         if template is not None and not template.leaves_room(len(at.path), at.stages, arms):
             return False
         for place in places:
@@ -286,7 +293,7 @@ class RouteEdge:
 
 
 def _is_answerable(template: Template | None, stages: tuple[str, ...]) -> bool:
-    """Whether the request has an answer after these stages, according to the template."""
+    """Return whether the request has an answer after these stages, according to the template."""
     if template is None or not stages:
         return True
     return all(stage.answerable for stage in template.stages if stage.name == stages[-1])

@@ -19,7 +19,7 @@ from vinelm.errors import WorkflowError
 
 
 def is_user_code(module: str, filename: str) -> bool:
-    """Return whether code of that module and file belongs to the application; bundled workflows count as applications."""
+    """Return whether code in that module and file is the application's; VineLM's bundled workflows count as applications."""
     if module.partition(".")[0] == "vinelm" and not module.startswith("vinelm.workflows."):
         return False
     return _is_users_file(filename)
@@ -32,7 +32,7 @@ def user_place(error: BaseException) -> str | None:
 
 
 def user_line(error: BaseException) -> tuple[str, int] | None:
-    """Return the file and number of the last application line in the traceback."""
+    """Return the file and the line number of the last application line in the exception's traceback."""
     found: tuple[str, int] | None = None
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
@@ -76,7 +76,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 @dataclass(frozen=True, slots=True)
 class InjectedParameters:
-    """The names of :data:`INJECTED` that a function takes, its state type and its return annotation (None: unknown)."""
+    """Which parameters of :data:`INJECTED` a function takes, its state type and its return type (None if unknown)."""
 
     names: tuple[str, ...]
     state: type | None
@@ -116,18 +116,18 @@ def is_command(returns: Any) -> bool:
 
 
 def marked(runnable: Any, mark: str) -> Any:
-    """Return the attribute ``mark`` of VineLM's function inside a LangGraph runnable; None without it."""
+    """Return the attribute ``mark`` of the function inside a LangGraph runnable; None if VineLM did not set it."""
     functions = (held_attribute(runnable, "func"), held_attribute(runnable, "afunc"))
     return next((found for one in functions if (found := getattr(one, mark, None)) is not None), None)
 
 
 def held_attribute(runnable: Any, name: str) -> Any:
-    """Return an object's own attribute, or None, without the lookup on a wrapped object, which may raise."""
+    """Return an object's own attribute; None if it has none. Attributes of a wrapped object are not looked up."""
     return getattr(runnable, "__dict__", {}).get(name)
 
 
 def code_of(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that runs when ``fn`` is called: a callable object's ``__call__``, or a partial's function."""
+    """Return the function that runs when ``fn`` is called, such as a callable object's ``__call__`` or a partial's function."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     if inspect.isfunction(fn) or inspect.ismethod(fn) or inspect.isbuiltin(fn) or inspect.isclass(fn):
@@ -137,7 +137,7 @@ def code_of(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hint(fn: Callable[..., Any], name: str) -> Any:
-    """Resolve one annotation alone, because the others may use imports that exist only for type checkers."""
+    """Return the type of one annotation. It is resolved alone, since others may need imports made only for type checkers."""
     raw = getattr(fn, "__annotations__", {}).get(name)
     if raw is None:
         return None

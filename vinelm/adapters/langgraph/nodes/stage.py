@@ -1,4 +1,4 @@
-"""The node that runs one stage, and writes its update together with the path's entry."""
+"""The graph node that runs one stage, and writes the stage's update together with its entry in the request's path."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ def make_stage(
     default: str | None = None,
     eager: Callable[[Any], CallsInText] | None = None,
 ) -> Callable[..., Any]:
-    """Return a LangGraph node, async if ``fn`` is. It has no ``__wrapped__``, since LangGraph reads its signature.
+    """Return a LangGraph node that runs ``fn``; a coroutine function if ``fn`` is.
 
-    If a test or other code calls the node, it runs ``fn`` with the caller's model, or else the model of a new invocation.
+    If other code than LangGraph calls the node, ``fn`` gets the caller's model, or the model of a new invocation if the caller
+    passes none. The node has no ``__wrapped__``, since LangGraph reads its signature.
     """
     others = tuple(one for one in asked.names if one != "model")
 
@@ -91,14 +92,14 @@ def make_stage(
 
 
 def _has_model(fn: Callable[..., Any], more: tuple[Any, ...], given: Mapping[str, Any]) -> bool:
-    """True if a caller other than LangGraph passes the model itself, by name or position."""
+    """Return whether the caller of a node passes the model, by name or position, as only code other than LangGraph does."""
     if "model" in given or not more:
         return "model" in given
     return "model" in inspect.signature(fn).bind_partial(None, *more).arguments
 
 
 def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> Any:
-    """Return the node's update with the path's entry, or without it if VineLM's own code fails."""
+    """Return the node's update with the new entry of the path, or without the entry if VineLM's own code fails."""
     try:
         if scope.is_kept_by_run and isinstance(out, Command) and out.graph is not None:
             return out  # leads out of a subgraph, whose channels the outer graph does not know
@@ -111,7 +112,7 @@ def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> 
 
 
 def _injected(names: tuple[str, ...], config: RunnableConfig, runtime: Runtime[Any]) -> dict[str, Any]:
-    """Return a stage's arguments other than state and model."""
+    """Return the keyword arguments ``names`` (such as config or store) that a stage's function takes besides state, model."""
     found: dict[str, Any] = {}
     for name in names:
         if name == "config":

@@ -39,7 +39,7 @@ def make_verifier(label: str, prompt: str, key: str) -> Callable[[Any, Any], dic
     Args:
         label: names the stage in errors.
         prompt: the prompt, with keys of the state in braces.
-        key: the key of the state.
+        key: the key of the state for the verdict.
     """
 
     def verify(state: Any, model: Any) -> dict[str, str]:
@@ -49,7 +49,7 @@ def make_verifier(label: str, prompt: str, key: str) -> Callable[[Any, Any], dic
 
 
 def _filled(label: str, prompt: str, state: Any) -> str:
-    """Fill a prompt with the keys of the state; ``label`` names the stage in errors."""
+    """Return the prompt with the state's values in place of its ``{key}`` fields; ``label`` names the stage in errors."""
     values = state if isinstance(state, Mapping) else vars(state)
     try:
         return prompt.format_map(values)
@@ -59,7 +59,7 @@ def _filled(label: str, prompt: str, state: Any) -> str:
 
 
 def _asked(model: Any, messages: list[Any], schema: Mapping[str, Any], read: Callable[[str], str]) -> str:
-    """Return ``read`` of the model's reply, which is structured if the model supports it."""
+    """Call the model and return ``read(text)`` of its reply. The reply is structured by ``schema`` if the model can do so."""
     try:
         structured = model.with_structured_output(schema, include_raw=True)
     except (NotImplementedError, ConfigError):
@@ -76,8 +76,8 @@ def _asked(model: Any, messages: list[Any], schema: Mapping[str, Any], read: Cal
 def read_verdict(text: str) -> str:
     """Return a verifier's verdict, even from a malformed reply: ``"yes"``, ``"no"`` or ``"unclear"``.
 
-    It reads a JSON object with ``right`` true or false, or the first word of the first or last line. The verdict is unclear if
-    these disagree or are missing.
+    The verdict is read from a JSON object with ``right`` true or false, or from the first word of the first or last line. It is
+    unclear if these disagree or are missing.
     """
     said = {_of_object(one) for one in _OBJECT.findall(text)} - {None}
     if not said:
@@ -99,7 +99,7 @@ def make_classifier(label: str, labels: Sequence[str], prompt: str, key: str) ->
         label: names the stage in errors.
         labels: 1 to 16 different words or short lines, without ``"other"``.
         prompt: the prompt, with keys of the state in braces.
-        key: the key of the state.
+        key: the key of the state for the label.
 
     Raises:
         WorkflowError: the labels cannot be distinguished, or are too many or too long.
@@ -147,8 +147,8 @@ def checked_labels(label: str, labels: Sequence[str]) -> tuple[str, ...]:
 def read_label(text: str, labels: Sequence[str]) -> str:
     """Return the label that a reply names, or ``"other"``.
 
-    It reads a JSON object with ``kind``, in any case; else the first or last line, if it is a label or ends with a label after
-    a colon. The label is ``"other"`` if these disagree or are missing.
+    The label is read from the key ``kind`` of a JSON object, ignoring case. Without such an object, it is read from the first
+    or last line, if the line is a label or ends with a label after a colon. It is ``"other"`` if these disagree or are missing.
     """
     by_word = {one.casefold(): one for one in (*labels, OTHER)}
     said = {str(kind) for one in _OBJECT.findall(text) if (kind := _field(one, "kind")) is not None}

@@ -1,1 +1,1 @@
-"""The path of a request: its storage with the application's checkpoints, and the outcomes of its invocations."""
+"""Stores the path of a request, and the outcomes of its invocations, with the application's checkpoints."""

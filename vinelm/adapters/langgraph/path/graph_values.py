@@ -1,4 +1,4 @@
-"""The state of a graph as its nodes or edges see it: channels by name, without LangGraph's internal channels."""
+"""Reads the state of a graph as its nodes or edges see it: the values of its channels, except LangGraph's internal channels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def graph_values(config: RunnableConfig, own: Any, *, fresh: bool) -> Mapping[st
     Args:
         config: LangGraph's config of the node or edge.
         own: the state that LangGraph passed; used if this version of LangGraph hides its channels.
-        fresh: include what the current node has just written, as an edge sees it.
+        fresh: include what the current node has just written; an edge needs it.
     """
     names = list(channels_of(config))
     if not names:

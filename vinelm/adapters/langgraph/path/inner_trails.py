@@ -1,7 +1,7 @@
-"""Records by thread which stages runs have invoked inside subgraphs, so that a run resumed in this process continues there.
+"""Records for each thread which stages were invoked inside subgraphs, so that a run resumed in this process continues its path.
 
-No channel of the root graph carries these invocations. LangGraph gives a resumed task its earlier id. This id shows that a run
-continues, and keeps a node that runs again from its start from being counted twice.
+No channel of the root graph carries these invocations. A resumed LangGraph task has the same id as before. By this id a resumed
+run is recognized, and a node that runs again from its start is not counted twice.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _CHECKPOINTER = "__pregel_checkpointer"  # LangGraph's, in a task's config
 
 
 class InnerTrail:
-    """The path of one run beyond its stored entries. Thread-safe.
+    """The part of one run's path that the graph's channels do not store: invocations inside subgraphs. Thread-safe.
 
     Attributes:
-        tasks: the root graph's tasks that made these invocations.
+        tasks: ids of the root graph's tasks that made these invocations.
     """
 
     def __init__(self) -> None:
@@ -36,14 +36,14 @@ class InnerTrail:
         self._nodes: list[set[str]] = []
 
     def begun(self, path: tuple[str, ...], stages: tuple[str, ...], where: Where) -> None:
-        """Record that the last invocation of ``path``, with these stages, has begun in a node."""
+        """Record that the last invocation of ``path`` has begun at ``where``; ``stages`` are the stages of the path."""
         with self._lock:
             self.tasks.add(where.task)
             self._begun.setdefault(path, (stages, set()))[1].add(where.node)
             self._behind(path, stages)
 
     def moved(self, before: tuple[str, ...], after: tuple[str, ...]) -> None:
-        """Record that another model continues an invocation."""
+        """Record that another model continues an invocation, so that its path ``before`` becomes ``after``."""
         with self._lock:
             if before in self._begun:
                 self._begun[after] = self._begun.pop(before)
@@ -61,7 +61,7 @@ class InnerTrail:
             self._nodes = [*self._nodes[:k], nodes]
 
     def _behind(self, path: tuple[str, ...], stages: tuple[str, ...]) -> int:
-        """Insert unknown invocations of the root graph before the last entry of ``path``; return that entry's index."""
+        """Add the root graph's invocations before the last entry of ``path`` if missing; return the last entry's index."""
         k = len(path) - 1
         if [entry["model"] for entry in self._entries[:k]] != list(path[:k]):
             self._entries = [Entry(k=i, stage=stages[i], model=path[i]) for i in range(k)]
@@ -69,19 +69,22 @@ class InnerTrail:
         return k
 
     def before(self, node: str) -> PathValue:
-        """Return the path before the entries of ``node``, which runs again from its start; the whole path if it added none."""
+        """Return the path up to the first invocation of ``node``, which runs again from its start.
+
+        It is the whole path if the node has made no invocation.
+        """
         with self._lock:
             k = next((i for i, nodes in enumerate(self._nodes) if node in nodes), len(self._entries))
             return {"path": list(self._entries[:k]), "closed": False}
 
 
 class InnerTrails:
-    """Keeps the trail of the last run of each thread of each checkpointer. Thread-safe.
+    """Keeps the :class:`InnerTrail` of the last run of each thread, separately for each checkpointer. Thread-safe.
 
     A thread's name does not identify it: two graphs, or two tenants with separate checkpointers, may use the same name.
 
     Args:
-        bound: number of threads to keep, at least 1; the least recently used thread is dropped.
+        bound: the maximum number of threads to keep, at least 1; the least recently used thread is dropped.
     """
 
     def __init__(self, bound: int = 4096) -> None:
@@ -90,9 +93,9 @@ class InnerTrails:
         self._lock = Lock()
 
     def begin(self, config: RunnableConfig | None) -> tuple[InnerTrail, PathValue | None] | None:
-        """Return a trail for a run whose first call is inside a subgraph, and the path that the run continues.
+        """Return a trail for a run whose first call is inside a subgraph, and the path that it resumes (None: a new run).
 
-        None without a thread and a checkpointer, since such a run cannot be resumed.
+        Returns None if the run has no thread or no checkpointer, since it cannot be resumed.
         """
         given: dict[str, Any] = {} if config is None else config.get("configurable", {})
         thread, saver, where = given.get("thread_id"), given.get(_CHECKPOINTER), where_of(config)
@@ -109,7 +112,7 @@ class InnerTrails:
         return trail, last.before(where.node) if last is not None and is_resumed else None
 
     def extended(self, config: RunnableConfig, value: PathValue | None) -> PathValue | None:
-        """Return the stored path with the subgraph invocations of the thread's last run added; None if there are none."""
+        """Return the stored path plus the subgraph invocations of the thread's last run; None if that run made none."""
         given = config.get("configurable", {})
         saver = given.get(_CHECKPOINTER)
         with self._lock:
@@ -123,5 +126,5 @@ class InnerTrails:
 
 
 def _of(saver: Any, kept: tuple[Callable[[], Any], InnerTrail] | None) -> InnerTrail | None:
-    """Return the trail if it belongs to this checkpointer, and not to a deleted checkpointer with the same id."""
+    """Return the kept trail if it belongs to this checkpointer; None if it is of a deleted checkpointer with the same id."""
     return kept[1] if kept is not None and kept[0]() is saver else None

@@ -1,5 +1,5 @@
-"""The outcomes of a run's invocations: computed when the state is visible, reported to the policy once, and stored in the
-path.
+"""The outcomes of a run's invocations. Each is computed when the state is visible, reported to the policy once, and stored in
+the path.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ NOTHING: ShownOutcome = {"signal": None, "answer_class": None}
 class RunOutcomes:
     """The outcomes of one run's invocations. Thread-safe.
 
-    The first edge or stage that sees the state after an invocation computes its outcome. If the next invocation begins before
-    that (two in one node, parallel stages), the outcome stays empty.
+    The first edge or stage that sees the state after an invocation computes the invocation's outcome. The outcome stays empty
+    if the next invocation begins earlier, as with two invocations in one node or parallel stages.
 
     Args:
         signals: the workflow's signals.
-        observe: reports the outcome of a prefix's last invocation to the policy.
+        observe: reports an outcome to the policy, given the path that ends with its invocation.
         failed: called as ``failed(what, error, prefix)`` if the application's ``signal`` or ``agree`` raises, or its state
-            lacks a part of an answer; if this raises, the error is raised; otherwise that part of the outcome is empty.
-        template: shows which stages judge an answer, and where they write their verdicts; None: no stage does.
+            lacks a part of an answer. If it returns, that part of the outcome is empty; an exception from it is not caught.
+        template: names the stages that judge an answer, and the keys of their verdicts; None if no stage judges.
     """
 
     def __init__(
@@ -60,13 +60,15 @@ class RunOutcomes:
         passed: bool | None = None,
         unwritten: Collection[str] = (),
     ) -> None:
-        """Report outcomes of ``path`` that the policy has not seen.
+        """Compute the outcome of the last invocation of ``path`` and report it to the policy, once.
+
+        Earlier invocations of ``path`` that were not reported are reported with an empty outcome.
 
         Args:
             path: models of the invocations so far; nothing is reported if it is empty.
             read: returns the state after the last invocation; called at most once. None: the state is not known.
             passed: whether the workflow's own check accepted that state; None if the check has not run.
-            unwritten: keys that count as None in an answer until they are written.
+            unwritten: keys of the state that count as None if nothing has written them yet.
         """
         with self._lock:
             if not path or path in self._shown:
@@ -77,12 +79,12 @@ class RunOutcomes:
             self._add(path, NOTHING if read is None else self._seen(path, read, passed, unwritten))
 
     def tell_at(self, config: RunnableConfig, path: Path, *, fresh: bool, own: Any = None, passed: bool | None = None) -> None:
-        """Report an invocation's outcome to the session, at a node or edge whose state is read through ``config``.
+        """Compute an invocation's outcome at a node or edge, with the state read through ``config``, and report it.
 
         Args:
             config: LangGraph's config of the node or edge.
             path: models of the invocations so far.
-            fresh: include what the node has just written, as an edge sees it.
+            fresh: include what the node has just written; an edge needs it.
             own: the state passed to the node or edge, used if this LangGraph version hides its channels; None if not known.
             passed: see :meth:`tell`.
         """
@@ -102,22 +104,22 @@ class RunOutcomes:
         self._observe(path, Outcome("error" if self.signals.signal == "status" else None, None))
 
     def inherit(self, path: Path, shown: Sequence[ShownOutcome | None]) -> None:
-        """Report outcomes from an earlier run to the policy."""
+        """Report the outcomes that an earlier run stored for the invocations of ``path`` to the policy."""
         with self._lock:
             for k, one in enumerate(shown, start=1):
                 if one is not None and path[:k] not in self._shown:
                     self._add(path[:k], one)
 
     def forget(self) -> None:
-        """Forget all invocations, since another request begins in this run."""
+        """Remove all recorded outcomes, since another request begins in this run."""
         with self._lock:
             self._shown.clear()
             self._stages.clear()
 
     def told(self, config: RunnableConfig | None, path: Path, value: PathValue | None) -> list[Note]:
-        """Report the outcomes of ``path``; return those that the stored path lacks.
+        """Report the outcomes of ``path`` to the policy, and return notes of the outcomes that the stored path lacks.
 
-        Without ``config`` the last outcome cannot be computed, because its node has not ended.
+        Without ``config`` the last invocation gets an empty outcome, because its node has not ended.
         """
         if not path:
             self.forget()
@@ -129,20 +131,20 @@ class RunOutcomes:
         return self.notes(value)
 
     def notes(self, value: PathValue | None) -> list[Note]:
-        """Return the outcomes that the stored path lacks, to be written with the running node's update."""
+        """Return notes of the outcomes that the stored path lacks, to be written with the running node's update."""
         models, stored = models_of(value), shown_of(value)
         with self._lock:
             known = [self._shown.get(models[: k + 1]) for k in range(len(models))]
         return [{"k": k, "shown": one} for k, one in enumerate(known) if one is not None and stored[k] is None]
 
     def classes(self, path: Path) -> tuple[int | None, ...]:
-        """Return the class of the answer of each invocation of ``path``; None if there is no answer or it is unknown."""
+        """Return the answer class of each invocation of ``path``; None for an invocation without a known answer."""
         with self._lock:
             shown = [self._shown.get(path[:k], NOTHING) for k in range(1, len(path) + 1)]
         return tuple(one["answer_class"] for one in shown)
 
     def firsts(self, path: Path) -> list[dict[str, Any]]:
-        """Return the values of the declared keys of the first answer of each class of ``path``."""
+        """Return, for each answer class in ``path``, the values of the ``answer=`` keys in the class's first answer."""
         with self._lock:
             shown = [self._shown.get(path[:k], NOTHING) for k in range(1, len(path) + 1)]
         return [one["first"] for one in shown if "first" in one]
@@ -166,7 +168,7 @@ class RunOutcomes:
 
     @contextmanager
     def _surviving(self, what: str, path: Path) -> Iterator[None]:
-        """In the block, report any error of ``what``, a function of the application."""
+        """Catch any exception in the block and report it as a failure of ``what``, a function of the application."""
         try:
             yield
         except Exception as error:
@@ -184,7 +186,7 @@ class RunOutcomes:
 
 
 class NoOutcomes(RunOutcomes):
-    """No outcomes: the workflow declares no signals."""
+    """The outcomes of a workflow that declares no signals: nothing is computed or reported."""
 
     def __init__(self) -> None:
         super().__init__(Signals(), lambda path, outcome: None, lambda what, error, path: None, None)
@@ -207,5 +209,5 @@ NO_OUTCOMES = NoOutcomes()
 
 
 def _kept(value: Any) -> Any:
-    """Return a copy, since a later node may change the application's own object."""
+    """Return a copy of a value, since a later node may change the application's object; if it cannot be copied, itself."""
     return answered(partial(deepcopy, value), value)

@@ -29,7 +29,7 @@ class ChannelSession:
 
     Attributes:
         at_s: when LangGraph opened them (at the call of invoke), in ``time.monotonic()`` seconds.
-        owned: objects that should live as long as the run, by their owner.
+        owned: objects kept as long as the run lives, by the object that stored them here.
         is_stored: whether the graph's checkpoints carry the path.
     """
 
@@ -39,9 +39,9 @@ class ChannelSession:
 
 
 class ShownOutcome(TypedDict):
-    """The outcome of an invocation, see :class:`~vinelm.signals.Outcome`.
+    """The outcome of an invocation in stored form: its signal and answer class, as in :class:`~vinelm.signals.Outcome`.
 
-    ``first`` holds the values of the declared keys of its answer, if that is the first answer of its class.
+    ``first`` holds the values of the ``answer=`` keys, if the invocation gave the first answer of its class.
     """
 
     signal: str | None
@@ -50,13 +50,13 @@ class ShownOutcome(TypedDict):
 
 
 class Entry(TypedDict):
-    """One invocation: its index in the path (from 0), stage and model.
+    """One invocation as stored in the path: its index in the path (from 0), stage and model.
 
-    ``request`` is the request's id if the caller gave one; ``usd`` the dollars that the run recorded since the previous entry,
-    failed attempts included (absent: 0, or written by a version that did not record them); ``account`` is the key of the
-    request's account, which sums the payments of all its runs; ``assigned`` the plan that the request was assigned (absent: the
-    plan of all requests); ``kind`` the type that the request is planned as; ``shown`` the invocation's outcome, once a later
-    node has written it.
+    ``request`` is the request's id if the caller gave one. ``usd`` is the cost in dollars, failed attempts included, that the
+    run recorded since the previous entry; if absent, it is 0, or a version wrote the entry that did not record costs.
+    ``account`` is the key of the request's account, which sums the payments of all its runs. ``assigned`` is the plan that the
+    request was assigned; if absent, the plan of all requests. ``kind`` is the type that the request is planned as. ``shown`` is
+    the invocation's outcome, once a later node has written it.
     """
 
     k: int
@@ -71,21 +71,21 @@ class Entry(TypedDict):
 
 
 class Note(TypedDict):
-    """The outcome of the invocation at position ``k`` of the path, written by a later node, since routes write nothing."""
+    """The outcome of the invocation at position ``k`` of the path. A later node writes it, since routes cannot write."""
 
     k: int
     shown: ShownOutcome
 
 
 class PathValue(TypedDict):
-    """The entries so far, and whether the run that wrote them has ended."""
+    """The value of the path channel: the entries so far, and whether the run that wrote them has ended."""
 
     path: list[Entry]
     closed: bool
 
 
 class Execution(NamedTuple):
-    """One attempt of a node, with the position of its updates in its superstep."""
+    """One attempt of a node, with the position at which LangGraph applies its updates in the superstep."""
 
     task: str
     attempt: int
@@ -93,15 +93,15 @@ class Execution(NamedTuple):
 
 
 class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
-    """Entries of one request, written together with their stage's update, so that a retry or replay leaves one entry.
+    """The channel with a request's path. An entry is written together with its stage's update, so a retry or replay leaves one.
 
     An entry with position k replaces the entries from k on. Branches of a fan-out write the same entry, which is kept once with
-    the dollars of all branches. A branch that was repeated in another run may have used another model; then the first branch's
+    the total cost of all branches. A branch repeated in another run may have used another model; then the first branch's
     entry is kept. Parallel stages write one position each. Different stages at one position in one superstep raise an error. A
     note adds an outcome to the entry at its position; only the first note counts. Entries of chat models stay pending in the
-    channel until the superstep ends, see :meth:`wait`. Without a plan, each ``VineLM`` of an application (for example one per
+    channel until the superstep ends (:meth:`wait`). Without a plan, each ``VineLM`` of an application (for example one per
     file) counts its invocations separately. Their stages then get consecutive positions, since no template orders them. The end
-    of a run only closes the path; :func:`is_new_request` decides whether the next stage continues it.
+    of a run only closes the path; :func:`is_new_request` decides whether the next stage continues the path.
     """
 
     __slots__ = ("closed", "is_unplanned", "opening", "path", "waiting")
@@ -120,12 +120,12 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
 
     @property
     def ValueType(self) -> Any:  # noqa: N802 - LangGraph's name
-        """The type of the value."""
+        """The type of the channel's value, as LangGraph asks for it."""
         return dict
 
     @property
     def UpdateType(self) -> Any:  # noqa: N802 - LangGraph's name
-        """The type of an update."""
+        """The type of an update of the channel, as LangGraph asks for it."""
         return list
 
     def copy(self) -> PathChannel:
@@ -137,7 +137,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return twin
 
     def from_checkpoint(self, checkpoint: Any) -> PathChannel:
-        """Return the channel of a run that opens now, with the stored path of its thread."""
+        """Return the channel for a run that begins now, with the path stored in its thread's checkpoint."""
         fresh = PathChannel(self.typ, self.key)
         fresh.opening = ChannelSession(time.monotonic())
         if isinstance(checkpoint, Mapping):
@@ -151,14 +151,14 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return {"path": list(self.path), "closed": self.closed}
 
     def is_available(self) -> bool:
-        """Whether any entry was written or is pending. LangGraph notifies only available channels of a superstep's end."""
+        """Return whether any entry was written or is pending: LangGraph updates only available channels after a superstep."""
         return bool(self.path or self.waiting)
 
     def wait(self, node: Execution, written: list[Entry | Note]) -> None:
-        """Add to the path after a node's superstep, unless the node fails or is retried.
+        """Hold entries until the node's superstep ends, and then add them to the path, unless the node fails or is retried.
 
-        LangGraph considers a failed node finished if its task has written anything, and ``invoke(None)`` would skip it. So the
-        application's own nodes write nothing before the superstep ends: VineLM does not see whether they fail.
+        LangGraph considers a failed node finished if its task has written anything, and ``invoke(None)`` would skip it. VineLM
+        does not see whether the application's own nodes fail, so nothing is written for them before the superstep ends.
         """
         self.waiting[node.task] = node, [*self.waiting_of(node), *written]
 
@@ -168,7 +168,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return written if known == node else []
 
     def update(self, values: Sequence[list[Entry | Note]]) -> bool:
-        """Apply the entries and notes of one superstep, including pending ones."""
+        """Apply the entries and notes of one superstep, pending entries included; return whether the path has changed."""
         if self.waiting:
             # In the order in which LangGraph applies updates: the path must not depend on which task was faster.
             ended, self.waiting = sorted(self.waiting.values(), key=lambda item: item[0].order), {}
@@ -204,7 +204,7 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return "model" in item
 
     def _note(self, notes: Sequence[Entry | Note]) -> bool:
-        """Add missing notes to the entries; return whether any were added."""
+        """Add the notes' outcomes to the entries that have none; return whether any were added."""
         path = list(self.path)
         for note in notes:
             if note["k"] < len(path) and "shown" not in path[note["k"]]:
@@ -226,11 +226,12 @@ def is_new_request(
 ) -> bool:
     """Return whether the invocation of ``stage`` begins a new request instead of continuing the stored path.
 
-    Another ``request_id`` than the path's means a new request. Otherwise the template decides: its root stage starts a new
-    request if it cannot follow the path. On a closed path it does so, too, unless the request is known to be the same: by its
-    id, or because the run that wrote the path is still running (LangGraph closes channels in the middle of a run if only Sends
-    are left). Every other stage continues. If the template branches, several stages may begin a request, and a run in progress
-    never begins another request. Without a template, a closed path means a new request.
+    A ``request_id`` other than the path's means a new request. Otherwise the template decides. Its root stage starts a new
+    request if that stage cannot follow the path. On a closed path the root stage always starts a new request, unless the
+    request is known to be the same: by its id, or because the run that wrote the path is still running (LangGraph closes
+    channels in the middle of a run if only Sends are left). Every other stage continues the path. If the template branches,
+    several stages may begin a request, and a run in progress never begins another request. Without a template, a closed path
+    means a new request.
     """
     if value is None or not value["path"]:
         return True
@@ -262,7 +263,7 @@ def stage_names(value: PathValue | None) -> tuple[str, ...]:
 
 
 def path_of(value: PathValue) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return models and stages of the stored path, in order."""
+    """Return the models and the stages of the stored path, in order."""
     path = value["path"]
     return tuple([entry["model"] for entry in path]), tuple([entry["stage"] for entry in path])
 
@@ -275,7 +276,7 @@ def models_of(value: PathValue | None) -> tuple[str, ...]:
 def channel_of(config: RunnableConfig) -> PathChannel | None:
     """Return the path channel of the run that a node's or edge's config belongs to, as of the end of the last superstep.
 
-    None if there is none, or if this LangGraph version hides it, since it is read through internals.
+    Returns None if the graph has no path channel, or if this LangGraph version hides it (it is read through internals).
     """
     for given in getattr(config.get("configurable", {}).get("__pregel_read"), "args", ()):
         if type(given) is dict:
@@ -286,7 +287,7 @@ def channel_of(config: RunnableConfig) -> PathChannel | None:
 
 
 def raw_channels(config: RunnableConfig) -> dict[str, BaseChannel[Any, Any, Any]] | None:
-    """Return the channels of a node's or edge's graph, including LangGraph's own; None if hidden."""
+    """Return the channels of a node's or edge's graph, including LangGraph's own; None if LangGraph hides them."""
     for given in getattr(config.get("configurable", {}).get("__pregel_read"), "args", ()):
         if type(given) is dict and any(isinstance(value, BaseChannel) for value in given.values()):
             return given
@@ -300,7 +301,7 @@ def is_inner(runtime: Runtime[Any]) -> bool:
 
 
 def execution_of(config: RunnableConfig) -> Execution | None:
-    """Return the attempt of a node that a config belongs to; None if LangGraph does not show it."""
+    """Return the node attempt that ``config`` belongs to; None if LangGraph hides it."""
     info = getattr(config.get("configurable", {}).get("__pregel_runtime"), "execution_info", None)
     if info is None:
         return None
@@ -313,18 +314,18 @@ def shown_of(value: PathValue | None) -> tuple[ShownOutcome | None, ...]:
 
 
 def costs_of(value: PathValue | None) -> tuple[float | None, ...]:
-    """Return the dollars recorded for each invocation of the stored path; None if unknown."""
+    """Return the recorded cost, in dollars, of each invocation of the stored path; None for an unknown cost."""
     return () if value is None else tuple(entry.get("usd") for entry in value["path"])
 
 
 def account_of(value: PathValue | None) -> str | None:
-    """Return the account key of the request that wrote the last entries of the path; None if there is none."""
+    """Return the last account key stored in the path, the key of its request's account; None if no entry has a key."""
     path = () if value is None else reversed(value["path"])
     return next((entry["account"] for entry in path if "account" in entry), None)
 
 
 def assigned_in(value: PathValue) -> KeptAssigned:
-    """Return the assignment of the request that wrote the path; empty if it is not stored."""
+    """Return the plan assigned to the request that wrote the path; empty if no entry stores an assignment."""
     found = (entry["assigned"] for entry in reversed(value["path"]) if "assigned" in entry)
     return next(found, KeptAssigned())
 
@@ -335,10 +336,10 @@ def kind_in(value: PathValue) -> str | None:
 
 
 def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
-    """Return the path for a state that lacks it: a thread's first state, a Send's argument, or an edge's input.
+    """Return the path if the state lacks it, as a thread's first state, a Send's argument and an edge's input do.
 
     ``fresh`` includes the current node's writes, which only an internal reader of LangGraph knows. Raises
-    :class:`WorkflowError` if that reader is missing.
+    :class:`WorkflowError` if that reader or the graph's path channel is missing.
     """
     channel = channel_of(config)
     if not fresh and channel is not None:
@@ -359,7 +360,7 @@ def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
 
 
 def with_waiting(value: PathValue | None, channel: PathChannel, own: list[Entry | Note]) -> PathValue | None:
-    """Return the path including a node's pending writes, as it will be after the node's superstep."""
+    """Return the path with a node's pending writes ``own`` applied, as the path will be after the node's superstep."""
     if not own:
         return value
     twin = channel.copy()

@@ -16,9 +16,9 @@ class Where(NamedTuple):
     """The position in a run at which a stage is invoked.
 
     Attributes:
-        step: the superstep of the root graph; empty outside of a graph.
-        task: the root graph's task that contains the call; empty outside of a graph.
-        node: the innermost graph's task that contains the call.
+        step: id of the superstep of the root graph; empty outside of a graph.
+        task: id of the root graph's task that contains the call; empty outside of a graph.
+        node: id of the innermost graph's task that contains the call.
     """
 
     step: str = ""
@@ -27,7 +27,7 @@ class Where(NamedTuple):
 
 
 class PlaceKey(NamedTuple):
-    """Key of invocations that share one position in the path, such as the branches of a fan-out.
+    """The key of all invocations that share one position in the path, as the branches of a fan-out do.
 
     Attributes:
         step: the superstep of the root graph.
@@ -49,17 +49,17 @@ class _Place:
 
 
 class RunPlaces:
-    """The positions of one run's path, in the order of their start. Thread-safe.
+    """The positions of one run's path, in the order in which their invocations began. Thread-safe.
 
     The n-th invocations of a stage in the tasks of one superstep share a position and a model, like the branches of a fan-out.
     So do parallel calls in one task. A position is reused if all of its attempts failed.
 
     Attributes:
-        last_step: superstep of the position that was begun last; empty before the first.
+        last_step: superstep of the position that was begun last; empty before the first invocation.
 
     Args:
-        choose: returns the model of a stage after a prefix.
-        locate: returns the whole path of an invocation instead, if the policy replays a recorded run.
+        choose: returns the model for a stage, given the models of the path before it.
+        locate: used instead of ``choose`` if the policy replays a recorded run: returns the whole path of an invocation.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class RunPlaces:
     def enter(
         self, where: Where, stage: str, path: tuple[str, ...], stages: tuple[str, ...]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return models and stages of the path, including the invocation that begins now.
+        """Begin an invocation, and return the models and the stages of the path that ends with it.
 
         Args:
             where: the position of the invocation.
@@ -98,7 +98,7 @@ class RunPlaces:
             return place.path, place.stages
 
     def ended(self, invocation: Invocation) -> bool:
-        """Record that an attempt has ended; return whether every attempt at its position has failed, so that it is empty."""
+        """Record that an attempt has ended; return whether all attempts at its position have failed, which frees it."""
         with self._lock:
             found = self._open.get(invocation.prefix)
             if found is None or found[0].stage != invocation.stage:
@@ -113,7 +113,10 @@ class RunPlaces:
             return place.begun == place.failed
 
     def moved(self, before: tuple[str, ...], after: tuple[str, ...]) -> bool:
-        """Record that another model continues an attempt and now ends the path; return whether the attempt is known."""
+        """Record that another model continues an attempt, so that the path ``before`` becomes ``after``.
+
+        Returns whether the attempt is known.
+        """
         with self._lock:
             found = self._open.pop(before, None)
             if found is not None:
@@ -124,7 +127,7 @@ class RunPlaces:
 
 
 def where_of(config: RunnableConfig | None) -> Where:
-    """Return the position of the node that LangGraph's ``config`` belongs to."""
+    """Return the position (superstep and tasks) of the node that LangGraph's ``config`` belongs to."""
     given: dict[str, Any] = {} if config is None else config.get("configurable", {})
     parents = given.get("checkpoint_map")
     step = parents.get("", "") if isinstance(parents, dict) else ""

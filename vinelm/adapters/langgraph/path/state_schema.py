@@ -24,10 +24,10 @@ _OWN: dict[type, Callable[[Any], Any]] = {}
 
 @cache
 def announced(schema: type) -> type:
-    """Return ``schema`` with the path channel: another TypedDict, a subclass of a dataclass or of a pydantic model.
+    """Return a type like ``schema`` with the path channel: a new TypedDict, or a subclass of the dataclass or pydantic model.
 
     Raises:
-        WorkflowError: the type is something else.
+        WorkflowError: ``schema`` is neither a TypedDict nor a dataclass nor a pydantic model.
     """
     channel = Annotated[Any, PathChannel]
     if is_typeddict(schema):
@@ -49,9 +49,9 @@ def announced(schema: type) -> type:
 
 
 def own_state(state: Any, on_error: OnError = "raise") -> tuple[Any, PathValue | None]:
-    """Return the state in the user's own type, and the path that it carried. If that fails, return the state as it is.
+    """Return the state in the user's own type, and the path that the state carried.
 
-    The argument is not changed.
+    If the state cannot be converted, it is returned as it is. The argument is not changed.
     """
     try:
         return _parted(state)
@@ -74,7 +74,7 @@ def _parted(state: Any) -> tuple[Any, PathValue | None]:
 
 
 def _own_dataclass(schema: type) -> Callable[[Any], Any]:
-    """Return a function that copies fields without ``__init__`` and ``__post_init__``, which LangGraph has already run."""
+    """Return a function that copies a dataclass's fields without calling its ``__init__``, which LangGraph has already run."""
     slots = tuple(name for cls in schema.__mro__ for name in _slots(cls))
 
     def own(state: Any) -> Any:

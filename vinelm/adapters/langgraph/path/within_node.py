@@ -1,4 +1,4 @@
-"""Adds the path channel to graphs whose stages are chat models, when a run needs it: no wrapped node has added it."""
+"""Adds the path channel to graphs whose stages are chat models. No wrapped node has added it, so a run adds it when needed."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def path_here(config: RunnableConfig) -> tuple[PathValue | None, bool]:
 
 
 class ThreadPaths:
-    """Keeps path channels of runs whose graph has none, so that resumed runs continue their path. They are kept by checkpointer
-    and thread, since tenants with separate checkpointers may use the same thread names.
+    """Keeps the path channels of runs whose graph has none, so that resumed runs continue their path.
 
-    Only this process has them: a graph that other processes resume must itself have the channel. Thread-safe.
+    They are kept by checkpointer and thread, since tenants with separate checkpointers may use the same thread names. They
+    exist in this process only: a graph that other processes resume must have the channel itself. Thread-safe.
 
     Args:
-        bound: number of threads to keep, at least 1; the least recently used thread is dropped.
+        bound: the maximum number of threads to keep, at least 1; the least recently used thread is dropped.
     """
 
     def __init__(self, bound: int = 4096) -> None:
@@ -72,7 +72,7 @@ class ThreadPaths:
     def channel(self, config: RunnableConfig) -> PathChannel | None:
         """Return the path channel of a node's run, added to the run if its graph has none.
 
-        None if this LangGraph version hides the run's channels or the node's task.
+        Returns None if this LangGraph version hides the run's channels or the node's task.
         """
         if execution_of(config) is None:
             return None

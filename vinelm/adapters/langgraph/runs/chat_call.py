@@ -1,4 +1,4 @@
-"""One call of a chat model as an invocation: in a node, or in a request without a graph."""
+"""Makes a call of a chat model an invocation, in a node or in a request without a graph."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ from vinelm.template import Template
 
 
 class ServesCalls(Protocol):
-    """The methods of an adapter that calls need; see :class:`~vinelm.adapters.langgraph.adapter.GraphAdapter`."""
+    """The part of the adapter's interface that a chat call uses.
+
+    :class:`~vinelm.adapters.langgraph.adapter.GraphAdapter` implements it.
+    """
 
     on_error: OnError
     has_contexts: bool
@@ -42,7 +45,7 @@ class ServesCalls(Protocol):
 
     @property
     def catalog(self) -> Catalog:
-        """The models."""
+        """The models that stages may run on."""
 
     def note_call(self, name: str, default: str | None) -> None:
         """Record that a chat model with this default model calls a stage."""
@@ -69,7 +72,7 @@ class ChatCall:
 
     @classmethod
     def begin(cls, adapter: ServesCalls, stage: str | None, **options: Unpack[InvokeOptions]) -> ChatCall:
-        """Begin the invocation.
+        """Begin an invocation of a chat model and return it.
 
         Args:
             adapter: the adapter that made the chat model; the adapter of the run's context takes precedence.
@@ -84,12 +87,15 @@ class ChatCall:
 
     @classmethod
     async def abegin(cls, adapter: ServesCalls, stage: str | None, **options: Unpack[InvokeOptions]) -> ChatCall:
-        """Like :meth:`begin`, without blocking the event loop while it reads the request's payments from the checkpointer."""
+        """Begin an invocation, like :meth:`begin`, without blocking the event loop.
+
+        Only reading the request's payments from the checkpointer may wait.
+        """
         return await cls._begun(adapter, stage, options, is_async=True)
 
     @classmethod
     async def _begun(cls, adapter: ServesCalls, stage: str | None, options: InvokeOptions, *, is_async: bool) -> ChatCall:
-        """Return the invocation, on the default model if VineLM itself fails; never waits unless ``is_async``."""
+        """Begin the invocation, on the default model if VineLM itself fails; never waits unless ``is_async``."""
         config: RunnableConfig | None = None
         runtime: Runtime[Any] | None = None
         try:
@@ -196,14 +202,14 @@ class ChatCall:
             await self.scope.asettle()
 
     def done(self) -> None:
-        """Write the entry of an invocation that succeeded into the path."""
+        """Write the entry of a successful invocation into the path, if the graph's channel carries it."""
         if self._config is not None:
             write_path(self._config, self.scope.update(), is_unplanned=self.scope.is_unplanned)
 
 
 @contextmanager
 def node_of(config: RunnableConfig | None) -> Iterator[None]:
-    """Within the block, attribute model calls to the node that ``config`` names.
+    """Attribute model calls in the block to the node that ``config`` belongs to.
 
     Needed after the first step of a chain that is a node, since LangGraph sets no context variable there.
     """
@@ -219,7 +225,7 @@ def node_of(config: RunnableConfig | None) -> Iterator[None]:
 
 
 def halted_here() -> BaseException | None:
-    """Return the exception that ended the surrounding run at a chat model's call, if any; never raises."""
+    """Return the exception with which the profiler ended the surrounding run at a chat model's call, or None; never raises."""
 
     def halted() -> BaseException | None:
         _, runtime = _node()
@@ -230,8 +236,9 @@ def halted_here() -> BaseException | None:
 
 
 def _node_of(config: RunnableConfig) -> str:
-    """Return the node around a call from its checkpoint namespace, since ``chain.invoke(x, {"metadata": ..})`` replaces its
-    name.
+    """Return the name of the node around a call.
+
+    It is read from the checkpoint namespace if ``chain.invoke(x, {"metadata": ..})`` has replaced the config's metadata.
     """
     named = config.get("metadata", {}).get("langgraph_node")
     place = str(config.get("configurable", {}).get("checkpoint_ns") or "")
@@ -239,7 +246,7 @@ def _node_of(config: RunnableConfig) -> str:
 
 
 def _stage_of(node: str, config: RunnableConfig, template: Template | None) -> str:
-    """Return the stage of a node: its name, prefixed with the surrounding nodes if the template does so."""
+    """Return the stage of a node: the node's name, prefixed with the surrounding nodes if the template names it so."""
     namespace = str(config.get("configurable", {}).get("checkpoint_ns") or "")
     whole = WITHIN.join(part.partition(":")[0] for part in namespace.split("|"))
     is_apart = whole != node and template is not None and any(stage.name == whole for stage in template.stages)

@@ -32,7 +32,7 @@ INTERNAL = "__pregel_"
 
 
 class DefaultRuns:
-    """Makes the policy of unplanned runs, and fallbacks for parts of VineLM that have failed.
+    """Makes the policy of unplanned runs, and replaces runs and policies after a failure inside VineLM.
 
     Attributes:
         enforces: see the arguments.
@@ -48,7 +48,7 @@ class DefaultRuns:
         self._fallbacks = self.allowed_models if fallback and enforces else None
 
     def default_model(self, stage: str) -> str:
-        """Return the model that the application declared, else the template's default, else the catalog's first."""
+        """Return the default model that the application declared, else the template's, else the catalog's first model."""
         declared, template, own = self._settings.declared.get(stage), self._settings.template, _OWN.get()
         if own is not None and own[0] == stage and own[1] in self._settings.catalog:
             return own[1]
@@ -60,7 +60,7 @@ class DefaultRuns:
 
     @contextmanager
     def asked(self, stage: str, default: str | None) -> Iterator[None]:
-        """Make ``default`` the stage's default model inside the block; None: the last declared model."""
+        """Make ``default`` the stage's default model inside the block; None keeps the model that was declared last."""
         token = _OWN.set(None if default is None else (stage, default))
         try:
             yield
@@ -68,7 +68,7 @@ class DefaultRuns:
             _OWN.reset(token)
 
     def allowed_models(self, stage: str) -> list[str]:
-        """Return the models that the template allows for a stage, else the whole catalog."""
+        """Return the models that the template allows for a stage, or the whole catalog if it names none."""
         allowed, template = None, self._settings.template
         if template is not None:
             allowed = next((known.models for known in template.stages if known.name == stage), None)
@@ -81,9 +81,9 @@ class DefaultRuns:
         return model if model in catalog else next(iter(catalog))
 
     def policy(self, context: RunContext, clock: Clock | None = None) -> DefaultPolicy:
-        """Return the policy of an unplanned run, which still keeps a per-request cap.
+        """Return the policy of an unplanned run, which still enforces a per-request cap.
 
-        ``clock`` is by default a new clock from the models.
+        Without ``clock`` the policy gets a new clock from the models.
         """
         objective = context.objective
         is_capped = self.enforces and objective is not None and objective.cost_budget == "per_request"
@@ -113,8 +113,8 @@ class DefaultRuns:
     ) -> GraphRun:
         """Return a run for a single invocation, if the request's own run is unknown.
 
-        If the request has a cap, or may have one, the run refuses every call; a shared account must also authorize its calls.
-        Raises the error if failures are configured to be raised.
+        If the request has a cap, or may have one, the run refuses every call. An account that the request shares with other
+        requests must also authorize the call. Raises the error if failures are configured to be raised.
         """
         if self._settings.on_error == "raise":
             raise error
@@ -163,7 +163,7 @@ class DefaultRuns:
         return InvocationScope(self._settings.models, ObserverGroup(), run, stage, run.path)
 
     def stand_in(self, error: Exception, what: str, objective: Objective | None) -> DefaultPolicy:
-        """Return a policy that only serves default models; a per-request cap counts calls at their upper bounds.
+        """Return a policy that only serves default models, and charges each call's maximum cost to a per-request cap.
 
         Raises the error if failures are configured to be raised.
         """
@@ -179,13 +179,13 @@ class DefaultRuns:
 
 
 def _carried(runtime: Runtime[Any] | None) -> RunContext | None:
-    """Return the settings from the context of a run that was not found."""
+    """Return the settings in the context around a call for which no run was found; None if there are none."""
     carried = AMBIENT.get() if runtime is None or runtime.context is None else runtime.context
     return carried if isinstance(carried, RunContext) else carried_by(carried)
 
 
 def _context(carried: RunContext, objective: Objective | None, config: RunnableConfig | None) -> RunContext:
-    """Return the context of a run that was not found, with only what accounts and caps need."""
+    """Return a context for a call for which no run was found, with only the settings that accounts and caps need."""
     return RunContext(
         objective=carried.objective or objective,
         policy=carried.policy,

@@ -37,8 +37,9 @@ T = TypeVar("T")
 
 
 def _weakly(known: WeakMethod[Callable[..., None]], *args: Any) -> None:
-    """Call a bound method through a weak reference, so that no cycle keeps a run alive: a served request's rows are written
-    when its run is freed.
+    """Call a bound method of a run, if the run still exists.
+
+    The weak reference avoids a cycle that would keep the run alive: a served request's rows are written when it is freed.
     """
     found = known()
     if found is not None:
@@ -47,7 +48,7 @@ def _weakly(known: WeakMethod[Callable[..., None]], *args: Any) -> None:
 
 @dataclass(slots=True)
 class StageChoice:
-    """The model of one stage in a superstep, and counts of its begun and failed invocations."""
+    """The model chosen for one stage in a superstep, and the numbers of the stage's begun and failed invocations."""
 
     path: tuple[str, ...]
     begun: int = 0
@@ -57,13 +58,13 @@ class StageChoice:
 
     @property
     def is_lost(self) -> bool:
-        """Whether every invocation with the model has failed, so that a retry may use another model."""
+        """Whether all invocations with the chosen model have failed, so that a retry may use another model."""
         return 0 < self.begun == self.failed
 
 
 @dataclass(slots=True)
 class Superstep:
-    """The choices of one superstep after ``prefix``. Locked by its run.
+    """The models chosen for the stages of one superstep, after the path ``prefix``. Its run's lock protects it.
 
     Attributes:
         key: LangGraph's number of the superstep.
@@ -77,12 +78,13 @@ class Superstep:
     choices: dict[str, StageChoice] = field(default_factory=dict)
 
     def choose(self, stage: str, ahead: tuple[str, ...], ask: Callable[[str, tuple[str, ...]], str]) -> StageChoice:
-        """Return the choice for ``stage``, after choosing missing models of earlier stages with ``ask(stage, prefix)``.
+        """Return the choice for ``stage``; also choose models for the stages ``ahead`` that have none.
 
         Args:
             stage: name of the stage.
             ahead: the stages of the superstep that are chosen before ``stage``.
-            ask: called for stages without a choice, and again if all invocations with a choice have failed.
+            ask: returns a model, given a stage and the models before it. Called for stages without a choice, and again for
+                ``stage`` if all invocations with its choice have failed.
         """
         prefix = self.prefix
         for name in ahead:
@@ -98,7 +100,7 @@ class Superstep:
         return choice
 
     def end(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return models and stages of the path after the superstep, as far as they are chosen."""
+        """Return the models and the stages of the path after the superstep, as far as models have been chosen."""
         placed = sorted((len(choice.path), stage, choice.path[-1]) for stage, choice in self.choices.items())
         return (*self.prefix, *(model for _, _, model in placed)), (*self.stages, *(stage for _, stage, _ in placed))
 
@@ -106,7 +108,7 @@ class Superstep:
         """Return the stages of this superstep that are chosen before ``stage``.
 
         Raises:
-            WorkflowError: another stage runs in it, and the template does not declare the two as parallel.
+            WorkflowError: another stage runs in this superstep, and the template does not declare the two as parallel.
         """
         others = [name for name in self.choices if name != stage]
         before = None if flow is None else self._in_flow(stage, flow)
@@ -119,7 +121,7 @@ class Superstep:
         return before or ()
 
     def is_in(self, stage: str, flow: Flow) -> bool:
-        """Whether the template allows the stage at this position."""
+        """Return whether the template allows the stage in this superstep."""
         return self._in_flow(stage, flow) is not None
 
     def _in_flow(self, stage: str, flow: Flow) -> tuple[str, ...] | None:
@@ -142,7 +144,7 @@ class GraphRun:
         control: LangGraph's object for the run, kept so that its id is not reused.
         policy: chooses the run's models.
         context: the settings from the run's caller.
-        path: models of the run's invocations up to the last that began; None before the first.
+        path: models of the run's invocations, up to the invocation that began last; None before the first.
         stages: the stages of ``path``.
         places: the path kept in memory, from the first invocation in a subgraph or outside of a graph; else None.
         flow: which stages may follow which; None if the template is unknown, or a chain, where the path's length shows the
@@ -224,7 +226,7 @@ class GraphRun:
 
     @property
     def key(self) -> str:
-        """The request's unique name, the same for all of its calls."""
+        """A unique name of the request, the same for all of its calls: its id if it has one, otherwise a random name."""
         if self._key is None:
             tenant = str((self.context.configurable or {}).get("tenant") or "")
             self._key = scoped(self.context.request_id or secrets.token_hex(8), tenant)
@@ -237,27 +239,27 @@ class GraphRun:
         return found and scoped(found, str((self.context.configurable or {}).get("tenant") or ""))
 
     def show_request(self) -> None:
-        """Show this run to observers as one request, until it ends and is released."""
+        """Report this run to observers as one request, which ends when the run is freed."""
         if self._observers.observers:
             self._seen = ObservedRequest(self._observers.observers)
             finalize(self, self._seen.ended)
 
     def shown(self) -> AbstractContextManager[None]:
-        """Return a context manager; observers get notified about this run inside its block."""
+        """Return a context manager; what observers are notified of in its block counts as part of this run."""
         return nullcontext() if self._seen is None else self._seen.current()
 
     @property
     def is_unplanned(self) -> bool:
-        """Whether its stages run on their default models, and no template is known."""
+        """Whether the run's stages use their default models and no template is known."""
         return isinstance(self.policy, DefaultPolicy) and self.policy.template is None
 
     @property
     def can_keep_account(self) -> bool:
-        """True if the request's payments should be stored with its checkpoints but are not yet."""
+        """Whether the request's payments should be stored with its checkpoints, but have no account there yet."""
         return self._own_guard is not None and self.request_account is None and self.policy.keeps_account
 
     def keep_account(self, accounts: ThreadAccounts, begins: Callable[[], Beginning]) -> None:
-        """Record every call in an account of ``accounts``, opened at the first invocation. See :class:`RequestAccount`."""
+        """Store the cost of every call in an account of ``accounts``, which is opened at the run's first invocation."""
         with self._lock:
             if self._own_guard is not None and self.request_account is None:
                 paid, noted = partial(_weakly, WeakMethod(self._paid)), partial(_weakly, WeakMethod(self.note_failure))
@@ -272,11 +274,11 @@ class GraphRun:
             await self.request_account.open(begun, is_async=is_async)
 
     def _beside_shared(self, guard: CallGuard | None) -> CallGuard | None:
-        """Return the guard, combined with the account shared between requests, if any."""
+        """Return a guard that also asks the account that the request shares with other requests, if there is one."""
         return with_account(guard, self._shared_account, None if self._default is None else self.note_failure)
 
     def _paid(self, total_usd: float) -> None:
-        """Report to the policy the payments of the request's earlier runs."""
+        """Report to the policy how much the request's earlier runs have paid."""
         self.policy.paid(total_usd)
         if self._stand_in is not None:
             self._stand_in.count_up_to(total_usd)
@@ -296,15 +298,14 @@ class GraphRun:
             self._turns.pop(again, None)
 
     def knows(self, prefix: tuple[str, ...]) -> bool:
-        """True if ``prefix`` is this run's position, or the beginning of its current superstep."""
+        """Return whether ``prefix`` is the run's path, or its path at the beginning of the current superstep."""
         step = self._superstep
         return prefix == self.path or (step is not None and prefix == step.prefix)
 
     def decide(
         self, step: Any, stage: str, prefix: tuple[str, ...], stages: tuple[str, ...] = (), *, default: str | None = None
     ) -> tuple[str, ...]:
-        """Return the path up to the invocation of ``stage`` in superstep ``step``: models, ending with the policy's choice, and
-        stages.
+        """Choose the model for ``stage`` in superstep ``step``, and return the models of the path that ends with it.
 
         The policy is called once per superstep and stage, so that the branches of a fan-out share a model. It is called again
         when every invocation with that model has failed, so that a retry may use another model. Parallel stages are chosen in
@@ -340,7 +341,7 @@ class GraphRun:
             return choice.path
 
     def _model_in_flow(self, stage: str, prefix: tuple[str, ...]) -> str:
-        """Return the policy's model, and note a branch that the template lacks, unless the policy does."""
+        """Return the policy's model, and report to the policy if the template does not allow the stage here."""
         model, step = self._model_of(stage, prefix), self._superstep
         assert self.flow is not None
         if step is not None and not step.is_in(stage, self.flow):
@@ -348,7 +349,7 @@ class GraphRun:
         return model
 
     def record(self, invocation: Invocation) -> None:
-        """Record an invocation of this run in its policy."""
+        """Record an ended invocation: its result in the policy, its cost in the request's account."""
         path, stage = invocation.prefix, invocation.stage
         try:
             self.policy.record(invocation)
@@ -407,9 +408,9 @@ class GraphRun:
         return path
 
     def resumed(self, value: PathValue) -> None:
-        """Report a path executed by another run to the policy, with its cost and outcomes.
+        """Report the path that an earlier run of the request executed to the policy, with its costs and outcomes.
 
-        The stages are reported, too, if the template lacks them. Repeated calls report nothing.
+        The path's stages are reported, too, if the run has a flow. Repeated calls report nothing.
         """
         with self._lock:
             if self._is_resumed:
@@ -433,12 +434,13 @@ class GraphRun:
         self._guarded("observed", lambda: self.policy.observed(prefix, outcome), None, prefix)
 
     def returned(self, prefix: tuple[str, ...]) -> int | None:
-        """Return the class of the answer that the policy wants returned after ``prefix``; None for the last answer."""
+        """Return the class of the answer that the policy returns after ``prefix``; None stands for the last answer."""
         return self._guarded("returned", lambda: self.policy.returned(prefix), None, prefix)
 
     def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
-        """Record in the policy's trace which answer is returned, and why. Raises only if failures are configured to be
-        raised.
+        """Record in the policy's trace which answer is returned, and why.
+
+        Errors are raised only if failures are configured to be raised.
         """
         self._guarded("note_returned", lambda: self.policy.note_returned(prefix, note), None, prefix)
 
@@ -453,12 +455,12 @@ class GraphRun:
         self._guarded("interrupted", tell, None, prefix)
 
     def abandon(self, prefix: tuple[str, ...]) -> None:
-        """Report to the policy that the default model runs after ``prefix``, instead of the model that it named."""
+        """Report to the policy that the model it chose after ``prefix`` does not run: the default model does."""
         if self._named[:-1] == prefix and self._named:
             self.interrupted(self._named)
 
     def take_unwritten_usd(self) -> float:
-        """Return the dollars recorded since this method was last called. The next entry of the path carries them."""
+        """Return the cost in dollars recorded since this method was last called, for the next entry of the path."""
         if not self._unwritten_usd:
             return 0.0
         with self._lock:
@@ -468,7 +470,7 @@ class GraphRun:
     # -- invocations that no channel of the root graph carries, whose path the run itself keeps ----------------------
 
     def enter(self, where: Where, stage: str) -> tuple[str, ...]:
-        """Return the path of the invocation of ``stage`` that begins at ``where``, its model included."""
+        """Choose the model of an invocation of ``stage`` that begins at ``where``; return the models of its path."""
         with self._lock:
             if self.places is None:
                 self.places = RunPlaces(self._model_of)
@@ -488,7 +490,7 @@ class GraphRun:
             self.path, self.stages = path_of(value)
 
     def is_past(self, where: Where) -> bool:
-        """Whether the run keeps the path in memory and ``where`` is after the superstep of its last invocation."""
+        """Return whether the run keeps the path in memory and its last invocation began in an earlier superstep."""
         return self.places is not None and self.places.last_step != where.step
 
     def _model_of(self, stage: str, prefix: tuple[str, ...]) -> str:
@@ -513,11 +515,11 @@ class GraphRun:
         state: Any,
         arms: frozenset[str] | None = None,
     ) -> bool:
-        """Return the policy's answer to an edge that can end the request.
+        """Return whether the request continues after an edge that can end it, according to the policy.
 
         Args:
             prefix: models of the invocations so far.
-            finished: the workflow's own verdict.
+            finished: the workflow's own verdict: whether the request is finished.
             state: the application's state.
             arms: the stages that may come next, if the workflow branches; None if they are not known.
         """
@@ -540,7 +542,7 @@ class GraphRun:
         goes_on: bool = True,
         explains: bool = True,
     ) -> None:
-        """Notify the observers of a decision; errors of theirs or of the explanation do not change it."""
+        """Notify the observers of a decision. An exception from an observer or the explanation does not change it."""
         seconds = time.perf_counter() - started
         explanation: Mapping[str, Any] = {}
         if explains:
@@ -563,7 +565,7 @@ class GraphRun:
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...] = (), stage: str | None = None, model: str | None = None
     ) -> None:
-        """Record a failure of ``what`` in the policy's trace, with the type of the error; never raises."""
+        """Record in the policy's trace that ``what`` failed, with the type of the error; never raises."""
         with suppress(Exception):  # the same
             self.policy.note_failure(what, error, prefix, stage, model)
 
@@ -577,7 +579,9 @@ class GraphRun:
         may_raise: bool = True,
         passes: tuple[type[Exception], ...] = (),
     ) -> Iterator[None]:
-        """In the block, catch errors of VineLM's own code and note them in the trace, unless failures are to be raised.
+        """Catch errors of VineLM's own code in the block and record them in the trace.
+
+        They are raised instead if failures are configured to be raised and ``may_raise`` is set.
 
         Errors of the types in ``passes`` are always raised.
         """
@@ -600,9 +604,9 @@ class GraphRun:
         stage: str | None = None,
         model: str | None = None,
     ) -> T:
-        """Return the policy's answer, or ``otherwise`` if the policy, perhaps the application's own, raises an exception.
+        """Call ``ask``, a method of the policy, and return its result; return ``otherwise`` if it raises an exception.
 
-        ``name`` is the method to call.
+        ``name`` is the method's name in the trace.
         """
         try:
             return ask()
@@ -613,13 +617,13 @@ class GraphRun:
     def _degrade(
         self, what: str, error: Exception, prefix: tuple[str, ...], stage: str | None = None, model: str | None = None
     ) -> None:
-        """Note the failure, or raise it if configured."""
+        """Record a failure in the trace, or raise the error if failures are configured to be raised."""
         if self.on_error == "raise" or isinstance(error, InfeasibleError):
             raise error
         self.note_failure(what, error, prefix, stage, model)
 
     def _default_after(self, error: Exception, stage: str, prefix: tuple[str, ...]) -> str:
-        """Return the default model after the policy has failed."""
+        """Return the stage's default model after the policy has failed to choose one; raise the error if there is none."""
         if self._default is None:
             raise error
         model = self._default(stage)

@@ -47,21 +47,21 @@ class InvocationScope(OneProcess):
     Attributes:
         stage: name of the stage.
         path: models of the request's invocations; ends with this invocation's model.
-        answering: the chat model of the present attempt; not set if the stage is skipped.
+        answering: the chat model of the current attempt; not set if the stage is skipped.
         model: the chat model for the stage: ``answering``, or a wrapper that calls it and falls back; not set if the stage is
             skipped.
         is_skipped: whether the stage is skipped, so that its function must not be called.
-        eager: parses an answer's text for tool calls while it streams; None if the stage declared nothing.
+        eager: parses an answer's text for tool calls while it streams; None if the stage declares no ``eager=``.
 
     Args:
         models: makes the chat model.
-        observers: notified of begin and end.
+        observers: notified when the invocation begins and ends.
         limits: fields of the catalog entry to replace, such as ``max_tokens``.
         falls_back: False if the caller repeats failed calls itself.
         notes: outcomes of earlier invocations, to be written with the path's entry.
-        ahead: starts tool calls while the model writes them; None: starts nothing.
+        ahead: starts tool calls while the model writes them; None starts no tool calls.
         own: the application's own chat model that makes the call.
-        equal: looks up answers of equal calls; None: each call is made.
+        equal: looks up answers of equal calls; None calls the model every time.
         priority: the stage's priority, added to the request's priority.
     """
 
@@ -124,7 +124,7 @@ class InvocationScope(OneProcess):
             self.model = bound_instance(FallbackModel, self) if falls_back and run.falls_back else self.answering
 
     def _begin(self, path: tuple[str, ...]) -> None:
-        """Begin an attempt with the model at the end of ``path``."""
+        """Begin an attempt with the last model of ``path``."""
         run = self._run
         self.path = path
         self.is_skipped = path[-1] == SKIP  # kept, not computed where the node asks: there nothing of ours may fail
@@ -166,11 +166,11 @@ class InvocationScope(OneProcess):
         self._tokens = self._observed(self._told_of) or []
 
     def _hearing(self) -> Callable[[str], None] | None:
-        """Return the listener for an answer's text; None if the stage does not parse calls from text."""
+        """Return a function that takes an answer's text as it streams; None if the stage finds no tool calls in text."""
         return None if self._ahead is None or self.eager is None else self._ahead.hearing(self.eager)
 
     def fall_back(self, model: BaseChatModel, error: CallError) -> bool:
-        """Fall back to another model after ``model`` has failed; False if the error should be raised.
+        """Begin an attempt with another model after ``model`` has failed; return False if the error should be raised.
 
         Parallel calls fall back together: after the first failure all of them use the new model.
         """
@@ -185,7 +185,7 @@ class InvocationScope(OneProcess):
             return goes_on
 
     def _next_attempt(self, error: CallError) -> bool:
-        """Record the failed attempt and begin the next; False if there is none."""
+        """Record the failed attempt and begin the next attempt; return False if no model is left to try."""
         self._tried.add(self.path[-1])
         failed = self._ended(error.kind, str(error))
         path = self._run.fall_back(failed, self._tried)
@@ -204,21 +204,21 @@ class InvocationScope(OneProcess):
 
     @property
     def usages(self) -> tuple[Usage, ...]:
-        """Usages reported so far, including failed attempts."""
+        """The usages (tokens and costs) reported so far, including those of failed attempts."""
         return tuple(self._usages)
 
     def note_failure(self, what: str, error: Exception) -> None:
-        """Record an internal failure of ``what`` in the trace."""
+        """Record in the trace that ``what``, a part of VineLM, failed."""
         self._run.note_failure(what, error, self.path[:-1], self.stage)
 
     def noting(
         self, what: str, *, may_raise: bool = True, passes: tuple[type[Exception], ...] = ()
     ) -> AbstractContextManager[None]:
-        """Catch errors of VineLM's own code in the block, see :meth:`GraphRun.noting`."""
+        """Catch errors of VineLM's own code in the block and record them in the trace, as :meth:`GraphRun.noting` does."""
         return self._run.noting(what, self.path[:-1], self.stage, may_raise=may_raise, passes=passes)
 
     def entry(self) -> Entry:
-        """Return the path's entry for the invocation, with the dollars that the run has recorded since its last entry."""
+        """Return the path's entry for the invocation, with the cost that the run has recorded since its previous entry."""
         entry: Entry = {"k": len(self.path) - 1, "stage": self.stage, "model": self.path[-1]}
         if self._run.context.request_id is not None:
             entry["request"] = self._run.context.request_id
@@ -235,11 +235,11 @@ class InvocationScope(OneProcess):
 
     @property
     def is_unplanned(self) -> bool:
-        """Whether it runs on a default model, and no template is known."""
+        """Whether the invocation's run uses default models and no template is known."""
         return self._run.is_unplanned
 
     def update(self) -> list[Entry | Note]:
-        """Return the invocation's update of the path's channel."""
+        """Return the invocation's update of the path channel: notes of earlier outcomes, and its own entry."""
         return [*self._notes, self.entry()]
 
     def __enter__(self) -> InvocationScope:
@@ -261,7 +261,7 @@ class InvocationScope(OneProcess):
             await self.asettle()
 
     def settle(self) -> None:
-        """Record the real cost of the calls in the request's account; if that fails, their upper bounds stay."""
+        """Write the real cost of the calls to the request's account; if that fails, their maximum cost stays recorded."""
         account = self._run.request_account
         if account is not None:
             with self._run.noting("the request's account", self.path[:-1], self.stage, may_raise=False):
@@ -269,7 +269,10 @@ class InvocationScope(OneProcess):
                     at_once(account.settle(is_async=False))
 
     async def asettle(self) -> None:
-        """Like :meth:`settle`, without blocking the event loop. It finishes even if the caller is cancelled meanwhile."""
+        """Write the real cost of the calls, like :meth:`settle`, without blocking the event loop.
+
+        The write finishes even if the caller is cancelled meanwhile.
+        """
         account = self._run.request_account
         if account is not None:
             with self._run.noting("the request's account", self.path[:-1], self.stage, may_raise=False):
@@ -281,8 +284,9 @@ class InvocationScope(OneProcess):
         self._record(None, None)
 
     def failed(self, error: BaseException) -> None:
-        """Record that the invocation raised. After LangGraph's interrupts and other control flow it will run again, so they are
-        no failures.
+        """Record that the invocation raised an exception.
+
+        LangGraph's interrupts and other control flow do not count as failures, since the invocation will run again.
         """
         if isinstance(error, GraphBubbleUp):
             self._tell_end(None)
@@ -322,7 +326,7 @@ class InvocationScope(OneProcess):
             self._observed(lambda told: told.ended(self._tokens, invocation))
 
     def _observed(self, tell: Callable[[ObserverGroup], T]) -> T | None:
-        """Return the observers' result; None without observers or if notifying them fails."""
+        """Notify the observers with ``tell`` and return its result; None if there are no observers or it raises."""
         found: T | None = None
         if self._observers is not None:
             with self.noting("an observer", may_raise=False):
@@ -335,7 +339,7 @@ class InvocationScope(OneProcess):
 
 
 def _surviving(on_gate: Callable[..., None], path: tuple[str, ...]) -> Callable[..., None]:
-    """Return an ``on_gate`` callback for a backend's call; it ignores exceptions."""
+    """Return a callback for a backend that calls ``on_gate`` with ``path`` and ignores its exceptions."""
 
     def gated(*what: Any) -> None:
         answered(partial(on_gate, path, *what), None)
@@ -344,8 +348,9 @@ def _surviving(on_gate: Callable[..., None], path: tuple[str, ...]) -> Callable[
 
 
 def _failure(error: BaseException) -> tuple[FailureKind, str]:
-    """Return a failure's kind and detail. Of foreign exceptions only the type is kept, since their text may contain a prompt or
-    key.
+    """Return the failure kind and the detail to record for an exception.
+
+    Only the type of other libraries' exceptions is recorded, since their text may contain a prompt or a key.
     """
     cause: BaseException | None = error
     while cause is not None:

@@ -1,4 +1,4 @@
-"""Finds the run's prefetched reads around a tool's call."""
+"""Finds the prefetched reads of the run in which a tool is called."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ReadsFinder:
         return reads
 
     def guard(self, name: str) -> CallGuard | None:
-        """Return the guard that authorizes the dollars of a tool call outside of this adapter's runs; None if there is none.
+        """Return the guard that authorizes the cost of a tool call outside of this adapter's runs; None if there is none.
 
         Such a call belongs to the run of another ``VineLM``, whose cap still applies, or to no run.
 
@@ -68,7 +68,7 @@ class ReadsFinder:
         return guard
 
     def known(self) -> ReadAhead | None:
-        """Return the reads of the current run, if it has any yet."""
+        """Return the prefetched reads of the current run; None if it has started none."""
         if IS_AHEAD.get():
             return None
         runtime = current_runtime()

@@ -58,7 +58,7 @@ def mark_main_context() -> None:
 
 
 def is_carried() -> bool:
-    """Return whether a surrounding request would be visible here; False in a thread without a copied context.
+    """Return whether this code would see the request that surrounds it; False in a thread without a copied context.
 
     ``Thread``, ``ThreadPoolExecutor`` and ``run_in_executor`` copy no context, unlike tasks, ``asyncio.to_thread`` and
     LangGraph.
@@ -73,7 +73,7 @@ _FORKED: ContextVar[tuple[Any, ...]] = ContextVar("vinelm_forked", default=())
 
 
 def _note_fork() -> None:
-    """In a forked process, note that its copy of the request's account is not shared with the parent."""
+    """Record in a forked process which requests it was forked in: its copies of their accounts are not shared."""
     found: list[Any] = [AMBIENT.get()]
     with suppress(RuntimeError, KeyError):
         found.append(get_runtime().control)
@@ -90,14 +90,14 @@ def is_in_fork_of(control: Any) -> bool:
 
 
 class ChatHost(Protocol):
-    """Consulted before each chat model call in a run."""
+    """An object of the profiler that may stop a run before each call of a chat model."""
 
     @property
     def halted(self) -> BaseException | None:
         """The exception with which :meth:`admit` ended the run, if any."""
 
     def admit(self, stage: str, prefix: tuple[str, ...], *, node: str, is_repeated: bool) -> None:
-        """Called before each invocation of a chat model in a node; may raise to stop the invocation.
+        """Admit an invocation of a chat model in a node; raise an exception to stop it.
 
         Args:
             stage: name of the stage.
@@ -107,7 +107,7 @@ class ChatHost(Protocol):
         """
 
     def admit_inner(self, stage: str, *, node: str) -> None:
-        """Admit an invocation inside a subgraph of ``node``, or outside of a graph."""
+        """Admit an invocation inside a subgraph of ``node``, or outside of a graph; raise an exception to stop it."""
 
 
 PROFILED: list[object] = []
@@ -115,7 +115,7 @@ PROFILED: list[object] = []
 
 
 class profiled_unit:  # noqa: N801 - used as a with-block
-    """In the block, refuse chat model calls outside of the profiled run, because their price could not be booked."""
+    """A context manager that refuses chat model calls outside of the profiled run, since their cost could not be recorded."""
 
     def __enter__(self) -> None:
         PROFILED.append(self)
@@ -137,7 +137,7 @@ def require_priority(priority: Any) -> None:
 
 
 class ContextOwner:
-    """The adapter that made a context. Copies of the context share it; another process does not know it."""
+    """Refers to the adapter that made a context. Copies of the context share it; in another process it is unknown."""
 
     __slots__ = ("adapter",)
 
@@ -186,7 +186,7 @@ def attach(run: RunContext, user: Any) -> Any:
     """Return a copy of the user's context that carries ``run``, with the same fields, equality and dumps.
 
     Raises:
-        ConfigError: the object cannot carry it.
+        ConfigError: the context's class does not allow another attribute.
     """
     if user is None:
         return run
@@ -208,7 +208,7 @@ def attach(run: RunContext, user: Any) -> Any:
 
 
 def carried_by(context: Any) -> RunContext:
-    """Return the settings in a run's context, else of the surrounding ``with vine.request(...)``, else empty settings."""
+    """Return VineLM's settings from a run's context, else from the surrounding ``with vine.request(...)``, else empty ones."""
     if isinstance(context, RunContext):
         return context
     found = context.get(FIELD) if isinstance(context, Mapping) else getattr(context, FIELD, None)
@@ -235,12 +235,12 @@ _NOTHING = RunContext()
 
 
 class KnowsCaps(Protocol):
-    """The attributes of an adapter that show whether an unknown request may have a cap.
+    """The attributes of an adapter from which one can tell whether an unknown request may have a cap.
 
     Attributes:
-        has_contexts: whether it has made the context of any request.
-        has_caps: whether a call of its models may belong to a request with a cap, made by this adapter or by another adapter
-            whose contexts surround its models' calls.
+        has_contexts: whether the adapter has made the context of any request.
+        has_caps: whether a call of the adapter's models may belong to a request with a cap. Another adapter may have made
+            that request's context.
     """
 
     has_contexts: bool
@@ -252,7 +252,7 @@ _ADAPTERS_LOCK = Lock()
 
 
 def note_adapter(adapter: KnowsCaps) -> None:
-    """Register ``adapter`` for caps. Called when an application creates it, to mark the thread's context as well."""
+    """Register a new adapter, so that :func:`note_cap` can reach it, and mark the main thread's context."""
     mark_main_context()
     with _ADAPTERS_LOCK:
         _ADAPTERS.add(adapter)
@@ -276,7 +276,7 @@ def may_be_capped(context: RunContext, adapter: KnowsCaps) -> bool:
 
 
 def require_request(context: RunContext, adapter: KnowsCaps, what: str) -> None:
-    """Refuse ``what`` if it may belong to an unknown request with a cap; see :mod:`.run_finder`.
+    """Refuse ``what`` (a call) if it may belong to an unknown request with a cap; see :mod:`.run_finder`.
 
     Raises:
         CallRefused: in a thread without a context, if requests have caps.

@@ -1,4 +1,4 @@
-"""The runs in progress; finds the run and path position of a node, edge, chat model or tool.
+"""Keeps the runs in progress, and finds the run and the path position of a node, edge, chat model or tool.
 
 How a call finds its request: the first matching case below. It determines the call's cap, plan and account:
 
@@ -82,13 +82,13 @@ _CHECKPOINTER, _DURABILITY = "__pregel_checkpointer", "__pregel_durability"  # L
 class RunRegistry:
     """Finds the run that a node or an edge belongs to. Thread-safe.
 
-    A run is kept as long as LangGraph's channels for it. If the channels are not known (graphs of chat models only,
-    with-blocks), the newest ``bound`` runs are kept, and an older run loses its policy.
+    A run is kept as long as LangGraph keeps its channels. If the channels are unknown (graphs of chat models only,
+    with-blocks), the ``bound`` most recently used runs are kept, and an older run loses its policy.
 
     Args:
         new_policy: returns the policy of a new run; called once per run.
         default: returns a stage's default model; None if internal failures are raised.
-        bound: number of runs to keep, at least 1.
+        bound: the maximum number of runs to keep, at least 1.
     """
 
     def __init__(
@@ -122,12 +122,12 @@ class RunRegistry:
         return run
 
     def begun(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
-        """Return the run of a node in a subgraph, whose channels do not identify it. Records nothing."""
+        """Return the run of a node that may be in a subgraph, whose channels do not identify the run. Records nothing."""
         run: GraphRun | None = None if opening is None else opening.owned.get(self)
         return run or self._by_control.get(id(control)) or self._kept.get(id(control))
 
     def of(self, opening: ChannelSession | None, control: Any, context: RunContext) -> GraphRun:
-        """Return the run; if it is new, create it for ``context`` with its policy."""
+        """Return the run of these channels, or of LangGraph's ``control``; create a new run with ``context`` if it has none."""
         with self._lock:
             # With the lock held: the branches of a fan-out begin at once, and have to find one run.
             run = self.known(opening, control)
@@ -157,7 +157,7 @@ class RunRegistry:
         return self.of(None, control, context)
 
     def alone(self, context: RunContext) -> GraphRun:
-        """Return a new run that later lookups do not find."""
+        """Return a new run for ``context`` that is not registered, so that later lookups do not find it."""
         return self._new(None, context)
 
     def _new(self, control: Any, context: RunContext) -> GraphRun:
@@ -187,12 +187,17 @@ class RunRegistry:
 class InvokeOptions(TypedDict, total=False):
     """The options with which an invocation begins.
 
-    ``continues``: the invocation continues the path, whatever the template says; ``run_is_request``: the same for a path that
-    this run has written; ``limits``: fields of the catalog entry to replace, such as ``max_tokens``; ``own_writes``: the
-    invocation follows earlier invocations of the same node, since a node may call a chat model repeatedly; ``falls_back``:
-    False if the caller repeats failed calls itself; ``objective``: the objective of a new run whose context has none;
-    ``tools``: the tools offered to the model, as the application passed them; ``default``: the default model of this stage,
-    chat model or middleware; ``own``: the application's own chat model that makes the call.
+    Attributes:
+        continues: whether the invocation continues the path even if the template would begin a new request.
+        run_is_request: whether the invocation continues the path if this run has written it.
+        limits: fields of the catalog entry to replace, such as ``max_tokens``.
+        own_writes: whether the invocation follows earlier invocations of the same node, since a node may call a chat model
+            repeatedly.
+        falls_back: False if the caller repeats failed calls itself.
+        objective: the objective of a new run whose context has none.
+        tools: the tools offered to the model, as the application passed them.
+        default: the default model of this stage, chat model or middleware.
+        own: the application's own chat model that makes the call.
     """
 
     continues: bool
@@ -212,7 +217,7 @@ class Place:
 
     Attributes:
         stage, config, runtime, options: the arguments of :meth:`RunFinder.invoke`.
-        run: the run that it belongs to; None before it is known.
+        run: the run that the invocation belongs to; None before it is found.
         prefix, stages: models and stages of the path before the invocation.
         value: the stored path; None if there is none, or the run keeps its path in memory.
         step: the superstep's key in the run; None if the run keeps its path in memory.
@@ -264,7 +269,7 @@ class RunFinder:
 
         Args:
             stage: name of the stage.
-            carried: the path in the node's state; None if it has none.
+            carried: the path in the node's state; None if the state has none.
             config: LangGraph's config of the node.
             runtime: LangGraph's runtime of the node.
             options: see :class:`InvokeOptions`.
@@ -282,7 +287,10 @@ class RunFinder:
         runtime: Runtime[Any],
         **options: Unpack[InvokeOptions],
     ) -> InvocationScope:
-        """Like :meth:`invoke`, without blocking the event loop while it reads the request's payments from the checkpointer."""
+        """Begin the invocation of a stage, like :meth:`invoke`, without blocking the event loop.
+
+        Only reading the request's payments from the checkpointer may wait.
+        """
         return await self._begun(Place(stage, config, runtime, options, value=carried), self._find_node, is_async=True)
 
     def call(
@@ -304,13 +312,16 @@ class RunFinder:
     async def acall(
         self, stage: str, config: RunnableConfig | None, runtime: Runtime[Any] | None, **options: Unpack[InvokeOptions]
     ) -> InvocationScope:
-        """Like :meth:`call`, without blocking the event loop while it reads the request's payments from the checkpointer."""
+        """Begin the invocation of a chat model, like :meth:`call`, without blocking the event loop.
+
+        Only reading the request's payments from the checkpointer may wait.
+        """
         return await self._begun(Place(stage, config, runtime, options), self._find_call, is_async=True)
 
     # -- one invocation ------------------------------------------------------------------------------------------
 
     async def _begun(self, place: Place, find: Callable[[Place], GraphRun], *, is_async: bool) -> InvocationScope:
-        """Return the invocation, on the stage's default model if VineLM itself fails; waits only if ``is_async``."""
+        """Begin the invocation, on the stage's default model if VineLM itself fails; waits only if ``is_async``."""
         try:
             run = find(place)
             account = run.request_account
@@ -329,7 +340,7 @@ class RunFinder:
             return self._defaults.default_scope(error, place.stage, *known, objective)
 
     def _scope(self, run: GraphRun, place: Place) -> InvocationScope:
-        """Return the invocation with its model, at a place that is already known."""
+        """Choose the model and return the invocation, at a place that is already filled in."""
         stage, options, settings = place.stage, place.options, self.settings
         notes: list[Note] = []
         if place.step is None:
@@ -360,7 +371,7 @@ class RunFinder:
         )
 
     def _begin_trail(self, run: GraphRun, config: RunnableConfig | None) -> None:
-        """Record the run's invocations inside subgraphs for a run that resumes it, or continue an earlier record."""
+        """Start recording the run's invocations inside subgraphs, and continue the path of the run that it resumes, if any."""
         with self._trail_lock:  # the branches of a fan-out begin at once
             begun = None if run.trail is not None else self.trails.begin(config)
             if begun is not None:
@@ -369,7 +380,7 @@ class RunFinder:
                     run.go_on(value)
 
     def _find_node(self, place: Place) -> GraphRun:
-        """Return the run of a node's invocation, and fill in its place."""
+        """Return the run of an invocation by a node, and fill in the invocation's place."""
         config, runtime, options, carried = place.config, place.runtime, place.options, place.value
         assert config is not None
         if runtime is None or runtime.control is None:
@@ -423,7 +434,7 @@ class RunFinder:
         return run
 
     def _found_inside(self, place: Place, config: RunnableConfig, runtime: Runtime[Any]) -> GraphRun:
-        """Return the run of a node's invocation inside a subgraph, which sees only a part of the state."""
+        """Return the run of an invocation by a node inside a subgraph, where only a part of the state is visible."""
         carried = carried_by(runtime.context)
         self._require_request(carried, None, runtime.control, f"stage {place.stage!r}")
         context = self._context_of(carried, None, config)
@@ -434,14 +445,14 @@ class RunFinder:
         return run
 
     def _find_call(self, place: Place) -> GraphRun:
-        """Return the run of a chat model's invocation, and fill in its place."""
+        """Return the run of an invocation by a chat model, and fill in the invocation's place."""
         run = place.run = self.run_here(place.config, place.runtime, place.options.get("objective"))
         place.prefix = run.path or ()
         return run
 
     @staticmethod
     def _beginning(place: Place, config: RunnableConfig) -> Beginning:
-        """Return the invocation's :class:`Beginning`, for the account of its request."""
+        """Return the :class:`Beginning` from which the account of the invocation's request is found."""
         channel, key, run = channel_of(config), account_of(place.value), place.run
         is_stored = place.step is not None and channel is not None and channel.opening is not None and channel.opening.is_stored
         continues = place.step is not None and bool(place.prefix)
@@ -456,7 +467,7 @@ class RunFinder:
     def path_of(self, config: RunnableConfig) -> RunPath | None:
         """Return the run that an edge belongs to and its path.
 
-        None if no run is in progress (``update_state``), or before the first call of a chat model, which adds the channel.
+        Returns None if no run is in progress (``update_state``), or before the first call of a chat model adds the channel.
         """
         channel = channel_of(config)
         opening = None if channel is None else channel.opening
@@ -534,7 +545,7 @@ class RunFinder:
         config: RunnableConfig | None,
         objective: Objective | None = None,
     ) -> RunContext:
-        """Return the context, completed with facts of the run such as its arrival time."""
+        """Return the context ``carried``, completed with what is known of the run, such as its arrival time."""
         settings, known = self.settings, dict[str, Any]()
         if carried.objective is None and objective is not None:
             known["objective"] = objective
@@ -549,7 +560,10 @@ class RunFinder:
         return replace(carried, **known) if known else carried
 
     def _kind_of(self, context: RunContext) -> tuple[str | None, str]:
-        """Return the request's type, or None and the reason if it cannot be found. Raises the error if so configured."""
+        """Return the request's type and an empty reason, or None and the reason why the type cannot be found.
+
+        Raises the error instead if failures are configured to be raised.
+        """
         declared = self.settings.kind
         if context.kind is not None or declared is None:
             return context.kind, ""
@@ -564,7 +578,7 @@ class RunFinder:
             return None, str(error)
 
     def _policy_of(self, context: RunContext) -> Policy:
-        """Return the policy of a new run."""
+        """Return the policy of a new run; the default models' policy if none is given or creating it fails."""
         try:
             policy = context.policy
             if policy is None and self._new_policy is not None:
@@ -589,7 +603,7 @@ def current_runtime() -> Runtime[Any] | None:
 
 
 def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
-    """Return ``run``, with a durable account if it has a cap and the graph has a checkpointer."""
+    """Return ``run``, with an account in the graph's checkpointer if the run has a cap and the graph a checkpointer."""
     if config is not None and run.can_keep_account:
         given = config.get("configurable", {})
         saver = given.get(_CHECKPOINTER)
@@ -600,7 +614,7 @@ def with_account(run: GraphRun, config: RunnableConfig | None) -> GraphRun:
 
 
 def _beginning(config: RunnableConfig, request_id: str | None) -> Beginning:
-    """Return the :class:`Beginning` of an invocation without a known path."""
+    """Return the :class:`Beginning` of a run whose path is unknown, from LangGraph's config."""
     given = config.get("configurable", {})
     return Beginning(
         checkpoint_id=(given.get("checkpoint_map") or {}).get(""),
@@ -610,5 +624,8 @@ def _beginning(config: RunnableConfig, request_id: str | None) -> Beginning:
 
 
 def _is_same_request(one: RunContext, other: RunContext) -> bool:
-    """Compare contexts except for the arrival time, since LangGraph may pass a copy to which it was added."""
+    """Return whether two contexts have the same policy, objective and request id, and so belong to the same request.
+
+    The arrival time is not compared, since LangGraph may pass a copy to which it was added.
+    """
     return one.policy is other.policy and one.objective == other.objective and one.request_id == other.request_id

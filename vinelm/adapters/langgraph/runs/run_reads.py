@@ -1,4 +1,4 @@
-"""Creates a run's store of prefetched reads, and starts reads when a model is called."""
+"""Creates a run's store of prefetched reads, and starts to prefetch when a model is called."""
 
 from __future__ import annotations
 
@@ -59,9 +59,10 @@ def reads_of(run: GraphRun, settings: AdapterSettings) -> ReadAhead | None:
 
 
 def _session_of(run: GraphRun, settings: AdapterSettings) -> str | None:
-    """Return the session under which the run's calls are recorded: the labelled request's, the thread's or the request's name.
+    """Return the session name under which the run's tool calls are recorded; None if the run has no name.
 
-    Callers may choose these names, so the kind of name and the tenant are part of it.
+    It is the labelled request's id, or made from the thread's or the request's name. Callers may choose these two, so the
+    session name also contains the kind of name and the tenant.
     """
     context = run.context
     if context.request is not None:
@@ -90,7 +91,7 @@ def start_reads(
         called: the stage, and the models of the request's invocations, ending with this call's model.
         config: LangGraph's config of the node; None outside of a graph.
         runtime: LangGraph's runtime of the node; None outside of a graph.
-        offered: the tools offered to the model; None: unknown.
+        offered: the tools offered to the model; None if they are unknown.
     """
     ahead = None
     with run.noting("a read ahead", called[1][:-1], called[0], may_raise=settings.on_error == "raise"):
@@ -120,7 +121,7 @@ def _tools_here(
     config: RunnableConfig | None,
     offered: Sequence[Any] | None,
 ) -> Mapping[str, DeclaredTool]:
-    """Return the tools that may be prefetched here, by name: the graph's, or those called in ``with vine.request(...)``."""
+    """Return the tools that may be prefetched here, by name: the graph's tools, or outside a graph the request's tools."""
     box = settings.tools
     if config is not None:
         found = box.held_at(config)
@@ -134,7 +135,7 @@ def _tools_here(
 
 
 def _is_offered(name: str, tool: DeclaredTool, offered: Sequence[Any]) -> bool:
-    """Return whether a model may call a tool object; a tool offered only as a schema may be any tool of that name."""
+    """Return whether a model may call a tool; one that is offered only as a schema stands for any tool of its name."""
     objects = [one for one in offered if isinstance(one, BaseTool)]
     of_name = [one for one in objects if one.name == name]
     return any(one is tool.tool() for one in of_name) if of_name else len(objects) < len(offered)
@@ -143,7 +144,7 @@ def _is_offered(name: str, tool: DeclaredTool, offered: Sequence[Any]) -> bool:
 def _fixed(
     tools: Mapping[str, DeclaredTool], run: GraphRun, prefix: tuple[str, ...], state: Mapping[str, Any]
 ) -> list[ToolCandidate]:
-    """Return calls of fixed tool nodes that may come right after this invocation, with the plan's probabilities."""
+    """Return the calls of tools with ``ahead=`` that may come right after this invocation, with the plan's probabilities."""
     found = []
     for name, tool in tools.items():
         chance = None if tool.fixed is None else run.policy.comes_next(prefix, tool.fixed.before)
@@ -157,7 +158,7 @@ def _fixed(
 
 
 def forget_where_retried(reads: ReadAhead, runtime: Runtime[Any] | None) -> None:
-    """Drop the prefetched reads of a node that LangGraph runs again."""
+    """Drop the prefetched reads of a node's earlier attempts if LangGraph runs the node again."""
     place = None if runtime is None else runtime.execution_info
     if place is not None and place.node_attempt > 1:
         reads.retried((place.task_id, place.node_attempt))

@@ -1,4 +1,4 @@
-"""The settings of an adapter and what the application has wrapped so far, shared by nodes, edges and runs."""
+"""The settings of an adapter and the stages, routes and tools that the application has wrapped so far."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class AdapterSettings:
         optional: the stages that may be skipped, each with the key of its verdict if it is a judge.
         deterministic: the stages whose equal calls share an answer at any temperature.
         caches: the stages whose served calls are looked up in a cache.
-        priorities: the numbers added to the priority of each stage's calls.
+        priorities: for each stage, the number added to its calls' priority.
         agains, ends: the places to which the wrapped edges lead if the request continues, and if the policy ends it.
         has_finish: whether the application asked for the node that returns an earlier answer.
         returns_earlier: whether a request that the policy ends can return an earlier answer than the last one: answers are
@@ -80,12 +80,15 @@ class AdapterSettings:
         return self.models.catalog
 
     def cache(self, stage: str, cache: CallCache) -> None:
-        """Look up a stage's served calls in a cache. Stages that share a cache also share answers of calls in progress."""
+        """Register the cache in which a stage's served calls are looked up.
+
+        Stages that share a cache also share the answers of calls in progress.
+        """
         others = (one for one in self.caches.values() if one.kept is cache)
         self.caches[stage] = next(others, None) or EqualCalls(cache, self.deterministic)
 
     def cached_calls(self, stage: str, context: RunContext) -> CachedCalls | None:
-        """Return the lookup for an invocation's equal calls; None without a cache."""
+        """Return the object that looks up equal calls for an invocation; None if its stage has no cache."""
         equal = self.caches.get(stage)
         return None if equal is None else CachedCalls(equal, label_of(self.tenant, context.configurable))
 
@@ -99,7 +102,7 @@ class AdapterSettings:
         return found
 
     def note_exits(self, again: Iterable[str] = (), end: str | None = None) -> None:
-        """Record the places of an edge that the policy may use, or of the finish node."""
+        """Record the places of an edge that the policy may use, or that the finish node exists."""
         if end is None:
             self.has_finish = True
         else:

@@ -1,1 +1,1 @@
-"""The stages of a compiled graph: their order, the template that expresses it, and its text."""
+"""Finds the stages of a compiled graph and their order, and writes the template that expresses the order, also as code."""

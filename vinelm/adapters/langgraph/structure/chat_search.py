@@ -38,7 +38,7 @@ MOST_OBJECTS = 5_000
 
 @dataclass(slots=True)
 class HeldStages:
-    """The stages inside a node.
+    """The stages and chat models that the search has found inside a node.
 
     Attributes:
         names: the stages of its chat models.
@@ -73,7 +73,7 @@ class HeldStages:
 
 @dataclass(frozen=True, slots=True)
 class InnerGraph:
-    """A graph inside of a node.
+    """A graph inside a node.
 
     Attributes:
         held: the stages inside its nodes.
@@ -118,7 +118,7 @@ def chat_nodes(
 
 
 def single_stages(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, HeldStages]) -> dict[str, str]:
-    """Return a mapping from node to stage for nodes that run exactly one stage, wrapped or through its chat model."""
+    """Return the stage of each node that runs exactly one stage, as a wrapped stage or through its chat model."""
     found = wrapped_stages(graph)
     for node, stages in held.items():
         if node not in found and len(stages.names) + stages.makes_some == 1:
@@ -145,7 +145,7 @@ def adapters_behind(app: Any) -> list[Any]:
 
 
 def holds_chat(target: Any) -> bool:
-    """Return whether an object contains or makes a LangChain chat model of any kind, or is such a graph."""
+    """Return whether an object contains or makes a LangChain chat model of any kind, or is a graph that does."""
     held = ObjectSearch("chat", is_any=True).held_by(target)
     return bool(held.names or held.makes_some or held.inner)
 
@@ -176,7 +176,7 @@ def is_chat(value: Any) -> bool:
 
 
 def wrapped_stages(graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, str]:
-    """Return a mapping from node to stage for the nodes that ``vine.stage`` made."""
+    """Return the stage of each node that ``vine.stage`` made."""
     marks = {node: marked(spec.runnable, STAGE_MARK) for node, spec in graph.builder.nodes.items()}
     return {node: stage for node, stage in marks.items() if isinstance(stage, str)}
 
@@ -186,11 +186,11 @@ ANY_ATTRIBUTE = frozenset({"getattr", "vars", "__dict__", "attrgetter", "__getat
 
 
 class ObjectSearch:
-    """Searches the objects that a node's code refers to for stages.
+    """Searches for stages in the objects that a node's code refers to.
 
     Args:
         node: name of the node.
-        graphs: ids of the graphs around it.
+        graphs: ids of the graphs around the node.
         is_any: look for all LangChain chat models, not only VineLM's.
     """
 
@@ -293,14 +293,14 @@ class ObjectSearch:
 
 
 def _has_around(value: Any) -> bool:
-    """Return whether ``value`` is a module with a function ``around``, such as numpy, which is not a VineLM."""
+    """Return whether ``value`` is a module with a function ``around``, such as numpy; only a ``VineLM``'s ``around`` counts."""
     return isinstance(value, ModuleType) and hasattr(value, "around")
 
 
 def _attributes_read(method: MethodType) -> list[Any] | None:
-    """Return the attributes of ``self`` that a method reads, directly or through methods it names; None if unknown.
+    """Return the values of the attributes of ``self`` that a method reads, also through methods it names; None if unknown.
 
-    Needed because a class with several models usually has a separate method as the node of each model.
+    A class with several models usually has one method per node, and each method uses only its own model.
     """
     owner, names = method.__self__, set[str]()
     codes: list[CodeType] = []
@@ -331,7 +331,7 @@ def _attributes_read(method: MethodType) -> list[Any] | None:
 
 @functools.lru_cache(maxsize=4096)
 def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
-    """Return each name that code loads, with the attributes read right after it: ``("agents", "writer", "invoke")``."""
+    """Return each name that code loads, followed by the attributes read from it, as in ``("agents", "writer", "invoke")``."""
     found: list[tuple[str, ...]] = []
     chain: list[str] = []
     for one in dis.get_instructions(code):
@@ -349,9 +349,9 @@ def _reads(code: CodeType) -> tuple[tuple[str, ...], ...]:
 
 
 def _of_object(value: Any, chains: list[tuple[str, ...]]) -> list[Any]:
-    """Return the parts of a value that are used, given the attributes read; the whole value if unknown.
+    """Return the parts of an object that the attribute chains in ``chains`` use, or the whole object if that is unknown.
 
-    A node uses only a part of an object that has a model for each node (``self.agents.writer``).
+    An object may have a model for each node, of which each node uses only one (``self.agents.writer``).
     """
     kind = type(value)
     classes = [vars(base) for base in kind.__mro__]

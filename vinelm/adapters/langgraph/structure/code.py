@@ -9,7 +9,7 @@ _WIDTH = 64
 
 
 def template_code(template: Template) -> str:
-    """Return the code of a template, formatted. It imports from ``vinelm``, and ``END`` from LangGraph."""
+    """Return formatted Python code that creates a template. The names in it must be imported; see :func:`template_imports`."""
     stop = [] if template.stop == "workflow" else [f"stop={_text(template.stop)}"]
     return "\n".join(_call("Template", [_sequence([_step(step) for step in template.steps]), *map(_line, stop)]))
 
@@ -64,7 +64,7 @@ def _call(name: str, arguments: list[_Lines]) -> _Lines:
 
 
 def _within(opening: str, items: list[_Lines], closing: str) -> _Lines:
-    """Return the items on one line if they fit, else each on a separate line."""
+    """Return the lines of a list of items: a single line if the items fit, otherwise a line for each item."""
     if all(len(item) == 1 for item in items):
         line = opening + ", ".join(item[0] for item in items) + closing
         if len(line) <= _WIDTH:

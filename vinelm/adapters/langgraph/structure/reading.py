@@ -1,4 +1,4 @@
-"""The template that a compiled graph implies, and how a given template differs from the graph."""
+"""Derives the template that a compiled graph implies, and finds how a given template differs from the graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_template(ways: Ways, label: str, *, turns: int = UNDECLARED_TIMES) -> T
     Args:
         ways: the places of the graph and their successors.
         label: names the workflow in messages.
-        turns: the number of turns of a loop without a declared bound.
+        turns: the maximum number of turns of a loop for which the application declares no maximum.
 
     Raises:
         WorkflowError: the graph does not show where some edge leads, or has no stage.
@@ -46,7 +46,10 @@ def read_template(ways: Ways, label: str, *, turns: int = UNDECLARED_TIMES) -> T
 
 
 def template_differences(template: Template, graph: Graph, stage_of: Mapping[str, str]) -> list[str]:
-    """Return a line for each branch that only the graph or only the template has; empty if the graph is unclear."""
+    """Return a message for each transition between stages that only the graph or only the template allows.
+
+    The list is empty if the graph and the template have different stages.
+    """
     names = {stage.name for stage in template.stages}
     if names != set(stage_of.values()):
         return []
@@ -74,7 +77,7 @@ def template_differences(template: Template, graph: Graph, stage_of: Mapping[str
 
 
 def teach_routes(graph: Graph, stage_of: Mapping[str, str]) -> None:
-    """Set on every ``vine.route`` of the graph the stages to which its places lead."""
+    """Store in every ``vine.route`` of the graph which stages each of its places leads to."""
     nodes = NodeGraph(root_ways(graph, stage_of))
     for branches in graph.builder.branches.values():
         for branch in branches.values():
@@ -94,7 +97,7 @@ def _remedy(before: str, after: str) -> str:
 
 
 def _leads_back(pairs: set[tuple[str, str]], before: str, after: str) -> bool:
-    """True if the second stage comes before the first on some path."""
+    """Return whether the stage ``before`` can be reached again from the stage ``after``."""
     waiting = [after]
     for at in waiting:  # grows while it is read
         waiting += [then for here, then in pairs if here == at and then not in waiting]

@@ -22,8 +22,8 @@ class StageGraph:
     """The supersteps of a graph that run stages, and their possible successors.
 
     Attributes:
-        start: the supersteps that may begin a request, each with the declared bounds on the way.
-        after: the supersteps that may follow each superstep, with the bounds on the way.
+        start: the supersteps that may begin a request, each with the ``times=`` limits of the routes that lead to it.
+        after: the supersteps that may follow each superstep, with the ``times=`` limits of the routes between them.
         order: the stages, in the order of the graph's nodes.
         unclear: nodes with an edge of unknown target, by the stage before them ("" for the start).
     """
@@ -35,7 +35,7 @@ class StageGraph:
 
     @property
     def pairs(self) -> set[tuple[str, str]]:
-        """Return every pair of stages in which the second may follow the first; "" is the start."""
+        """Every pair of stages in which the second may follow the first; "" stands for the start."""
         found = {("", self.sorted(first)[0]) for first in self.start if first}
         for stages, following in self.after.items():
             ordered = self.sorted(stages)
@@ -44,16 +44,16 @@ class StageGraph:
         return found
 
     def sorted(self, stages: Together) -> list[str]:
-        """Return the stages of one superstep in the order of the graph."""
+        """Return the stages of one superstep as a list, in the graph's order of stages."""
         return sorted(stages, key=self.order.index)
 
     def reordered(self, order: Iterable[str]) -> StageGraph:
-        """Return the same graph with its stages reordered, as far as ``order`` names them."""
+        """Return the same graph with the stages in ``order`` first, in that order, and the other stages after them."""
         return StageGraph(self.start, self.after, tuple(dict.fromkeys((*order, *self.order))), self.unclear)
 
 
 class NodeGraph:
-    """The stages that may follow each place of a graph.
+    """A graph of places (nodes, edges that call models), from which the successors of each stage are computed.
 
     Args:
         ways: the places and their successors.
@@ -88,22 +88,22 @@ class NodeGraph:
 
     @property
     def side_by_side(self) -> frozenset[str]:
-        """Return the stages that some superstep runs together with other stages."""
+        """The stages that run together with other stages in some superstep."""
         found = self.stage_graph()
         return frozenset().union(*(stages for stages in (*found.start, *found.after) if len(stages) > 1))
 
     def arms(self, place: str) -> frozenset[str]:
-        """Return the stages that a place leads to."""
+        """Return the next stages that a place leads to."""
         return frozenset(name for stages in self._outcomes_of(place, 0, frozenset()) for name, _ in stages)
 
     def is_clear(self, place: str) -> bool:
-        """Whether the target of every edge between a place and the next stages is known."""
+        """Return whether the target of every edge between a place and the next stages is known."""
         if place == END or place in self._stage_of:
             return True
         return not any(node in self.unclear for node in self._passed([place]))
 
     def _passed(self, nodes: Iterable[str]) -> Iterator[str]:
-        """Yield the nodes, and the tools after them, up to the next stages."""
+        """Yield the given nodes and the tools that can be reached from them without passing a stage."""
         waiting = list(nodes)
         for node in waiting:  # grows while it is read
             yield node
@@ -111,8 +111,9 @@ class NodeGraph:
             waiting += [t for t in targets if t not in waiting and t != END and t not in self._stage_of]
 
     def _outcomes(self, nodes: Collection[str]) -> dict[Together, frozenset[Bound]]:
-        """Return the places that may follow nodes that run together. A superstep that is reached in several ways gets all
-        bounds.
+        """Return the supersteps that may follow nodes that run together, each with the limits that apply on the way there.
+
+        If a superstep can be reached in several ways, only limits on all of these ways apply.
         """
         sets = [self._behind(node, 0, frozenset()) for node in nodes]
         if len(nodes) > 1 and len({self._stage_of.get(node) for node in nodes}) == 1:  # one stage in several nodes: one runs
@@ -132,7 +133,7 @@ class NodeGraph:
         return found
 
     def _behind(self, node: str, steps: int, seen: frozenset[str]) -> dict[_Timed, frozenset[Bound]]:
-        """Return the places that may follow a node: all of its edges fire, and each choice takes one target."""
+        """Return the combinations of stages that may follow a node: all of its choices are made, each with one target."""
         sets: list[dict[_Timed, frozenset[Bound]]] = []
         for choice in self._choices.get(node, ()):
             ways: dict[_Timed, frozenset[Bound]] = {}
@@ -162,7 +163,7 @@ def _add(found: dict[_Timed, frozenset[Bound]], more: Mapping[_Timed, frozenset[
 
 
 def _together(sets: Collection[Mapping[_Timed, frozenset[Bound]]]) -> dict[_Timed, frozenset[Bound]]:
-    """Return all combinations of one item from each set."""
+    """Return all combinations of one item from each set, each with the limits of all its items."""
     found: dict[_Timed, frozenset[Bound]] = {}
     n_ways = 1
     for one in sets:

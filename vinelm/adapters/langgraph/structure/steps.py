@@ -36,7 +36,7 @@ def template_of(graph: StageGraph, undeclared: int = UNDECLARED_TIMES) -> Templa
 
     Args:
         graph: the stages and their possible successors.
-        undeclared: the turns of a loop whose bound is declared nowhere; fewer if such loops are nested.
+        undeclared: the maximum number of turns of a loop for which none is declared; lower if such loops are nested.
     """
     for turns, ends_in_arms in product((undeclared, min(undeclared, NESTED_TIMES)), (False, True)):
         try:
@@ -49,7 +49,7 @@ def template_of(graph: StageGraph, undeclared: int = UNDECLARED_TIMES) -> Templa
 
 
 def _is_exact(template: Template, graph: StageGraph) -> bool:
-    """Whether the template allows exactly the transitions of the graph. A loop of one turn may lack the transition back."""
+    """Return whether the template allows exactly the graph's transitions. A loop of one turn may lack the transition back."""
     if longest(template.steps) > _DEEP:
         return False
     found = template.flow.follows | {("", stage.name) for stage in template.first_stages}
@@ -58,14 +58,14 @@ def _is_exact(template: Template, graph: StageGraph) -> bool:
 
 
 class _NotStructuredError(Exception):
-    """Raised if the loops of the graph do not nest."""
+    """Raised if the loops of the graph overlap without one containing the other, so that no nested steps express them."""
 
 
 class _Writer:
-    """Writes the steps of one graph.
+    """Writes one stage graph as the steps of a template.
 
     Args:
-        turns: the number of turns of a loop without a declared bound.
+        turns: the maximum number of turns of a loop for which the application declares no maximum.
         ends_in_arms: put the steps after a loop into branches inside it that end the request.
         is_loose: let the stages of a loop follow each other in any order.
     """
@@ -74,7 +74,7 @@ class _Writer:
         self._graph, self._undeclared, self._ends_in_arms, self._is_loose = graph, turns, ends_in_arms, is_loose
 
     def steps(self) -> tuple[Step, ...]:
-        """Return the steps of the template."""
+        """Return the steps of the template that expresses the whole graph."""
         region = Region({at: self._in_order(then) for at, then in self._graph.after.items()})
         return self._choice(self._in_order(self._graph.start), region, None)
 
@@ -82,7 +82,7 @@ class _Writer:
         return sorted(found, key=lambda stages: [self._graph.order.index(name) for name in self._graph.sorted(stages)])
 
     def _choice(self, targets: Sequence[Together], region: Region, stop: Part | None) -> tuple[Step, ...]:
-        """Return the steps of a choice among targets, up to ``stop`` or the end of the workflow."""
+        """Return the steps that begin with a choice among ``targets``, up to the part ``stop`` or the workflow's end."""
         onward = [target for target in targets if target != ENDED]
         if not onward:
             return () if stop is None else (END,)
@@ -105,7 +105,7 @@ class _Writer:
         return behind if len(lasting) == len(arms) and join.issuperset(onward) else (Branch(arms), *behind)
 
     def _head(self, part: Part, targets: Sequence[Together], region: Region) -> Together:
-        """Return the superstep at which a part is entered."""
+        """Return the superstep through which requests enter a part; raise :class:`_NotStructuredError` if there are several."""
         from_outside = (then for at, following in region.successors.items() if at not in part for then in following)
         heads = part & {*targets, *from_outside}
         core = self._core(part, region)
@@ -117,13 +117,16 @@ class _Writer:
 
     @staticmethod
     def _core(part: Part, region: Region) -> Together | None:
-        """Return the part of a loop that every turn runs; the rest, such as an agent's hooks, is optional or comes first."""
+        """Return the superstep of a loop that every turn runs, if all other supersteps only lead to it; None otherwise.
+
+        The other supersteps, such as an agent's hooks, are optional.
+        """
         found = [at for at in part if all(list(region.successors[other]) == [at] for other in part - {at})]
         return found[0] if len(part) > 1 and len(found) == 1 and part <= set(region.successors[found[0]]) else None
 
     @staticmethod
     def _lasting(onward: Sequence[Together], region: Region) -> list[Together]:
-        """Return the targets that share a later superstep with another target."""
+        """Return the targets after which some part can be reached that another target also reaches."""
         reached = {one: region.reached(one) for one in onward}
         return [one for one in onward if any(reached[one] & reached[other] for other in onward if other != one)]
 
@@ -166,7 +169,7 @@ class _Writer:
     def _turn(
         self, head: Together, part: Part, region: Region, outside: list[Together], stop: Part | None
     ) -> tuple[tuple[Step, ...], bool] | None:
-        """Return the steps of one turn, and whether other steps follow the loop; None if it cannot be expressed."""
+        """Return the steps of one turn, and whether other steps follow the loop; None if no steps express the turn."""
         again = frozenset((_BACK + min(head),))
         in_arms = bool(outside) and self._ends_in_arms
         leavers = [at for at in part if set(region.successors[at]) & set(outside)]
@@ -192,7 +195,7 @@ class _Writer:
         return Parallel((first, *others)) if others else first
 
     def _turns(self, head: Together, part: Part) -> int:
-        """Return the maximum number of turns of the loop, from the bounds of its routes."""
+        """Return the maximum number of turns of the loop, from the ``times=`` limits of its routes."""
         edges = {(at, then): bounds for at in part for then, bounds in self._graph.after[at].items() if then in part}
         free: dict[Together, list[Together]] = {at: [] for at in part}
         for (at, then), bounds in edges.items():
@@ -223,7 +226,7 @@ def _reachable(successors: Successors, start: Together) -> dict[Together, Sequen
 
 
 class Region:
-    """A part of a stage graph, as loops (strongly connected parts) and the paths between them.
+    """A part of a stage graph, split into loops (strongly connected parts) and the single supersteps between them.
 
     Args:
         successors: the supersteps that may follow each superstep; a superstep without an entry has no successor.
@@ -241,27 +244,27 @@ class Region:
         return self._part.get(at, frozenset((at,)))
 
     def loops(self, part: Part) -> bool:
-        """Whether the supersteps of a part may repeat."""
+        """Return whether the supersteps of a part may repeat."""
         return len(part) > 1 or any(at in self.successors.get(at, ()) for at in part)
 
     def outside(self, part: Part) -> list[Together]:
-        """Return the places after a part, in order, including the end."""
+        """Return the supersteps right after a part, in order, including the end."""
         return list(dict.fromkeys(then for at in part for then in self.successors.get(at, ()) if then not in part))
 
     def reached(self, at: Together) -> set[Part]:
-        """Return the parts at or after a superstep."""
+        """Return the part of a superstep and all parts that can be reached from it."""
         waiting = [self.part(at)]
         for part in waiting:  # grows while it is read
             waiting += [p for p in map(self.part, self._onward(part)) if p not in waiting]
         return set(waiting)
 
     def join(self, targets: Collection[Together]) -> Part | None:
-        """Return the first part that all targets reach, unless the request ends before it; None if there is none."""
+        """Return the first part that requests reach from every target unless they end earlier; None if there is none."""
         common = frozenset.intersection(*(self.always(self.part(target)) for target in targets))
         return max(common, key=lambda part: len(self.always(part)), default=None)
 
     def always(self, part: Part) -> frozenset[Part]:
-        """Return the parts, including ``part``, that every request through it reaches unless it ends before them."""
+        """Return the parts, including ``part``, that every request reaches after ``part`` unless the request ends earlier."""
         known = self._always.get(part)
         if known is None:
             behind = [self.always(self.part(then)) for then in self._onward(part)]
@@ -273,7 +276,7 @@ class Region:
 
 
 def _strong_parts(successors: Successors) -> list[Part]:
-    """Return the strongly connected parts, found by reachability because graphs of stages are small."""
+    """Return the strongly connected parts of a graph; the simple algorithm suffices, since graphs of stages are small."""
     behind: dict[Together, set[Together]] = {}
     for at in successors:
         waiting = list(successors[at])

@@ -1,7 +1,7 @@
 """Finds the tools that may be prefetched at a node: tools of the graph whose calls no application code may refuse or change.
 
-LangGraph does not show which graph a node runs in, so it is found through LangGraph's loop object. If that is hidden, nothing
-is prefetched.
+LangGraph does not reveal which graph a node runs in, so the graph is found through LangGraph's loop object. If a version of
+LangGraph hides that object, nothing is prefetched.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _ASKS = frozenset({"interrupt", "NodeInterrupt", "GraphInterrupt"})
 
 
 class ToolsAhead:
-    """Finds the tools that may be prefetched at a node. Inspects each run once, since a node's references may change between
-    runs.
+    """Finds the tools that may be prefetched at a node. Inspects each run once, since the objects that a node refers to may
+    change between runs.
     """
 
     def __init__(self, box: ToolBox) -> None:
@@ -101,8 +101,8 @@ def _may_refuse(handler: Any) -> bool:
 def can_run_ahead(declared: DeclaredTool) -> bool:
     """Return whether a tool's code can run in parallel to its request. Cached for each tool object.
 
-    It cannot if the code reads its thread, which may identify the caller, or refers to a lock. The request may hold that lock:
-    the prefetch would wait for it, perhaps while holding another lock that the request needs.
+    Code that reads its thread cannot, since the thread may identify the caller. Nor can code that refers to a lock: the request
+    may hold that lock, and the prefetch would wait for it, perhaps while holding another lock that the request needs.
     """
     if declared.can_run_ahead is None:
         tool = declared.code.tool
@@ -136,14 +136,14 @@ def is_checked_by_itself(tool: BaseTool) -> bool:
 
 @dataclass(slots=True)
 class _Node:
-    """The tools of a node, and what may change its calls.
+    """The tools of a node, and what may refuse or change its tool calls.
 
     Attributes:
-        tools: the tool objects that it may call.
-        asks: whether it may ask a person, or this is unknown.
-        checks: whether a middleware of the application is a part of it.
-        is_plain: whether it is only LangGraph's ``ToolNode``, without a wrapper around the calls.
-        wraps: whether a ``ToolNode`` in it may refuse or change calls.
+        tools: the tool objects that the node may call.
+        asks: whether the node may ask a person, or whether this is unknown.
+        checks: whether the node contains a middleware of the application.
+        is_plain: whether the node is only LangGraph's ``ToolNode``, without a wrapper around the calls.
+        wraps: whether the node contains a ``ToolNode`` or a wrapper that may refuse or change calls.
     """
 
     tools: list[BaseTool] = field(default_factory=list)
@@ -154,7 +154,7 @@ class _Node:
 
 
 class _GraphTools:
-    """The tools that the nodes of one graph have when a run first calls a model."""
+    """The tools in the nodes of one graph, as they are when a run first calls a model."""
 
     def __init__(self, nodes: Mapping[str, Any], box: ToolBox) -> None:
         self._nodes = {name: node for name, node in nodes.items() if name != START}
@@ -163,8 +163,9 @@ class _GraphTools:
         self._found: dict[tuple[str, bool], Mapping[str, DeclaredTool]] = {}
 
     def at(self, node: str, *, is_asked: bool) -> Mapping[str, DeclaredTool]:
-        """Return the tools that may be prefetched at a node, by name; with ``is_asked``, only tools that need no person's
-        approval.
+        """Return the tools that may be prefetched at a node, by name.
+
+        With ``is_asked``, a person or handler may refuse calls, so only tools declared ``unchecked`` are returned.
         """
         key = node, is_asked
         if key not in self._found:
@@ -192,7 +193,7 @@ class _GraphTools:
         return found
 
     def _is_open(self, node: str, holders: set[str]) -> bool:
-        """Return whether a node that may call a tool comes right after this node, with no other code in between."""
+        """Return whether one of ``holders``, the nodes that call a tool, comes right after ``node``, without other code."""
         if node not in self._held:  # a task of LangGraph's functional API: its entrypoint is the only node
             return len(self._held) == 1
         if any(self._held[name].wraps for name in holders):
@@ -206,7 +207,7 @@ class _GraphTools:
         return {one for one in self._reached(node, without=around) if holder in self._reached(one, without=frozenset({node}))}
 
     def _reached(self, node: str, *, without: frozenset[str]) -> set[str]:
-        """Return the nodes that may follow a node on paths that avoid some nodes."""
+        """Return the nodes that may follow a node on paths that avoid the nodes in ``without``."""
         found: set[str] = set()
         waiting = [node]
         while waiting:
@@ -272,7 +273,7 @@ class _Reach(ObjectSearch):
 
     Args:
         node: the node's name.
-        every_method: False: follow only the methods that the code names.
+        every_method: follow all methods of an object, rather than only the methods that the code names.
 
     Attributes:
         objects: the objects that were inspected.
@@ -315,7 +316,7 @@ class _Reach(ObjectSearch):
             yield from _methods(kind)
 
     def _referred_to(self, function: FunctionType) -> Iterator[Any]:
-        """Yield the objects to which a function's code refers; of the application's objects, only the named attributes."""
+        """Yield the objects that a function's code refers to; of the application's objects, only the attributes it names."""
         names, owner = frozenset(code_names(function.__code__)), function.__globals__
         is_imported = any(name.partition(".")[0] == "langgraph" for name in names)
         self._asks |= (is_imported and bool(names & _ASKS)) or any(owner.get(name) is interrupt for name in names)
@@ -360,8 +361,9 @@ _FOLLOWED_APART = ("langgraph", "langchain", "langchain_core", "langsmith", "vin
 
 
 def _may_ask(module: str, filename: str) -> bool:
-    """Return whether code may ask a person: the application's, from an interactive session, or of a package that uses
-    LangGraph.
+    """Return whether code may ask a person.
+
+    This is so for the application's code, code of an interactive session, and code of a package that uses LangGraph.
     """
     package = module.partition(".")[0]
     if is_user_code(module, filename):
@@ -380,7 +382,7 @@ def _uses_langgraph(package: str, _loaded: int) -> bool:
 
 @lru_cache(maxsize=1)
 def _asks_somewhere(_loaded: int) -> bool:
-    """Return whether a loaded module of the application may ask a person."""
+    """Return whether any loaded module that is searched refers to LangGraph's ``interrupt``, which asks a person."""
     for name, module in list(sys.modules.items()):
         known = list(getattr(module, "__dict__", {}).values())
         kinds = (one for one in known if isinstance(one, type))
@@ -433,7 +435,7 @@ def _imports(code: CodeType) -> tuple[tuple[int, str], ...]:
 
 
 def _loop_of(config: RunnableConfig) -> Any:
-    """Return the LangGraph loop that runs a config's node; None if hidden."""
+    """Return LangGraph's loop object that runs the node of ``config``; None if LangGraph hides it."""
     call = config.get("configurable", {}).get("__pregel_call")
     if isinstance(call, FunctionType):  # LangGraph wraps the call for a node with a timeout
         cells = [cell.cell_contents for cell in call.__closure__ or ()]

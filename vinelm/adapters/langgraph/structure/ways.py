@@ -1,4 +1,4 @@
-"""The places of a graph and their successors, including the stages of its subgraphs and edges at their own places."""
+"""Finds the places of a graph and their successors. Stages inside subgraphs and on edges get places of their own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HOOKS = (".before_agent", ".before_model", ".after_model", ".after_agent")
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The most times that a route may lead to a place."""
+    """The maximum number of times that a route may lead to a place, from ``times=``."""
 
     place: str
     times: int
@@ -39,7 +39,7 @@ class Ways:
 
     Attributes:
         stage_of: the stage of each place that runs a stage, in the order of the graph's nodes. All other places are tools.
-        choices: the choices after a place: all of them fire, and each takes one of its targets.
+        choices: the choices after each place. All choices of a place are made, and each leads to one of its targets.
         unclear: places with an edge whose target is unknown.
     """
 
@@ -49,7 +49,7 @@ class Ways:
 
 
 def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
-    """Return the ways of a graph, without subgraphs: its nodes are the places.
+    """Return the ways through a graph whose places are its nodes; subgraphs are not opened.
 
     Args:
         graph: the compiled graph.
@@ -88,7 +88,7 @@ def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldS
 
 
 def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
-    """Return the ways, extended so that each of these places may repeat its stage."""
+    """Return a copy of the ways in which each of these places may repeat its stage."""
     choices = dict(ways.choices)
     for place in ways.stage_of.keys() & set(places):
         choices[place] = [{place: frozenset(), f"{place}/done": frozenset()}]
@@ -103,7 +103,7 @@ class _Whole:
         self._paths: dict[str, str] = {}  # place of a stage named by its node, to that node's path through the nodes around it
 
     def told_apart(self) -> Ways:
-        """Return the ways, with different stage names for nodes that share a name."""
+        """Return the ways; if nodes of several graphs share a name, their stages get different names."""
         named = Counter(path.rpartition(WITHIN)[2] for path in dict.fromkeys(self._paths.values()))
         named.update({stage for place, stage in self.ways.stage_of.items() if place not in self._paths})
         for place, path in self._paths.items():
@@ -146,7 +146,7 @@ class _Whole:
             self._add_node(path, place, own, found, behind, inside)
 
     def _edge_stages(self, place: str, path: str, found: HeldStages, onward: list[Choice]) -> list[Choice]:
-        """Return the choices of a node's edges, including models that the edges call."""
+        """Return the choices after a node, with places for the models that its edges call."""
         for number, stage in enumerate(sorted(found.on_edges, reverse=True)):
             edge = f"{place}/edge-{number}"
             self.ways.choices[edge] = onward
@@ -195,7 +195,7 @@ class _Whole:
 
 
 def _edges(graph: Graph, source: str) -> list[Choice]:
-    """Return the choices of a node's edges."""
+    """Return the choices after a node that its plain and conditional edges declare or its path functions' code names."""
     plain: list[Choice] = [{target: frozenset()} for start, target in sorted(graph.builder._all_edges) if start == source]
     branches = graph.builder.branches.get(source, {}).values()
     unsaid = (dict.fromkeys(_named(graph, branch.path), frozenset[Bound]()) for branch in branches if not branch.ends)
@@ -203,13 +203,16 @@ def _edges(graph: Graph, source: str) -> list[Choice]:
 
 
 def _ends(graph: Graph, source: str) -> list[Choice]:
-    """Return the possible targets of a node's ``Command(goto=...)``, by its annotation or ``destinations``."""
+    """Return a choice among the targets of a node's ``Command(goto=...)``, from its annotation or ``destinations``."""
     ends = None if source == START else graph.builder.nodes[source].ends
     return [dict.fromkeys(ends, frozenset())] if ends else []
 
 
 def _commands(graph: Graph, source: str) -> list[Choice]:
-    """Return the targets of a node that returns an unannotated ``Command``: nodes that its code names, else all nodes."""
+    """Return a choice among the targets of a node that returns a ``Command`` without an annotation.
+
+    These are the nodes that its code names, or all nodes if it names none.
+    """
     runnable = None if source == START else graph.builder.nodes[source].runnable
     code = _code(runnable)
     if code is None or "Command" not in code.co_names:
@@ -218,7 +221,7 @@ def _commands(graph: Graph, source: str) -> list[Choice]:
 
 
 def _named(graph: Graph, runnable: Any) -> list[str]:
-    """Return the nodes, and the end, that a function's code names; empty if it names none."""
+    """Return the nodes that a function's code names, and END if the code names it, too; empty if it names no node."""
     code = _code(runnable)
     said = set() if code is None else set(_said(code))
     named = [node for node in graph.builder.nodes if node in said]
@@ -226,7 +229,7 @@ def _named(graph: Graph, runnable: Any) -> list[str]:
 
 
 def _said(code: CodeType) -> Iterator[Any]:
-    """Yield the names and texts in code, including nested definitions."""
+    """Yield the names and constants (such as texts) in a function's code, including nested functions."""
     yield from code.co_names
     for one in code.co_consts:
         yield from _said(one) if isinstance(one, CodeType) else one if isinstance(one, tuple | frozenset) else (one,)
@@ -238,12 +241,12 @@ def _code(runnable: Any) -> CodeType | None:
 
 
 def _is_unclear(graph: Graph, source: str) -> bool:
-    """Whether neither the map, the annotation nor the code of an edge shows where it leads."""
+    """Return whether a node has a conditional edge whose targets neither its map, annotation nor code names."""
     return any(not branch.ends and not _named(graph, branch.path) for branch in graph.builder.branches.get(source, {}).values())
 
 
 def _of_branch(branch: Any) -> Choice:
-    """Return the places of a conditional edge, with the bounds that its ``vine.route`` declares."""
+    """Return the choice among the places of a conditional edge, with the ``times=`` limits of its ``vine.route``."""
     edge = marked(branch.path, ROUTE_MARK)
     times: Mapping[str, int] = {} if edge is None else edge.destinations.times
     return {
