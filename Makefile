@@ -11,7 +11,7 @@ LOCKED := install -qq --no-compile --require-hashes
 UV ?= uv
 LOCK = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate --no-emit-index-url --no-emit-find-links $(UPGRADE)
 
-# Every process would compile all that it imports where this is set.
+# If this is set, every process compiles all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help

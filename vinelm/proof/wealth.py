@@ -74,11 +74,14 @@ class Wealth:
         self._pairs: list[tuple[float, float, float]] = []
         self._slope = self._level = 0.0
         self.judge_r2 = 0.0
-        self.uses_judge = False
-        """Whether people get the next differing request only with probability JUDGE_SHARE."""
         self._past: FloatArray | None = None
         self._scored = self._weight = 0.0
         self._bet()
+
+    @property
+    def uses_judge(self) -> bool:
+        """Whether people get the next differing request only with probability JUDGE_SHARE."""
+        return len(self._stakes) > 1 and self.judge_r2 >= JUDGE_R2
 
     @property
     def diff(self) -> float:
@@ -226,7 +229,6 @@ class Wealth:
         explained = 1.0 - float(((scores - guesses) ** 2).sum()) / around if around > 0.0 else 0.0
         adjusted = 1.0 - (1.0 - explained) * (count - 1) / max(1, count - 2)
         self.judge_r2 = max(0.0, adjusted) if count >= JUDGE_LABELS else 0.0
-        self.uses_judge = len(self._stakes) > 1 and self.judge_r2 >= JUDGE_R2
         if self.uses_judge:
             worth = (weights * (guesses + (scores - guesses) / JUDGE_SHARE))[:, None] + weights[:, None] * self.margins
             alone = (weights * guesses)[:, None] + weights[:, None] * self.margins

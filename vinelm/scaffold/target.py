@@ -189,8 +189,9 @@ def place_of(spec: str | None, folder: Path) -> str:
     Raises:
         ConfigError: There is no ``langgraph.json``, or it does not name one graph.
     """
-    file, _, name = (spec or LANGGRAPH_FILE).partition(":")
-    return _of_langgraph_file(folder, name) if spec is None or file == LANGGRAPH_FILE else spec
+    place = spec or LANGGRAPH_FILE
+    file, _, name = place.partition(":")
+    return _of_langgraph_file(folder, name) if file == LANGGRAPH_FILE else place
 
 
 def _of_langgraph_file(folder: Path, wanted: str) -> str:

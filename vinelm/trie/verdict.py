@@ -407,7 +407,8 @@ class Verdict:
         """The results over all requests if :attr:`plan` serves its share of the requests.
 
         If the advice is to switch, the rule has ruled out that the plan loses more than allowed (95 % for all its tests
-        together), so the interval of the gain does not go below the allowed loss.
+        together, 94 % if a plan serves a share after another plan failed), so the interval of the gain does not go below the
+        allowed loss.
         """
         if self.plan is None:
             return None

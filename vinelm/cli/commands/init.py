@@ -56,7 +56,8 @@ def command(
     """Start with your own application: read its graph, and write a catalog of models and a workflow file.
 
     APP is FILE.py:ATTRIBUTE or MODULE:ATTRIBUTE: a LangGraph graph, compiled or not, or a function that returns one, which may
-    take the chat model. Left out, it is the graph of langgraph.json. Importing it runs its module, but no node and no model.
+    take the chat model. Left out, it is the graph of langgraph.json; langgraph.json:NAME takes one of several. Importing it
+    runs its module, but no node and no model.
 
     Writes models.toml and workflow.py: the stages, branches and loops of the graph, the dataset, and a scorer to complete. What
     the graph does not say is marked with TODO. Files that exist stay, unless --force. On a terminal it asks. All files are
