@@ -93,7 +93,7 @@ def _prototype(kind: type[BaseChatModel]) -> BaseChatModel:
 LANGSMITH_PROVIDERS: Mapping[str, str] = MappingProxyType(
     {"bedrock": "amazon_bedrock", "gemini": "google_genai", "vertex": "google_vertexai"}
 )
-"""Providers that LangChain's own integrations, and so LangSmith's prices, call otherwise."""
+"""The name that LangChain's integrations, and so LangSmith's prices, use for a provider, if it differs from the catalog's."""
 
 
 def langsmith_names(model: Model) -> tuple[str, str]:

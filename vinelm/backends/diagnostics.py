@@ -63,8 +63,16 @@ class CallProbe:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelDiagnosis:
-    """The diagnosis of one model: problems to fix, notes, limits, and the measurements of a call, or None if no call was
-    made.
+    """The diagnosis of one model.
+
+    Attributes:
+        model: the model.
+        problems: what has to be fixed.
+        notes: what is worth knowing, but no problem.
+        limits: the rate limits of the model's engine, as the catalog states them.
+        upper_bound_usd: the maximum cost of the short call in dollars; None if it was not computed.
+        context_tokens: the context length in tokens; None if it is not known.
+        probe: the measurements of the short call; None if no call was made.
     """
 
     model: Model
@@ -82,7 +90,7 @@ class ModelDiagnosis:
 
 
 def diagnose(model: Model, settings: Mapping[str, Mapping[str, Any]], *, today: date, is_called: bool) -> ModelDiagnosis:
-    """Check one model.
+    """Check one model, and return its diagnosis.
 
     Args:
         model: The model.

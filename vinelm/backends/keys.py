@@ -14,8 +14,9 @@ NO_KEY = "none"
 
 
 def named_key(model: Model, example: str) -> str:
-    """Return the key from the entry's environment variable. Raise :class:`ConfigError` if the entry names no variable, or if
-    the variable is not set.
+    """Return the key from the entry's environment variable; ``example`` is a variable's name for the error message.
+
+    Raises :class:`ConfigError` if the entry names no variable, or if the variable is not set.
     """
     if model.api_key_env is None:
         raise ConfigError(f'model {model.name!r}: no api_key_env: name the variable of the key, such as "{example}"')
@@ -26,7 +27,10 @@ def named_key(model: Model, example: str) -> str:
 
 
 def own_or_no_key(model: Model, example: str) -> str:
-    """Return the entry's key, or a placeholder for a server that needs none."""
+    """Return the entry's key, or a placeholder if the entry names its own server and no variable for a key.
+
+    ``example`` is a variable's name for the error message.
+    """
     if model.api_key_env is None and model.api_base is not None:
         return NO_KEY
     return named_key(model, example)

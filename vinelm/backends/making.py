@@ -24,7 +24,7 @@ _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 def check_options(model: Model, *more: str) -> None:
-    """Raise :class:`ConfigError` if the options contain a setting that has its own field in the catalog entry."""
+    """Raise :class:`ConfigError` if the entry has an option that VineLM sets itself, or one of the options ``more``."""
     for key in model.options:
         if key in _LIMITS:
             raise ConfigError(f"model {model.name!r}: option {key!r}: set the entry's max_tokens instead")

@@ -55,7 +55,7 @@ class SeveralObjects(BaseChatModel):
         return "several"
 
     def refuse(self) -> NoReturn:
-        """Raise :class:`WorkflowError`, after which another model of the plan may answer."""
+        """Raise :class:`WorkflowError`, since no object may answer for another; another model of the plan may then answer."""
         raise WorkflowError(
             f"model {self.entry!r}: the application has made several objects of it, with keys or addresses of their own, and "
             "none is called in place of another: give VineLM(models=...) the one that any request may use",
@@ -63,11 +63,11 @@ class SeveralObjects(BaseChatModel):
         )
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
-        """Raise the error that every call raises."""
+        """Raise :class:`WorkflowError`, as any use of this entry does, since no object may answer for another."""
         self.refuse()
 
     def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
-        """Raise the error that every call raises."""
+        """Raise :class:`WorkflowError`, as any use of this entry does, since no object may answer for another."""
         self.refuse()
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:

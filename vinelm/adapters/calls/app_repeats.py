@@ -19,7 +19,7 @@ _REPEATERS = frozenset(
 )
 """Modules of LangChain's own repeaters: ``with_fallbacks``, ``with_retry`` and the two middlewares."""
 _NODE = "langgraph.pregel."
-"""Where the frames of a node's own code begin: what is further out belongs to the graph's caller."""
+"""Prefix of the modules that run a node: frames further out on the call stack belong to the graph's caller, not to the node."""
 
 
 def app_repeats(error: Exception) -> bool:

@@ -22,15 +22,15 @@ from vinelm.backends.remote.meter import chunk_of
 from vinelm.foreign_code import answered
 
 RESOLVED = "lc_gateway_metadata"
-"""Key of an answer whose value replaces the provider and the name by which a run of LangSmith knows its model: LangChain's own
-way for gateways, which it removes from the message that callers see.
+"""Key of an answer's ``generation_info`` with the provider and name of the model that answered, as LangChain's gateways state
+them. LangSmith shows these for the run. LangChain removes the key from the message that callers see.
 """
 
 
 class Attempt:
     """One call of a chosen model, as a context manager for ``with`` and ``async with``.
 
-    The context manager suppresses an error of the block if another attempt may succeed.
+    This class suppresses no error. A subclass suppresses an error of the block if another attempt may succeed.
 
     Attributes:
         model: the chat model to call.

@@ -51,7 +51,7 @@ class Structured:
     def chain(self, bound: Runnable[Any, Any], *, include_raw: bool) -> Runnable[Any, Any]:
         """Return a runnable that calls ``bound`` and returns the answer parsed by :meth:`parsed`.
 
-        With ``include_raw`` it returns a dict of the raw answer and the parsed answer.
+        With ``include_raw`` it returns a dict with the keys ``raw`` (the model's answer), ``parsed`` and ``parsing_error``.
         """
         parser = RunnableLambda(self.parsed, name="parse")
         if not include_raw:

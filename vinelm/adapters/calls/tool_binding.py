@@ -25,7 +25,7 @@ STRUCTURED = "vinelm_structured"
 OPENAI_BODY = "vinelm_openai_body"
 """Key of a call's options that holds parameters of OpenAI's chat completions, for whichever model is chosen."""
 OWN_MODEL = "vinelm_own_model"
-"""Key of a call's options that holds the application's own chat model, and what it has set on it."""
+"""Key of a call's options that holds the application's own chat model and its settings, as an ``OwnModel``."""
 TRACING_ONLY = "ls_structured_output_format"
 """Key by which LangChain tells tracers of a schema; no provider knows it."""
 
@@ -74,7 +74,7 @@ def _with_tools(model: BaseChatModel, tools: BoundTools) -> Runnable[Any, Any]:
 
 
 def _in_own_words(model: BaseChatModel, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert parameters of an OpenAI chat completion for the chosen model.
+    """Return the parameters ``body`` of an OpenAI chat completion, converted to the options of the chosen model.
 
     Raises :class:`WorkflowError` if the model lacks a parameter.
     """
@@ -144,6 +144,10 @@ def bind_lazily(model: BaseChatModel, tools: Sequence[Any], options: dict[str, A
 
 
 def structured_chain(model: BaseChatModel, schema: Any, *, include_raw: bool, options: dict[str, Any]) -> Runnable[Any, Any]:
-    """Return a runnable that yields instances of ``schema``, whatever form the chosen model answers in."""
+    """Return a runnable that parses the answer of the chosen model, in whatever form it comes, into an instance of ``schema``.
+
+    ``options`` are the other arguments of ``with_structured_output``. With ``include_raw`` the runnable returns a dict that has
+    the raw answer, too.
+    """
     structured = Structured(schema, options)
     return structured.chain(model.bind(**{STRUCTURED: structured}), include_raw=include_raw)

@@ -31,7 +31,7 @@ from vinelm.objective import Objective
 TAKES_FORMAT = frozenset({"openai", "azure", "anthropic"})
 """Providers whose packages accept the ``response_format`` of an agent, each in a different form."""
 BEGUN = "vinelm_begun"
-"""Key of a call's options that holds a :class:`_Begun`."""
+"""Key of a call's options that holds the invocation already begun for the call, a :class:`_Begun`."""
 
 
 class VineChatModel(DelegatingChatModel):
@@ -88,9 +88,9 @@ class VineChatModel(DelegatingChatModel):
 
     @property
     def model_name(self) -> str | None:
-        """The provider's name of the default model, from which LangChain's agents infer native support of schemas.
+        """The name by which the provider knows the default model; LangChain's agents infer from it native support of schemas.
 
-        None if a model of the stage lacks that support.
+        None if a model of the stage lacks that support, or if the name cannot be determined.
         """
         adapter: GraphAdapter = self.vine.adapter
 
@@ -177,9 +177,10 @@ class VineChatModel(DelegatingChatModel):
             return await super().ainvoke(input, config, stop=stop, **kwargs)
 
     async def agenerate(self, messages: list[list[BaseMessage]], *args: Any, **kwargs: Any) -> LLMResult:
-        """Return the answers to the prompts, computed by LangChain's own method.
+        """Return the answers to the prompts, like :meth:`generate`, without blocking the event loop.
 
-        That method may return an interrupt, a :class:`BaseException` but no :class:`Exception`; here it is raised.
+        If the profiler has ended the run at this call, the profiler's exception is raised, not the error that LangChain makes
+        of it.
         """
         try:
             if len(messages) != 1 or BEGUN in kwargs:
@@ -225,6 +226,10 @@ class _Begun:
     """The first invocation that a call of the chat model makes; it begins before LangChain's callbacks are notified.
 
     If a callback raises, the invocation counts as failed. If a cache answers, the invocation costs nothing.
+
+    Attributes:
+        call: the invocation.
+        is_taken: whether the first attempt has taken over ``call``, and so ends it.
     """
 
     __slots__ = ("call", "is_taken")
@@ -262,7 +267,10 @@ def _with(options: dict[str, Any], begun: _Begun) -> dict[str, Any]:
 
 
 def _taken(options: dict[str, Any], number: int) -> ChatCall | None:
-    """Remove the invocation already begun from the options; return it for attempt 0, None for any other attempt."""
+    """Remove the invocation already begun from the options, and return it if ``number`` is 0, the first attempt.
+
+    Returns None for any other attempt, and if no invocation has begun.
+    """
     begun: _Begun | None = options.pop(BEGUN, None)
     if begun is None or number:
         return None
@@ -271,7 +279,11 @@ def _taken(options: dict[str, Any], number: int) -> ChatCall | None:
 
 
 class _Call(Attempt):
-    """One invocation. After a retryable error another invocation is tried, unless it was the last or a part was streamed."""
+    """One attempt of a call, which is one invocation.
+
+    After a retryable error another attempt follows, unless this one is the last that is allowed (``is_last``) or has streamed a
+    part of its answer.
+    """
 
     __slots__ = ("_call", "_is_last", "scope")
 

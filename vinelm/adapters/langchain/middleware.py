@@ -57,7 +57,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ExtendedModelResponse[Any]:
-        """Call the chosen model."""
+        """Call the chosen model through ``handler``, and return its response with an update of the path."""
         adapter, how, failure = self._found(request)
         with adapter.invoke(*self._place(request), **how) as scope:
             if failure is not None:
@@ -68,7 +68,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ExtendedModelResponse[Any]:
-        """Call the chosen model."""
+        """Call the chosen model through ``handler``, and return its response with an update of the path."""
         adapter, how, failure = self._found(request)
         async with await adapter.ainvoke(*self._place(request), **how) as scope:
             if failure is not None:
@@ -105,7 +105,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
         return self._stage, cast("PathValue | None", request.state.get(PATH_KEY)), get_config(), request.runtime
 
     def _how(self, request: ModelRequest[Any]) -> InvokeOptions:
-        """Return the options for the invocation. If the last message is a tool's answer, it must continue the path."""
+        """Return the options for the invocation, which must continue the path if the last message is a tool's answer."""
         is_under_way = bool(request.messages) and isinstance(request.messages[-1], ToolMessage)
         return {"continues": is_under_way, "run_is_request": True, "tools": request.tools, "default": self._default}
 

@@ -29,7 +29,7 @@ _STATUS: Mapping[str, tuple[int, str]] = MappingProxyType(
         "budget": (402, "budget_exceeded"),
     }
 )
-"""HTTP status and code by which the SDK raises its own error for a failure of ours; others are the server's (500)."""
+"""HTTP status and error code for each kind of failed call, from which the SDK makes its own exception; other kinds get 500."""
 _ENDS: Mapping[str, str] = MappingProxyType(
     {
         "tool_calls": "tool_calls",
@@ -70,7 +70,16 @@ def _choice(choice: Any) -> Any:
 
 
 class OpenAIAnswer:
-    """The fields that all parts of one OpenAI answer share, such as its creation time and the requested model."""
+    """The fields that all parts of one OpenAI answer share.
+
+    Attributes:
+        created: the answer's creation time, in Unix seconds.
+        asked: the model that the request names.
+        states_usage: whether the request asks for a last chunk with the tokens used.
+
+    Args:
+        body: the body of the request.
+    """
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         self.created, self.asked = int(time.time()), str(body.get("model", ""))
@@ -78,7 +87,7 @@ class OpenAIAnswer:
         self.states_usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
 
     def head(self, message: BaseMessage, kind: str) -> dict[str, Any]:
-        """Return the fields (id, time, model) with which the body of an answer or of a chunk begins."""
+        """Return the fields with which the body of an answer or a chunk begins: id, time, model, and ``kind`` as ``object``."""
         name = message.response_metadata.get("model_name")
         return {"id": message.id or "answer", "object": kind, "created": self.created, "model": str(name or self.asked)}
 
@@ -167,7 +176,7 @@ def events(answer: OpenAIAnswer, chunks: Iterator[Any]) -> Iterator[bytes]:
 async def aevents(answer: OpenAIAnswer, chunks: AsyncIterator[Any], *, tells: bool = True) -> AsyncIterator[bytes]:
     """Yield the events of a streamed answer, like :func:`events`, without blocking the event loop.
 
-    Failures that the stream should not report are raised.
+    With ``tells=False`` a failure is raised instead of being reported as the last event.
     """
     ends: dict[str, Any] = {}
     try:

@@ -41,7 +41,7 @@ class OwnModel:
 
     @classmethod
     def of(cls, chat: BaseChatModel, entry: Model) -> OwnModel:
-        """Return the same model under this catalog entry."""
+        """Return ``chat``, the application's chat model, with its settings and the name of its catalog entry."""
         given = {name: getattr(chat, name, None) for name in SHARED if name in chat.model_fields_set}
         inner = InnerChat(chat, entry_max_tokens=entry.max_tokens)
         return cls(inner, entry.name, {name: one for name, one in given.items() if one is not None}, _set_limit(chat))
@@ -64,7 +64,13 @@ def told_of(chat: BaseChatModel) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Wrap:
-    """A function that wraps a chat model, so that each of its calls is an invocation of the stage ``stage`` of ``vine``."""
+    """How chat models are wrapped, so that each of their calls is an invocation of a stage.
+
+    Attributes:
+        vine: the ``vine`` that serves the calls.
+        stage: name of the stage; None for the stage of the calling node.
+        chat_model: returns the wrapped form of a chat model.
+    """
 
     vine: Any
     stage: str | None
@@ -72,7 +78,7 @@ class Wrap:
 
 
 def wrapped(made: Runnable[Any, Any], wrap: Wrap) -> Runnable[Any, Any]:
-    """Wrap the chat model inside a binding, fallback, retry or chain that was built from it.
+    """Return ``made`` (a chat model, or a binding, fallback, retry or chain built from it) with the chat models inside wrapped.
 
     Raises:
         ConfigError: there is no chat model inside.

@@ -379,15 +379,17 @@ class GraphAdapter(AdapterSettings, GraphInterface):
     """Wraps the LLM stages of a LangGraph application and asks one policy per run for their models.
 
     Without a policy, a run uses the stages' default models. Safe under concurrent runs, threads and asyncio.
-
     It also has the attributes of :class:`~vinelm.adapters.langgraph.runs.settings.AdapterSettings`.
 
     Attributes:
-        invoke, ainvoke, call, acall, path_of: called by nodes, chat models and edges; see
+        invoke, ainvoke: begin an invocation of a node whose path is in the graph's channel.
+        call, acall: begin an invocation whose path the run keeps in memory.
+        path_of: returns the run and the path at a node or edge. These five are methods of
             :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
         called: for each stage, the default models of the chat models called for it, in order.
-        defaults, default_scope: see :class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`.
-        finder: see :class:`~vinelm.adapters.langgraph.runs.run_finder.RunFinder`.
+        defaults: makes the policies of runs without a plan (:class:`~vinelm.adapters.langgraph.runs.default_runs.DefaultRuns`).
+        default_scope: returns an invocation on the default model, after a failure inside VineLM; a method of ``defaults``.
+        finder: finds the run that an invocation belongs to.
         finish_node: see :attr:`GraphInterface.finish`.
         reads_finder: finds the prefetched reads of the run in which a tool is called.
         watch: notifies runs of undeclared tools' calls.

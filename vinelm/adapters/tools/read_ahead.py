@@ -35,6 +35,13 @@ class Read:
     Times are seconds of the run's clock; ``ended_s`` is None while the call runs.
 
     Attributes:
+        tool: the tool's name.
+        key: the same text for equal calls of the tool.
+        kind: why the call was made.
+        arguments: the call's arguments as JSON values.
+        usd: the call's cost in dollars.
+        ttl_s: seconds for which the result stays valid; None for no limit.
+        shadow: the prefetch in progress or its result; a placeholder for a call by the application.
         of: the called tool object, kept so that its id is not reused; None for an undeclared tool.
         fields: the tool's fields when the prefetch started; None for a call by the application.
         context: the context variables when the prefetch started.

@@ -19,7 +19,7 @@ _IN_NODE = "langgraph_node"
 _GRAPHS: dict[UUID, UUID] = {}
 """For each chain in progress, the outermost graph around it: the chain itself, unless it runs inside a node."""
 _MEMORIES: dict[UUID, WeakSet[ReadAhead]] = {}
-"""The memories to end, by graph."""
+"""The stores of prefetched reads that end with a graph, by the run id of the graph."""
 
 
 class _GraphWatch(BaseCallbackHandler):

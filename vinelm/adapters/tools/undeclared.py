@@ -16,8 +16,9 @@ from vinelm.adapters.tools.shadow import OURS
 from vinelm.foreign_code import answered
 
 IN_DECLARED: ContextVar[ReadAhead | None] = ContextVar("vinelm_in_declared_tool", default=None)
-"""Inside a declared tool, the memory of the run that called it: its owner has declared what it does. Runs that begin inside it
-have separate memories."""
+"""The prefetched reads of the run that called the declared tool in progress; None outside of one. The run ignores undeclared
+tools called inside, since the declaration covers their effects. Runs that begin inside the tool have separate reads.
+"""
 OURS.add(IN_DECLARED)
 
 

@@ -46,7 +46,7 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         super().__init__(_client)
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Submit the calls to the provider as a batch, in one HTTP request."""
+        """Submit the calls to the provider as a batch, in one HTTP request, and return the provider's id of the batch."""
         bodies = {name: dict(body) for name, body in calls.items()}
         betas: dict[str, None] = {}
         for body in bodies.values():
@@ -76,7 +76,7 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         return FoundBatch(None, is_certain)
 
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
-        """Return the results of a batch that has ended, by call."""
+        """Return the results of a batch, by call; None if the batch has not ended."""
         batches = self._clients.of(model).messages.batches
         batch = batches.retrieve(provider_id)
         if batch.processing_status != "ended":

@@ -117,8 +117,9 @@ def _found(model: Model) -> Any:
 
 
 def where(model: Model) -> tuple[str | None, str | None]:
-    """Return the project and the location. Raise :class:`ConfigError` without a project, or if the entry has both a project and
-    a key.
+    """Return the Google Cloud project and location of an entry; both are None if the entry has a key of Vertex's express mode.
+
+    Raises :class:`ConfigError` if there is neither a project nor a key, or if the entry has both.
     """
     given = [model.options.get(name) for name in PLACE]
     if model.api_key_env is not None:

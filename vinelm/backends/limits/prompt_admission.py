@@ -80,7 +80,7 @@ class AdmitsPrompts(Protocol):
     """
 
     def of(self, prompt: PromptCall) -> RateLimiter:
-        """See :meth:`PromptAdmission.of`."""
+        """Return the rate limiter for an attempt with this prompt; see :meth:`PromptAdmission.of`."""
 
 
 @runtime_checkable

@@ -91,8 +91,8 @@ class EngineRateLimiter:
         """Limit future calls to this process's share of the limits, which several processes divide.
 
         Returns the share, which is initially zero, or None if the engine has no limit per minute. Every call returns the same
-        object. Calls that are already waiting keep their start times. The concurrency limit still applies to this process
-        alone.
+        object. ``on_short`` is called when a waiting call does not fit into the share. Calls that are already waiting keep
+        their start times. The concurrency limit still applies to this process alone.
         """
         amounts = RateAmounts(self._limits.requests_per_min or 0, self._limits.tokens_per_min or 0)
         with self._lock:
@@ -101,8 +101,9 @@ class EngineRateLimiter:
             return self._share
 
     def _line(self) -> RateShare | None:
-        """Return the queue in which calls can overtake each other. If no other process shares the limits, this process gets all
-        of them.
+        """Return the queue in which calls can overtake each other; None if the engine has no limit per minute.
+
+        If no other process shares the limits, this process gets all of them.
         """
         amounts = RateAmounts(self._limits.requests_per_min or 0, self._limits.tokens_per_min or 0)
         with self._lock:

@@ -105,7 +105,7 @@ class RateShare:
         self._lock = threading.Lock()
 
     def renew(self, on_short: Callable[[], None]) -> None:
-        """Start with no share and no calls, in a forked process."""
+        """Set the share to zero and forget all started calls, in a forked process. ``on_short`` replaces the old callback."""
         with self._lock:
             self._on_short, self._held, self._ceiling = on_short, RateAmounts(0, 0), self.limits
             self._log.clear()

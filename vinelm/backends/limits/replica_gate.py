@@ -22,7 +22,7 @@ from vinelm.prompts.radix import known_tokens
 HEAD_ASKS_S = 0.02
 """Seconds after which the first call of the line asks the replicas again: their limits may have room by then."""
 OTHERS_ASK_S = 0.2
-"""The same for the other calls of the line, which the first call lets in as well."""
+"""Seconds after which every other call of the line asks again; it may also start when the first call asks."""
 FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
 """Seconds for which a replica that failed is the last resort; doubled with each further failure, up to the longest."""
 _KEPT = 0.7
@@ -30,11 +30,13 @@ _KEPT = 0.7
 WARM_PART = 0.5
 """A replica is warm for a call if it has been sent at least this fraction of the prompt, from its beginning."""
 WARM_CALLS, WARM_SPREAD = 1.0, 1.25
-"""A warm replica is preferred while its calls are at most this multiple of the mean, plus this many."""
+"""A warm replica is preferred while it has at most ``WARM_CALLS`` plus ``WARM_SPREAD`` times the mean number of calls."""
 WARM_POINTS = 1 << 16
 """How many prompt beginnings are remembered per replica; a prompt of 2,000 tokens has about 17."""
 _MOST_SUPPOSED = 40.0
-"""The highest number of supposed calls: with fewer the replicas are level already."""
+"""The highest estimate of calls that other processes have not reported yet; a higher one would change nothing, since the
+replicas are level by then.
+"""
 
 
 @dataclass(slots=True, eq=False)

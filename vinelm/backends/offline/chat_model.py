@@ -145,6 +145,10 @@ class _OfflineCall:
     """One call, as a context manager that reports the call's usage and settles its permit exactly once, however the call ends.
 
     Leaving the block raises :class:`CallError` if the answer is a failure.
+
+    Attributes:
+        said: the answer's text and tool calls.
+        usage: the call's usage, known from the beginning.
     """
 
     __slots__ = ("_context", "_messages", "_options", "_permit", "said", "usage")

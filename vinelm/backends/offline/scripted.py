@@ -33,8 +33,9 @@ class ScriptedChatModel(OfflineChatModel):
 def _next_call(
     options: Mapping[str, Any], messages: Sequence[BaseMessage], text: str, untried: Collection[str]
 ) -> ToolCall | None:
-    """Return a call of the first tool that has not been called since the last human message. A forced tool is called even if
-    all were called.
+    """Return a call of the first tool that has not been called since the last human message; None if no tool is to be called.
+
+    A forced tool is called even if all were called. The tools in ``untried`` are called only if forced.
     """
     tools = dict(_functions(options.get("tools") or ()))
     choice = options.get("tool_choice")

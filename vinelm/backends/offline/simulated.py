@@ -86,7 +86,7 @@ def generator(*names: object) -> random.Random:
 
 
 _lasting = lru_cache(maxsize=65_536)(normal)
-"""Draws that all invocations of a question share."""
+"""The function :func:`normal` with a cache, for draws that all calls about one question share."""
 
 
 # -- the backend -----------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ _lasting = lru_cache(maxsize=65_536)(normal)
 @dataclass(frozen=True, slots=True)
 class _Task:
     """The task of a model in one execution of a step. Random effects that are drawn per question and model also depend on
-    ``name``.
+    ``name``; ``ease`` is added to the margin that decides whether the answer is right.
     """
 
     writer: AnswerWriter

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from openai import OpenAI
 
 SKEW_S = 3600.0
-"""Assumed difference between the provider's clock and ours."""
+"""Assumed difference between the provider's clock and ours, in seconds."""
 LEAST_LISTED = 300
 """How many batches of a provider's list are searched, however old: our clock may have been wrong when ours was recorded."""
 NO_LIMIT_S = 3600.0
@@ -65,7 +65,7 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         super().__init__(_client)
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Upload the requests and start the batch. If the batch cannot be started, the upload costs nothing."""
+        """Upload the requests, start the batch, and return its id. If the batch cannot be started, the upload costs nothing."""
         client = self._clients.of(model)
         lines = (_line(name, body) for name, body in calls.items())
         content = "\n".join(lines).encode("utf-8", "replace") + b"\n"
@@ -85,7 +85,7 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         return FoundBatch(None)
 
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
-        """Return the results in the answer and error files of a batch that has ended, by call."""
+        """Return the results in a batch's answer and error files, by call; None if the batch has not ended."""
         client = self._clients.of(model)
         batch = client.batches.retrieve(provider_id)
         if batch.status not in _ENDED:

@@ -29,7 +29,7 @@ _IN_BODY = frozenset(
 )  # fmt: skip
 """Settings of langchain-openai's class that are parameters of chat completions under the same name."""
 _IN_RESPONSES = frozenset({"temperature", "top_p", "top_logprobs", "reasoning", "service_tier", "store", "metadata", "include"})
-"""Those that are parameters of Responses."""
+"""Settings of langchain-openai's class that are parameters of OpenAI's Responses API under the same name."""
 _INSIDE_RESPONSES = {"reasoning_effort": ("reasoning", "effort"), "verbosity": ("text", "verbosity")}
 """Settings that are nested in a parameter of Responses; the parameter of a call replaces them."""
 _NOT_SENT = frozenset({"api_version", "max_tokens_parameter"})

@@ -61,7 +61,9 @@ _SIGNED = ("thinking", "thought_signature")
 
 
 class BatchesLeft(BaseException):
-    """The run no longer waits for its batches. Not an ``Exception``, so that applications do not treat it as a failed call."""
+    """Raised in a run that no longer waits for its batches. Not an ``Exception``, so that applications do not treat it as a
+    failed call.
+    """
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,9 @@ class KeepsBatches(Protocol):
     """
 
     def record(self, key: str, model: str, calls: Sequence[tuple[str, Cell, float]]) -> OpenBatch:
-        """Record a batch before it is submitted, with the digest, the run and the maximum cost in dollars of each call."""
+        """Record a batch before it is submitted, with the digest, the run and the maximum cost in dollars of each call; return
+        the record.
+        """
 
     def submitted(self, batch_id: int, provider_id: str) -> None:
         """Record that a batch was submitted, with the id that the provider gave it."""
@@ -101,7 +105,7 @@ class KeepsBatches(Protocol):
         """Store the answers of a batch by their calls' digests, and record that the batch has ended."""
 
     def open(self) -> Sequence[OpenBatch]:
-        """Batches that have no answers yet."""
+        """Return the records of the batches that have no answers yet."""
 
     def provider_ids(self) -> frozenset[str]:
         """Return the ids of all batches that are known to be submitted."""
@@ -148,7 +152,9 @@ class BatchedUnit:
 
     @staticmethod
     def numbered(content: str, times: int) -> str:
-        """Return the digest of the n-th call with the same content."""
+        """Return the digest of a call, given the digest of its content and how many times the run has made it, this time
+        included.
+        """
         return hashlib.sha256(f"{content} {times}".encode()).hexdigest()[:40]
 
     def _content(self, model: Model, body: Mapping[str, Any]) -> str:
@@ -157,7 +163,7 @@ class BatchedUnit:
 
 
 UNIT: ContextVar[BatchedUnit | None] = ContextVar("vinelm_batched_unit", default=None)
-"""The unit that runs in this context, if its calls go in batches."""
+"""The run in this context whose calls go in batches; None if calls are made directly."""
 
 
 @dataclass(eq=False)
@@ -288,7 +294,7 @@ class BatchGate:
         return found is not None, json.loads(found[1]) if found is not None and found[1] is not None else None
 
     def close(self, problem: str = "the run has ended") -> None:
-        """Stop waiting for batches: every waiting call raises :class:`BatchesLeft`. Idempotent."""
+        """Stop waiting for batches: every waiting call raises :class:`BatchesLeft`. ``problem`` is the reason. Idempotent."""
         with self._changed:
             if self._problem is None:
                 self._problem = problem

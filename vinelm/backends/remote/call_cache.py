@@ -75,7 +75,7 @@ class CallCache:
 
     @classmethod
     def of(cls, cache: CallCache | BaseCache) -> CallCache:
-        """Return ``place`` itself if it is a :class:`CallCache`, or a :class:`CallCache` over one of LangChain's caches. Raise
+        """Return ``cache`` itself if it is a :class:`CallCache`, or a :class:`CallCache` over one of LangChain's caches. Raise
         :class:`ConfigError` for anything else.
         """
         return cache if isinstance(cache, CallCache) else cls(cache)
@@ -118,7 +118,9 @@ class CallCache:
     # -- what the cache saves ----------------------------------------------------------------------------------------
 
     def count(self, where: tuple[str, str], *, asked: int = 0, hits: int = 0) -> None:
-        """Add to a step's number of calls to a model, and to the number of calls answered from the cache."""
+        """Add to the number of calls of a (stage, model), the pair ``where``, and to the number of those that the cache
+        answered.
+        """
         with self._lock:
             counts = self._counts.setdefault(where, [0.0, 0.0])
             counts[0] += asked
@@ -128,7 +130,7 @@ class CallCache:
 
     @property
     def rates(self) -> Rates:
-        """Return the share of calls answered from this cache, by step and model, for each pair with at least 50 calls."""
+        """Return the share of calls answered from this cache, by stage and model, for each pair with at least 50 calls."""
         with self._lock:
             return {where: min(hits / asked, 0.99) for where, (asked, hits) in self._counts.items() if asked >= LEAST_ASKED}
 
@@ -166,7 +168,9 @@ class CachedCalls:
         return future
 
     def end(self, digest: str, said: str | None) -> None:
-        """End a leading call; see :meth:`EqualCalls.end`."""
+        """Store the answer of a call that was made, and pass it to the equal calls that wait for it; see
+        :meth:`EqualCalls.end`.
+        """
         self._equal.end(digest, said)
 
     def _note(self, future: Future[Any]) -> None:

@@ -70,14 +70,17 @@ LONGEST_WAIT_S = 900.0
 SLOT = "id_slot"
 """llama.cpp's name of the slot that a call should take."""
 _NO_CACHE = PromptCall("")
-"""For prompts that no cache is asked to keep; nothing in them changes."""
+"""The description of a prompt that no cache is asked to keep, so that it is sent unchanged."""
 _NO_TEMPERATURE = re.compile(r"(^|/)(o\d|gpt-5(?!.*chat))")
 """OpenAI's models that refuse any temperature but the default while they reason, by OpenAI's guide to reasoning models, read in
 November 2026. For other models this is learnt from their first refusal."""
 
 
 class OwnSettings(Protocol):
-    """An application's own chat model and the settings that the application gave it."""
+    """An application's own chat model and the settings that the application gave it.
+
+    ``entry`` is the name of its catalog entry, ``max_tokens`` its limit on an answer; None if the application sets no limit.
+    """
 
     inner: InnerChat
     entry: str
@@ -109,7 +112,10 @@ class RemoteChatModel(BoundChatModel):
     def bind_tools(
         self, tools: Any, *, strict: bool | None = None, parallel_tool_calls: bool | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Bind tools as the inner chat model does, without the arguments that its method does not know."""
+        """Return this model with tools bound as the inner chat model binds them, without the arguments that its method lacks.
+
+        Raises :class:`ConfigError` if the inner chat model takes no tools.
+        """
         bound: CallBinding = self.binding
         known = signature(bound.inner.given.bind_tools).parameters
         more = {"strict": strict, "parallel_tool_calls": parallel_tool_calls}
@@ -127,7 +133,7 @@ class RemoteChatModel(BoundChatModel):
         return found
 
     def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[LanguageModelInput, Any]:
-        """Ask for a schema as the inner chat model does."""
+        """Return a runnable that asks for ``schema`` as the inner chat model does, and whose calls are metered."""
         bound: CallBinding = self.binding
         found: Runnable[LanguageModelInput, Any] = self._around(
             bound.inner.given.with_structured_output(schema, **kwargs), "with_structured_output"
@@ -633,7 +639,11 @@ class _Account:
     # -- equal calls: see vinelm.backends.remote.equal_calls ---------------------------------------------------------
 
     def _waited(self, *, leads: bool) -> str | None:
-        """Return the stored answer of an equal call once no such call is in flight; None if this call must be made."""
+        """Return the stored answer of an equal call once no such call is in flight; None if there is none, or the wait took too
+        long.
+
+        With ``leads``, this call is then made if there is no answer, and equal calls wait for it.
+        """
         try:
             with self._joined_to(leads=leads) as future:
                 # The event loop of this thread may be needed by the call that would be waited for.
@@ -652,7 +662,10 @@ class _Account:
 
     @contextmanager
     def _joined_to(self, *, leads: bool) -> Iterator[Future[str | None] | None]:
-        """Yield a future of an equal call's answer, or None if calls are not compared. If the block fails, stop waiting."""
+        """Yield a future of an equal call's answer, or None if calls are not compared. If the block fails, stop waiting.
+
+        With ``leads``, this call is made if the answer is None, and equal calls wait for it.
+        """
         if self._equal is None or self._digest is None:
             yield None
             return

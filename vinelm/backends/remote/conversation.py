@@ -31,7 +31,7 @@ _FAMILIES = {
     "amazon_bedrock": "bedrock",
     "aws": "bedrock",
 }
-"""Families of providers, by the stamp of an answer and by the package of a chat model."""
+"""The family of a provider, by the name that LangChain writes into the provider's answers, or by the chat model's package."""
 _BLOCKS = {
     "thinking": "anthropic",
     "redacted_thinking": "anthropic",

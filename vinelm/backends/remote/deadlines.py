@@ -31,7 +31,11 @@ class Deadline:
     """The deadline of one attempt, as a context manager around each step of the attempt, in whichever thread the step runs.
 
     Attributes:
+        ends_at: when the attempt has to end, in ``time.monotonic()`` seconds.
         has_struck: whether the deadline has ended a wait.
+
+    Args:
+        timeout_s: how long the attempt may take, in seconds.
     """
 
     __slots__ = ("_outer", "ends_at", "has_struck")

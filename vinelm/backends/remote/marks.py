@@ -39,8 +39,9 @@ class Marks(ABC):
     """Marks the parts of a prompt that one provider should cache."""
 
     def placed(self, request: ModelRequest, marks: Collection[int]) -> tuple[list[BaseMessage], Mapping[str, Any]]:
-        """Return the request's messages and options with cache marks at the end of these :func:`prompt_parts`, where marks are
-        possible.
+        """Return the request's messages and options with cache marks, where marks are possible.
+
+        ``marks`` are the indices of the :func:`prompt_parts` at whose end a mark is wanted.
         """
         tools, messages = list(request.options.get("tools") or ()), list(request.messages)
         places = [place for place, _ in _in_order(messages)]

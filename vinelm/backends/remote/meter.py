@@ -143,6 +143,8 @@ class SeenAnswer:
     def look(self, generation: ChatGeneration, more: Mapping[str, Any], *, is_whole: bool) -> str:
         """Record a piece of the answer, or a whole answer, and return the text in it.
 
+        ``more`` is what the result states about the whole answer, apart from this generation.
+
         Raises:
             AttemptFailed: the piece is not the answer of a chat model.
         """

@@ -101,7 +101,10 @@ class RetryPolicy:
         return attempts <= min(RETRIES.get(failed.kind, 0), self.max_retries)
 
     def sync(self, may_repeat: Callable[[AttemptFailed], bool], sleep: Callable[[float], None]) -> Iterator[_Attempt]:
-        """Iterate over the attempts of one call; the last attempt's error is raised again."""
+        """Yield a context manager for each attempt of one call, as long as an attempt fails and ``may_repeat`` returns True.
+
+        The last attempt's error is raised again. ``sleep`` waits between two attempts.
+        """
         first = _First()
         yield first
         if first.error is not None:

@@ -12,13 +12,14 @@ from uuid import uuid4
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 
 CHANNEL = "vinelm_paid"
-"""The channel of the rows' writes."""
+"""Name of the channel under which a row's values are stored."""
 _PLACES = frozenset(("thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map"))
 _PAUSES_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
-"""LangGraph saves a checkpoint while the next superstep runs, unless it is told otherwise."""
+"""Pauses in seconds between attempts to read a checkpoint, since LangGraph usually saves it while the next superstep runs."""
 _MORE_PAUSES_S = (0.2, 0.4, 0.8)
-"""For a slow checkpointer, since the request would otherwise count as part of the thread's last one. Not if an event loop would
-block."""
+"""Further pauses for a slow checkpointer, since the request would otherwise count as part of the thread's last one. They are
+left out if an event loop would block.
+"""
 _MOST_STEPS = 1000
 
 
@@ -46,11 +47,13 @@ class Lineage:
 
 
 class SaverRows:
-    """Appends to rows and reads them. Appended values never change, so writers may append in any order.
+    """Appends values to the rows (:class:`SaverRow`) that a thread has in a checkpointer, and reads them.
 
+    Appended values never change, so writers may append in any order.
     All methods are coroutines. With ``is_async=False`` they call the checkpointer's synchronous methods and never wait.
 
     Args:
+        saver: the checkpointer.
         configurable: the run's ``config["configurable"]``: the thread, and what else the checkpointer needs.
     """
 

@@ -62,7 +62,14 @@ class FoundAccount(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """The records of one account, read from a page (a stored row that lists several accounts)."""
+    """The records of one account, read from a page (a stored row that lists several accounts).
+
+    Attributes:
+        after: account key of the path that precedes the request; empty if that path has no account, None if it is unknown.
+        birth: checkpoint of the request's input; None if it was not looked up.
+        usd: the recorded amounts in dollars, negative for corrections.
+        checkpoint_ids: the checkpoints at which runs of the request first paid.
+    """
 
     after: str | None = None
     birth: str | None = None
@@ -121,7 +128,7 @@ class ThreadAccounts:
         return _number(self._last_page), known
 
     async def pay(self, account: FoundAccount, usd: float, begun: Beginning | None, *, is_async: bool) -> None:
-        """Add dollars, which may be negative, to an account. The run's first payment passes ``begun``."""
+        """Add dollars, which may be negative, to an account. ``begun`` is the run's beginning, None after its first payment."""
         value: dict[str, Any] = {"account": account.key, "usd": usd}
         row = _row_of(account.key)
         if begun is not None:
@@ -160,7 +167,11 @@ class ThreadAccounts:
     async def _of_birth(
         self, birth: str | None, after: str | None, known: Mapping[str, _Known], *, is_async: bool
     ) -> tuple[list[str], list[str]]:
-        """Return the keys of accounts that belong to the input with the checkpoint ``birth``, and of accounts that may."""
+        """Return two lists of keys of ``known`` accounts: those whose request began at the checkpoint ``birth``, and those that
+        may have.
+
+        If ``birth`` is None, the second list has the accounts that follow the account ``after``, or may follow it.
+        """
         if birth is None:
             return [], [key for key, one in known.items() if after is None or one.after in {None, after}]
         same, unknown = [], []

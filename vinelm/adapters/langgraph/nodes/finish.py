@@ -22,7 +22,7 @@ from vinelm.adapters.langgraph.runs.run_finder import RunFinder
 from vinelm.errors import VineLMError, WorkflowError
 
 FINISH_MARK = "__vinelm_finish__"
-"""Attribute of the node's function: True."""
+"""Attribute that marks the function of the finish node; its value is True."""
 _REPLACED = (LastValue, LastValueAfterFinish, AnyValue, EphemeralValue, UntrackedValue)
 _REDUCED = (BinaryOperatorAggregate, DeltaChannel)
 _WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")

@@ -35,12 +35,12 @@ To = Sequence[str] | Mapping[Any, str]
 
 
 class Destinations:
-    """The places to which one ``vine.route`` edge may lead. The arguments are those of :meth:`vinelm.VineLM.route`.
+    """The nodes (or END) to which one ``vine.route`` edge may lead. The arguments are those of :meth:`vinelm.VineLM.route`.
 
     Attributes:
-        places: every place, in order.
-        end: where the policy may end the request; None if nowhere.
-        again: the places that are not the end.
+        places: names of all these nodes, in order.
+        end: the place where the policy may end the request; None if nowhere.
+        again: the places that are not the end; all places if there is no other.
         other_than_end: the one place that is not the end; None if there are several.
         times: the maximum number of times that the route leads to a place; places without a maximum are left out.
         is_branch: whether the places were given as ``to``, rather than as ``again`` and ``end``.
@@ -91,7 +91,8 @@ class Destinations:
     def read(self, verdict: Any, own_places: frozenset[str]) -> tuple[Any, tuple[str, ...]]:
         """Return the destination for the verdict of the application's function, in LangGraph's form, and the places in it.
 
-        The places are empty if LangGraph has to interpret the verdict, or if it is one of the application's ``own_places``.
+        The places are empty if LangGraph has to interpret the verdict, or if it is one of ``own_places``, which the function's
+        return type declares.
 
         Raises:
             WorkflowError: the verdict names a place that the route does not have.
@@ -166,7 +167,14 @@ class RouteEdge:
     """Decides where one conditional edge leads.
 
     Attributes:
+        destinations: the places to which the edge may lead.
         arms: the stages that each place leads to; filled in when the compiled graph is read.
+
+    Args:
+        finder: finds the run of the request.
+        asked: the parameters of the application's function.
+        destinations: see the attributes.
+        own_places: the places that the return type of the application's function declares.
     """
 
     __slots__ = ("_asked", "_finder", "_own_places", "arms", "destinations")
@@ -223,7 +231,16 @@ class RouteEdge:
     def _goes_on(
         self, at: RunPath, places: tuple[str, ...], finished: bool, state: Any, template: Template | None, *, is_answer: bool
     ) -> str | None:
-        """Return None if the request ends here, otherwise the place where it continues; "" means the verdict's place."""
+        """Return the place where the request continues ("" for the place of the verdict); None if the request ends here.
+
+        Args:
+            at: the run and the request's path.
+            places: the places that the verdict names.
+            finished: whether the verdict is the edge's end.
+            state: the state that the edge sees.
+            template: the workflow's shape, if known.
+            is_answer: whether the request has an answer here, so that the policy may end it.
+        """
         end, onward = self.destinations.end, self.destinations.other_than_end if finished else ""
         next_places = tuple(place for place in places if place != end) if onward == "" else (onward,) if onward else ()
         if not self.destinations.is_branch and (template is None or template.certain_stages):
@@ -272,7 +289,7 @@ class RouteEdge:
     def _has_turns_left(
         self, at: RunPath, template: Template | None, places: tuple[str, ...], arms: frozenset[str] | None
     ) -> bool:
-        """Count a turn of the loop and return whether the maximum number of turns allows it."""
+        """Count a turn to each of ``places``; return whether the template and the maximum number of turns allow it."""
         if template is not None and not template.leaves_room(len(at.path), at.stages, arms):
             return False
         for place in places:

@@ -32,7 +32,7 @@ def user_place(error: BaseException) -> str | None:
 
 
 def user_line(error: BaseException) -> tuple[str, int] | None:
-    """Return the file and the line number of the last application line in the exception's traceback."""
+    """Return the file and the line number of the last application line in the exception's traceback; None if there is none."""
     found: tuple[str, int] | None = None
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
@@ -85,7 +85,7 @@ class InjectedParameters:
 
 
 def injected_parameters(fn: Callable[..., Any], label: str, known: tuple[str, ...]) -> InjectedParameters:
-    """Return which of the ``known`` parameters ``fn`` takes.
+    """Return which of the parameters named in ``known`` the function ``fn`` takes, with the types of its state and its result.
 
     Raises:
         WorkflowError: LangGraph or VineLM cannot call ``fn``; its message begins with ``label``.

@@ -26,7 +26,7 @@ STAGE_MARK = "__vinelm_stage__"
 
 NO_CONFIG: RunnableConfig = {}
 NO_RUNTIME: Runtime[Any] = Runtime()
-"""Stands for the runtime that only LangGraph passes to its nodes."""
+"""Default of a node's ``runtime`` parameter: if it is still there, other code than LangGraph has called the node."""
 
 
 def make_stage(
@@ -44,6 +44,16 @@ def make_stage(
 
     If other code than LangGraph calls the node, ``fn`` gets the caller's model, or the model of a new invocation if the caller
     passes none. The node has no ``__wrapped__``, since LangGraph reads its signature.
+
+    Args:
+        finder: begins the invocations that LangGraph asks for.
+        calls: begins the invocations that other code asks for.
+        name: name of the stage.
+        fn: the application's function.
+        asked: the parameters that ``fn`` takes.
+        state_type: the type of its state.
+        default: the model that runs without a plan.
+        eager: finds tool calls in the text that the model streams; see :meth:`vinelm.VineLM.stage`.
     """
     others = tuple(one for one in asked.names if one != "model")
 
@@ -125,7 +135,10 @@ def _injected(names: tuple[str, ...], config: RunnableConfig, runtime: Runtime[A
 
 
 def with_entry(out: Any, written: list[Entry | Note], stage: str) -> Any:
-    """Combine ``out`` with the path channel's entry into one update, so that LangGraph writes both or neither."""
+    """Return one update with a node's result ``out`` and the path's entries, so that LangGraph writes both or neither.
+
+    Raises :class:`WorkflowError` if ``out`` leads to another graph; ``stage`` names the node in the message.
+    """
     mine = {PATH_KEY: written}
     if out is None:
         return mine

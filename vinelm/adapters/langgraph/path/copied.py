@@ -10,7 +10,7 @@ Graph = TypeVar("Graph")
 
 
 def copied(graph: Graph, **update: Any) -> Graph:
-    """Return a copy of a compiled graph with other attributes.
+    """Return a copy of a compiled graph in which the attributes of ``update`` are replaced.
 
     LangGraph's own copy calls the class with all attributes; the constructor of a subclass may differ, so it is not called.
     """

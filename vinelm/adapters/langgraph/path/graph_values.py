@@ -38,7 +38,7 @@ def graph_values(config: RunnableConfig, own: Any, *, fresh: bool) -> Mapping[st
 
 
 def as_mapping(state: Any) -> Mapping[str, Any]:
-    """Return a state of any type as a mapping."""
+    """Return a state (a mapping, pydantic model or dataclass) as a mapping; an empty one for any other type."""
     if isinstance(state, Mapping):
         return state
     if isinstance(state, BaseModel):

@@ -49,7 +49,7 @@ class InnerTrail:
                 self._begun[after] = self._begun.pop(before)
 
     def ended(self, invocation: Invocation) -> None:
-        """Record that an invocation has succeeded."""
+        """Add an invocation that has ended to the trail, unless it failed or its beginning was not recorded here."""
         with self._lock:
             path = invocation.prefix
             found = self._begun.get(path)

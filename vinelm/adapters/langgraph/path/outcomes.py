@@ -201,7 +201,7 @@ class NoOutcomes(RunOutcomes):
         """Do nothing."""
 
     def told(self, config: RunnableConfig | None, path: Path, value: PathValue | None) -> list[Note]:
-        """Return nothing to write."""
+        """Return an empty list: there are no outcomes to write."""
         return []
 
 
@@ -209,5 +209,5 @@ NO_OUTCOMES = NoOutcomes()
 
 
 def _kept(value: Any) -> Any:
-    """Return a copy of a value, since a later node may change the application's object; if it cannot be copied, itself."""
+    """Return a copy of a value, since a later node may change the application's object; the value if it cannot be copied."""
     return answered(partial(deepcopy, value), value)

@@ -102,6 +102,13 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
     channel until the superstep ends (:meth:`wait`). Without a plan, each ``VineLM`` of an application (for example one per
     file) counts its invocations separately. Their stages then get consecutive positions, since no template orders them. The end
     of a run only closes the path; :func:`is_new_request` decides whether the next stage continues the path.
+
+    Attributes:
+        path: the entries so far.
+        closed: whether the run that wrote them has ended.
+        is_unplanned: whether the stages run without a plan, so that they get consecutive positions.
+        opening: the run that LangGraph opened this channel for; None before that.
+        waiting: the pending entries, with their node's attempt, by the task's id.
     """
 
     __slots__ = ("closed", "is_unplanned", "opening", "path", "waiting")
@@ -214,7 +221,10 @@ class PathChannel(BaseChannel[PathValue, list[Entry | Note], PathValue]):
         return is_changed
 
     def finish(self) -> bool:
-        """Close the path. LangGraph also calls this when only Sends are left; the next entry opens it again."""
+        """Close the path and return whether it was open and not empty.
+
+        LangGraph also calls this when only Sends are left; the next entry opens the path again.
+        """
         if not self.path or self.closed:
             return False
         self.closed = True
@@ -336,10 +346,10 @@ def kind_in(value: PathValue) -> str | None:
 
 
 def read_path(config: RunnableConfig, *, fresh: bool) -> PathValue | None:
-    """Return the path if the state lacks it, as a thread's first state, a Send's argument and an edge's input do.
+    """Return the path for a state that does not carry it: a thread's first state, a Send's argument, or an edge's input.
 
-    ``fresh`` includes the current node's writes, which only an internal reader of LangGraph knows. Raises
-    :class:`WorkflowError` if that reader or the graph's path channel is missing.
+    Returns None before the first invocation. ``fresh`` includes the current node's writes, which only an internal reader of
+    LangGraph knows. Raises :class:`WorkflowError` if that reader or the graph's path channel is missing.
     """
     channel = channel_of(config)
     if not fresh and channel is not None:

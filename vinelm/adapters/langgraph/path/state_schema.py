@@ -97,7 +97,7 @@ def _slots(cls: type) -> tuple[str, ...]:
 
 
 def _own_pydantic(state: BaseModel, schema: type[BaseModel]) -> BaseModel:
-    """Return a copy of the validated values, made without running the validators again."""
+    """Return a copy of ``state`` in the user's type ``schema``, without the path; the validators do not run again."""
     bare = schema.__new__(schema)
     values = {name: value for name, value in state.__dict__.items() if name != PATH_KEY}
     object.__setattr__(bare, "__dict__", values)

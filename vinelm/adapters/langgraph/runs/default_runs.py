@@ -24,7 +24,9 @@ from vinelm.policies import DefaultPolicy
 from vinelm.telemetry import ObserverGroup
 
 _OWN: ContextVar[tuple[str, str] | None] = ContextVar("vinelm_own_default", default=None)
-"""The stage that is requested, with the default model of the requesting object: two graphs may have stages of one name."""
+"""The stage of the call in progress and the default model of the object that makes it, since two graphs may have stages of one
+name.
+"""
 
 T = TypeVar("T")
 INTERNAL = "__pregel_"

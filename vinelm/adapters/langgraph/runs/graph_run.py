@@ -48,7 +48,10 @@ def _weakly(known: WeakMethod[Callable[..., None]], *args: Any) -> None:
 
 @dataclass(slots=True)
 class StageChoice:
-    """The model chosen for one stage in a superstep, and the numbers of the stage's begun and failed invocations."""
+    """The model chosen for one stage in a superstep, and the numbers of the stage's begun and failed invocations.
+
+    ``path`` has the models of the request's path up to the chosen model, which is its last.
+    """
 
     path: tuple[str, ...]
     begun: int = 0

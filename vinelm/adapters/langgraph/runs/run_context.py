@@ -111,7 +111,7 @@ class ChatHost(Protocol):
 
 
 PROFILED: list[object] = []
-"""One item for each profiled unit under way in this process."""
+"""One object for each ``with profiled_unit()`` block in progress in this process."""
 
 
 class profiled_unit:  # noqa: N801 - used as a with-block
@@ -137,7 +137,7 @@ def require_priority(priority: Any) -> None:
 
 
 class ContextOwner:
-    """Refers to the adapter that made a context. Copies of the context share it; in another process it is unknown."""
+    """Refers to the adapter that made a context; ``adapter`` is None in another process. Copies of a context share it."""
 
     __slots__ = ("adapter",)
 
@@ -271,7 +271,7 @@ def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None
 
 
 def may_be_capped(context: RunContext, adapter: KnowsCaps) -> bool:
-    """Return whether code with this ``context`` may belong to a capped request without knowing it."""
+    """Return whether the running code may work for a request with a cap, although its ``context`` shows no request."""
     return adapter.has_caps and context is _NOTHING and not is_carried()
 
 

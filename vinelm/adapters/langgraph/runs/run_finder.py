@@ -9,13 +9,14 @@ How a call finds its request: the first matching case below. It determines the c
    5.
 3. *in a block*: the context variables contain a ``with vine.request(...)``.
 4. *profiled*: a profile runs in this process, and the call is in no node or block: refused, since its price could not be
-booked. 5. *no request, context carried*: this is the main thread, or its context variables descend from the main thread's. They
-show no request, so the call is a separate request, on default models. A task that began before the request and works for it,
-such as a queue reader, looks the same: if requests have caps, the log warns of this once. 6. *no request, bare thread*:
-``Thread``, ``ThreadPoolExecutor`` and ``run_in_executor`` carry no context. Neither the thread nor the code that started it
-shows which request it works for, since pool threads take any later work. If the application has set a cap on a request or on a
-tenant's day, the call is *refused* with a line that explains how to carry the context. Otherwise it is a separate request,
-which the log notes once.
+   recorded.
+5. *no request, context carried*: this is the main thread, or its context variables descend from the main thread's. They show
+   no request, so the call is a separate request, on default models. A task that began before the request and works for it,
+   such as a queue reader, looks the same: if requests have caps, the log warns of this once.
+6. *no request, bare thread*: ``Thread``, ``ThreadPoolExecutor`` and ``run_in_executor`` carry no context. Neither the thread
+   nor the code that started it shows which request it works for, since pool threads take any later work. If the application
+   has set a cap on a request or on a tenant's day, the call is *refused* with a line that explains how to carry the context.
+   Otherwise it is a separate request, which the log notes once.
 
 A run that has begun is not checked again: if it began before there was a cap, its request has no cap.
 """
@@ -109,7 +110,7 @@ class RunRegistry:
         return len(self._kept)
 
     def known(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
-        """Return the run of these channels, or of LangGraph's ``control``; None if it is new."""
+        """Return the run that has the channels ``opening`` or LangGraph's object ``control``; None if no such run has begun."""
         if opening is None:
             return self._kept.get(id(control))
         run: GraphRun | None = opening.owned.get(self)
@@ -122,7 +123,10 @@ class RunRegistry:
         return run
 
     def begun(self, opening: ChannelSession | None, control: Any) -> GraphRun | None:
-        """Return the run of a node that may be in a subgraph, whose channels do not identify the run. Records nothing."""
+        """Return the run of a node, even of one inside a subgraph, whose channels do not identify the run. Records nothing.
+
+        Returns None if no such run has begun.
+        """
         run: GraphRun | None = None if opening is None else opening.owned.get(self)
         return run or self._by_control.get(id(control)) or self._kept.get(id(control))
 
@@ -196,7 +200,8 @@ class InvokeOptions(TypedDict, total=False):
         falls_back: False if the caller repeats failed calls itself.
         objective: the objective of a new run whose context has none.
         tools: the tools offered to the model, as the application passed them.
-        default: the default model of this stage, chat model or middleware.
+        default: the model that runs without a plan, as declared by the wrapped node, chat model or middleware that makes the
+            call; None if none is declared.
         own: the application's own chat model that makes the call.
     """
 

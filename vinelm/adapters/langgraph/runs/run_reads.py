@@ -28,7 +28,7 @@ from vinelm.requests.protocols import CallGuard
 from vinelm.tools.speculation import ToolCandidate
 
 _LOCK = Lock()
-"""Held while a run gets its memory, since the calls of a fan-out begin at once."""
+"""Held while a run's store of prefetched reads is created, since the calls of a fan-out begin at once."""
 
 
 def reads_of(run: GraphRun, settings: AdapterSettings) -> ReadAhead | None:

@@ -48,7 +48,7 @@ def read_template(ways: Ways, label: str, *, turns: int = UNDECLARED_TIMES) -> T
 def template_differences(template: Template, graph: Graph, stage_of: Mapping[str, str]) -> list[str]:
     """Return a message for each transition between stages that only the graph or only the template allows.
 
-    The list is empty if the graph and the template have different stages.
+    ``stage_of`` has the stage of each node that runs one. The list is empty if graph and template have different stages.
     """
     names = {stage.name for stage in template.stages}
     if names != set(stage_of.values()):

@@ -12,7 +12,7 @@ from vinelm.adapters.langgraph.structure.ways import Bound, Ways
 from vinelm.errors import WorkflowError
 
 Together = frozenset[str]
-"""The stages of one superstep: one in most of them; none stands for the end of the workflow."""
+"""The names of the stages that run in one superstep, mostly a single one. The empty set stands for the end of the workflow."""
 ENDED: Together = frozenset()
 _MOST_WAYS = 1_000
 
@@ -163,7 +163,7 @@ def _add(found: dict[_Timed, frozenset[Bound]], more: Mapping[_Timed, frozenset[
 
 
 def _together(sets: Collection[Mapping[_Timed, frozenset[Bound]]]) -> dict[_Timed, frozenset[Bound]]:
-    """Return all combinations of one item from each set, each with the limits of all its items."""
+    """Return the stages that start together for each combination of one entry of every set, with these entries' limits."""
     found: dict[_Timed, frozenset[Bound]] = {}
     n_ways = 1
     for one in sets:

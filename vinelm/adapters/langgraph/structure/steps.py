@@ -22,7 +22,7 @@ _DEEP = 200
 _SHORT = 6
 """How many invocations a loop may have for all of its histories to be kept apart."""
 _BACK = "\0"
-"""Prefix of a loop head's name that denotes the way back to it."""
+"""Prefix that turns the name of a loop's head into the name of the transition back to that head."""
 Part = frozenset[Together]
 """Supersteps that can reach each other, or a single one."""
 Successors = Mapping[Together, Sequence[Together]]
@@ -169,7 +169,10 @@ class _Writer:
     def _turn(
         self, head: Together, part: Part, region: Region, outside: list[Together], stop: Part | None
     ) -> tuple[tuple[Step, ...], bool] | None:
-        """Return the steps of one turn, and whether other steps follow the loop; None if no steps express the turn."""
+        """Return the steps of one turn of the loop ``part``, which begins at ``head``, and whether other steps follow the loop.
+
+        ``outside`` are the supersteps right after the loop. Returns None if no steps express the turn.
+        """
         again = frozenset((_BACK + min(head),))
         in_arms = bool(outside) and self._ends_in_arms
         leavers = [at for at in part if set(region.successors[at]) & set(outside)]

@@ -39,7 +39,7 @@ _HOOKS = tuple(
 )
 """Methods of LangChain's middleware that may refuse or change what a model has asked for."""
 _STEPS = ("run", "arun", "invoke", "ainvoke", "_parse_input", "_to_args_and_kwargs")
-"""Methods of a tool that run before its own code, which is all that runs ahead."""
+"""Methods of LangChain's tool classes that run before the tool's own code; a prefetch runs only that code."""
 _WAYS = ("fget", "func", "__func__")
 """Attributes in which a property, a cached property and a static or class method keep their function."""
 _PLAIN_HOOKS = {
@@ -357,7 +357,7 @@ class _Reach(ObjectSearch):
 _BY_TEXT = ANY_ATTRIBUTE | {"import_module", "__import__", "exec", "eval", "globals", "methodcaller"}
 """Names in code that may call something known only by a text."""
 _FOLLOWED_APART = ("langgraph", "langchain", "langchain_core", "langsmith", "vinelm")
-"""Libraries whose code is not searched: their ways to ask a person are recognized by objects."""
+"""Libraries whose code is not searched: where they ask a person, they do so through objects that the search recognizes."""
 
 
 def _may_ask(module: str, filename: str) -> bool:
@@ -375,14 +375,20 @@ def _may_ask(module: str, filename: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _uses_langgraph(package: str, _loaded: int) -> bool:
-    """Return whether any loaded module of an installed package imports LangGraph."""
+    """Return whether any loaded module of an installed package imports LangGraph.
+
+    ``_loaded``, the number of loaded modules, is only a part of the cache's key.
+    """
     known = [one for name, one in list(sys.modules.items()) if name == package or name.startswith(f"{package}.")]
     return any(_origin(value) == "langgraph" for one in known for value in list(vars(one).values()))
 
 
 @lru_cache(maxsize=1)
 def _asks_somewhere(_loaded: int) -> bool:
-    """Return whether any loaded module that is searched refers to LangGraph's ``interrupt``, which asks a person."""
+    """Return whether any loaded module that is searched refers to LangGraph's ``interrupt``, which asks a person.
+
+    ``_loaded``, the number of loaded modules, is only the cache's key.
+    """
     for name, module in list(sys.modules.items()):
         known = list(getattr(module, "__dict__", {}).values())
         kinds = (one for one in known if isinstance(one, type))
