@@ -37,7 +37,10 @@ class KnowsContext(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class CallProbe:
-    """The measurements of one short call. ``is_estimated``: the token counts are estimates."""
+    """The measurements of one short call. ``is_estimated``: the token counts are estimates.
+
+    ``failure`` is the kind of failure and ``detail`` its message; both are None if the call succeeded.
+    """
 
     latency_s: float
     ttft_s: float | None

@@ -33,14 +33,16 @@ def check_options(model: Model, *more: str) -> None:
 
 
 def check_base(model: Model, hint: str = "it must start with http:// or https://") -> None:
-    """Raise :class:`ConfigError` if ``api_base`` is not a URL."""
+    """Raise :class:`ConfigError` if ``api_base`` is not a URL. ``hint`` ends the message."""
     if model.api_base is not None and not model.api_base.startswith(("http://", "https://")):
         raise ConfigError(f"model {model.name!r}: api_base is {model.api_base!r}: {hint}")
 
 
 def made(entry: Model, kind: Callable[..., C], /, **settings: Any) -> C:
-    """Make a chat model. Raise :class:`ConfigError` if its package refuses the settings; the package's message is left out,
-    since it may quote a key.
+    """Return a new chat model of the class ``kind`` with these settings.
+
+    Raises :class:`ConfigError` if its package refuses the settings; the package's message is left out, since it may quote a
+    key.
     """
     mend = f"do its options fit the package of {entry.provider!r}?"
     with explained(lambda error: cannot_make(entry, error, mend), passes=(ConfigError,), hides=True):
@@ -48,12 +50,14 @@ def made(entry: Model, kind: Callable[..., C], /, **settings: Any) -> C:
 
 
 def cannot_make(entry: Model, error: Exception, mend: str) -> ConfigError:
-    """Return the error for a catalog entry whose chat model raised this exception on creation."""
+    """Return the error for a catalog entry whose chat model raised this exception on creation; ``mend`` says what to do about
+    it.
+    """
     return ConfigError(f"model {entry.name!r}: cannot be made ({type(error).__name__}): {mend}")
 
 
 def split_options(options: Mapping[str, Any], kind: type[BaseChatModel]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split options into settings of the chat model and parameters that only the server knows."""
+    """Split options into settings that the chat model class ``kind`` has and parameters that only the server knows."""
     known = {name for field, info in kind.model_fields.items() for name in (field, info.alias) if name}
     settings = {key: value for key, value in options.items() if key in known}
     return settings, {key: value for key, value in options.items() if key not in known}

@@ -88,8 +88,10 @@ def _check_cache_points(model: Model) -> None:
 
 
 def _check_tier(model: Model, live: Any) -> None:
-    """Raise an error if an entry asks for a faster, more expensive tier but takes its price from the price list, which has
-    prices of the ordinary tier.
+    """Raise :class:`ConfigError` if an entry asks for a more expensive service tier but takes the list price of the ordinary
+    tier.
+
+    ``live`` is the application's own chat model object for the entry; None without one.
     """
     if not has_list_price(model):
         return

@@ -93,8 +93,9 @@ class DelegatingChatModel(BaseChatModel):
     ) -> Runnable[LanguageModelInput, Any]:
         """Return a runnable that yields instances of ``schema``.
 
-        The other arguments (``method``, ``strict``) are passed to the chosen model's ``with_structured_output``. An instance
-        is parsed from a tool call, from JSON text, or from an object that the model's client has parsed.
+        The other arguments (``method``, ``strict``) are passed to the chosen model's ``with_structured_output``. An instance is
+        parsed from a tool call, from JSON text, or from an object that the model's client has parsed. With ``include_raw`` the
+        runnable yields a dict with the raw answer, too.
         """
         return structured_chain(self, schema, include_raw=include_raw, options=kwargs)
 

@@ -87,7 +87,10 @@ class FallbackModel(DelegatingChatModel):
 
 
 class _Attempt(Attempt):
-    """A call of the current model. If it fails, leaving the block falls back to another model, if one is available."""
+    """One attempt on the current model. If it fails, leaving the block falls back to another model, if one is available.
+
+    Tracing is told the model of an answer if the attempt is not the call's first one (``is_first``).
+    """
 
     __slots__ = ("_attempts", "_chosen", "_is_first")
 

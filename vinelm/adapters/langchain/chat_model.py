@@ -210,7 +210,10 @@ class VineChatModel(DelegatingChatModel):
         return _Call(self, begun, options, is_last=number == self.max_retries)
 
     def _place(self, attempt: int, options: Mapping[str, Any]) -> tuple[GraphAdapter, InvokeOptions]:
-        """Return the adapter of the ``vine`` object that made this model, and the options for one invocation."""
+        """Return the adapter of the ``vine`` object that made this model, and the options for one invocation.
+
+        ``attempt`` counts the attempts of a call from 0; only the last allowed attempt may fall back to another model.
+        """
         given = {"max_tokens": self.max_tokens, "timeout_s": self.timeout}
         return self.vine.adapter, {
             "default": self.default,

@@ -111,7 +111,7 @@ class VineMiddleware(AgentMiddleware[Any, Any, Any]):
 
 
 def _written(response: ModelResponse[Any] | AIMessage, scope: InvocationScope, on_error: OnError) -> ExtendedModelResponse[Any]:
-    """Return the response with an update of the path, or the response alone if VineLM's own code fails."""
+    """Return the response with the path's update by ``scope``, the invocation; without it if VineLM's own code fails."""
     if isinstance(response, AIMessage):
         response = ModelResponse(result=[response])
     with scope.noting("the path's entry", may_raise=on_error == "raise"):

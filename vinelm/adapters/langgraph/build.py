@@ -130,7 +130,10 @@ def joint_stages(template: Template) -> list[frozenset[str]]:
 def nodes_of_stages(
     graph: CompiledStateGraph[Any, Any, Any, Any], agents: Iterable[str], chats: Mapping[str, HeldStages] | None = None
 ) -> dict[str, str]:
-    """Return the stage of each node of the root graph that runs exactly one stage."""
+    """Return the stage of each node of the root graph that runs exactly one stage.
+
+    ``agents`` are the stages that a middleware runs, ``chats`` the nodes' chat models, which are searched for if None.
+    """
     held = chat_nodes(graph) if chats is None else chats
     return single_stages(graph, held) | _routed_agents(graph, agents)
 
@@ -190,7 +193,10 @@ def replay_reason(workflow: Workflow, app: Any, agents: Iterable[str] = ()) -> s
 
 
 def stage_nodes(graph: CompiledStateGraph[Any, Any, Any, Any], stages: Iterable[str], agents: Iterable[str] = ()) -> StageNodes:
-    """Return the nodes of the root graph that run each stage, as far as this is known before the graph runs."""
+    """Return the nodes of the root graph that run each stage, as far as this is known before the graph runs.
+
+    ``agents`` are the stages that a middleware runs.
+    """
     wrapped = wrapped_stages(graph) | _routed_agents(graph, agents)
     found: dict[str, tuple[str, ...]] = {}
     chats = chat_nodes(graph)
@@ -227,6 +233,13 @@ def refuse_unsupported(
 
     Unsupported are cached stages, stages in a subgraph with its own checkpointer, an explicit input schema that hides the path,
     and two stages that start together after the same node and are not ``joint`` in the template.
+
+    Args:
+        graph: the compiled graph.
+        stages: the template's stages.
+        agents: the stages that a middleware runs.
+        chats: the nodes' chat models; None searches for them.
+        joint: the groups of stages that the template runs in parallel.
     """
     held = chat_nodes(graph) if chats is None else chats
     for node, found in held.items():

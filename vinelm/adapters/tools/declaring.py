@@ -263,7 +263,10 @@ class _Calls(OneProcess):
         return self._box is box
 
     def call(self, tool: BaseTool, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        """Return the result of ``tool``, from a prefetched read if one answers this call, otherwise from a normal call."""
+        """Return the result of ``tool``, from a prefetched read if one answers this call, otherwise from a normal call.
+
+        ``args`` and ``given`` are the call's positional and keyword arguments.
+        """
         memory = self._memory()
         if memory is None:
             with paid(self._guard(), self.says.cost_usd):
@@ -344,7 +347,10 @@ class _Calls(OneProcess):
 
 
 class _Call:
-    """The record of one call that the application makes. If the call writes, nothing is prefetched while it runs."""
+    """The record of one call that the application makes. If the call writes, nothing is prefetched while it runs.
+
+    The caller sets ``result``, and ``is_ok`` if the call succeeds, before :meth:`end`.
+    """
 
     __slots__ = ("_calls", "_memory", "_read", "_write", "is_ok", "result")
 

@@ -313,7 +313,7 @@ class ReadAhead:
     # -- writes, and the end -------------------------------------------------------------------------------------
 
     def begin_write(self, scope: Scope) -> object:
-        """Drop the prefetched reads of this run, or of all runs, and start none until the write ends.
+        """Drop the prefetched reads of this run (scope "session"), or of all runs ("all"), and start none until the write ends.
 
         Returns a token for :meth:`end_write`.
         """
@@ -379,7 +379,9 @@ class ReadAhead:
     # -- telling -------------------------------------------------------------------------------------------------
 
     def _tell_dropped(self, *, is_over: bool = False) -> None:
-        """Record the finished reads that were dropped, as prefetches that no call has used."""
+        """Record the finished reads that were dropped, as prefetches that no call has used; with ``is_over`` also the running
+        ones.
+        """
         if not self._dropped:
             return
         with self._lock:
@@ -445,7 +447,7 @@ class ReadAhead:
             self._record(text, None)
 
     def undeclared_begins(self, token: object, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Record the start of an undeclared tool's call, if calls are recorded."""
+        """Record the start of an undeclared tool's call, if calls are recorded. ``token`` identifies the call when it ends."""
         if self.box.recorder is None:
             return
         with suppress(Exception):  # arguments without a JSON form, or the application's own serializer fails
@@ -475,7 +477,11 @@ class ReadAhead:
         self._record(event, None)
 
     def _record(self, event: str | ToolEvent, is_read: bool | None) -> None:
-        """Pass an event to the recorder. An exception of the recorder is ignored, so that it does not fail the call."""
+        """Pass an event to the recorder. An exception of the recorder is ignored, so that it does not fail the call.
+
+        ``is_read`` states whether the tool is declared to be read-only; None if that is unknown or the event is a user's
+        message.
+        """
         recorder = self.box.recorder
         if recorder is None:
             return

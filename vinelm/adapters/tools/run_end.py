@@ -70,7 +70,7 @@ def watch_graphs() -> None:
 
 
 def end_with_graph(memory: ReadAhead) -> None:
-    """Drop the surrounding run's reads when its graph ends; does nothing outside of a graph's node."""
+    """Drop a run's prefetched reads ``memory`` when the surrounding graph ends; does nothing outside of a graph's node."""
     config = var_child_runnable_config.get() or {}
     if _IN_NODE in (config.get("metadata") or {}):
         graph = _GRAPHS.get(getattr(config.get("callbacks"), "parent_run_id", None))  # type: ignore[arg-type]

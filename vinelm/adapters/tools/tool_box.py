@@ -28,7 +28,12 @@ Record = Literal["digests", "values"]
 
 
 class FixedCall(NamedTuple):
-    """A call made by a node of the graph: computes its arguments from the state, and names the stages after it."""
+    """A call of a tool that a node of the graph makes.
+
+    Attributes:
+        arguments: returns the call's arguments, given the state; None if they are not known yet.
+        before: the stages that come right after the call.
+    """
 
     arguments: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
     before: tuple[str, ...]

@@ -58,8 +58,9 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         return messages.batches.create(requests=requests, extra_headers=headers, timeout=NO_LIMIT_S).id
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
-        """Search the provider's list for our batch. A batch lists its calls only once it has ended, so this waits for
-        its end.
+        """Search the provider's list for our batch; see :meth:`BatchApi.find <vinelm.backends.remote.provider.BatchApi.find>`.
+
+        A batch lists its calls only once it has ended, so the result is uncertain while a batch with as many calls is running.
         """
         batches, is_certain = self._clients.of(model).messages.batches, True
         for number, batch in enumerate(batches.list(limit=100)):
@@ -102,9 +103,7 @@ def _client(model: Model) -> Anthropic:
 
 
 def own_headers(key: str, base: str) -> dict[str, Any]:
-    """Return HTTP headers that send this key to the server, and suppress other credentials that the SDK finds in the
-    environment.
-    """
+    """Return HTTP headers that send this key to the server at ``base``, and suppress other credentials from the environment."""
     from anthropic import Omit
 
     lines = "" if base.startswith(HOME) else os.environ.get(AMBIENT_HEADERS, "")

@@ -60,7 +60,9 @@ class GeminiBatches(SdkBatches["Client"]):
         return str(batches.create(model=model.model_id, src=requests, config={"display_name": key}).name)
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
-        """Search the provider's list for our batch, by its display name."""
+        """Search the provider's list for our batch, by its display name; see :meth:`BatchApi.find
+        <vinelm.backends.remote.provider.BatchApi.find>`.
+        """
         for number, job in enumerate(self._clients.of(model).batches.list(config={"page_size": 100})):
             if job.display_name == key and job.name:
                 return FoundBatch(job.name)

@@ -163,6 +163,8 @@ class EngineRateLimiter:
     def _room(self, allowed: int | None, wanted: int, weight: Callable[[WindowPermit], int]) -> float:
         """Return the earliest time at which the window has room for ``wanted`` more requests or tokens; minus infinity without
         a limit.
+
+        ``allowed`` is the limit, ``weight`` returns what an earlier call counts in the window.
         """
         start_s = float("-inf")
         if allowed is None:

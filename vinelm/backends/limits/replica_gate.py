@@ -59,7 +59,7 @@ class Replica:
     sent: dict[int, None] = field(default_factory=dict)
 
     def note(self, points: Sequence[int]) -> None:
-        """Record the prompt of a call that the replica serves, and forget older prompts."""
+        """Record the prompt of a call that the replica serves, by digests of its beginnings, and forget older prompts."""
         for point in points:
             self.sent.pop(point, None)
         self.sent.update(dict.fromkeys(points))
@@ -356,8 +356,11 @@ class ReplicaGate:
         return sorted(usable, key=lambda place: (cost(place)[0], not pinned[place], -warm[place], cost(place)))
 
     def _warm(self, waiting: _Waiting, usable: Sequence[int], calls: Sequence[int]) -> list[int]:
-        """Return the number of tokens at the beginning of the call's prompt that each replica was sent before; 0 if few, or if
-        the replica is busy.
+        """Return, for each replica, the number of tokens at the beginning of the call's prompt that the replica was sent
+        before.
+
+        It is 0 if they are few, or if the replica is busy. ``calls`` has the estimated number of calls of each replica, this
+        call included, and ``usable`` the indices of the replicas that may be used.
         """
         found, prompt = [0] * len(calls), waiting.priority
         if isinstance(prompt, PromptPriority) and prompt.tokens:

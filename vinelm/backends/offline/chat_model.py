@@ -27,8 +27,9 @@ class AnswerSource(Protocol):
     """The source of an offline chat model's answers."""
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:
-        """Return the answer's text and its usage, without waiting for the latency or reporting the usage. ``usage.failure`` is
-        set if the call fails.
+        """Return the answer's text and its usage, without waiting for the latency or reporting the usage.
+
+        ``prompt_chars`` is the length of the prompt in characters. ``usage.failure`` is set if the call fails.
         """
 
 

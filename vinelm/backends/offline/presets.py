@@ -44,7 +44,7 @@ class Behaviour:
     all models), per question and ``family``, per question and model (``persistent_sd``), and per call (``fresh_sd``).
     ``reasoning_tokens`` is the median number of tokens written (and billed) before the answer, ``latency_sigma`` the standard
     deviation of the log of its speed. ``kinds`` has the weights of its types of error (default 1). Prices are dollars per
-    million tokens.
+    million tokens. ``shaped_like`` names the real model that it imitates.
     """
 
     shaped_like: str

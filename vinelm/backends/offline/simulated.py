@@ -170,8 +170,9 @@ class SimulatedBackend:
         return text, _usage(behaviour, model, names, counts)
 
     def _cached(self, model: Model, before: Sequence[str], tokens_in: int) -> int | None:
-        """Return the number of prompt tokens that the previous call left in the cache; None if the model has no prompt
-        cache.
+        """Return the number of prompt tokens that the previous call left in the cache; None if the model has no prompt cache.
+
+        ``before`` has the models of the request's earlier calls.
         """
         share = model_options(model, *OPTIONS).get("cached_share")
         if share is None:
@@ -216,7 +217,8 @@ class SimulatedBackend:
         )
 
     def _saw_error(self, task: _Task, before: Sequence[str]) -> bool:
-        """Return whether the previous answer has an error that becomes visible when the answer is executed.
+        """Return whether the answer of the last model in ``before`` has an error that becomes visible when the answer is
+        executed.
 
         False if stages have different tasks, because a model learns nothing from an error at another task.
         """
@@ -248,7 +250,10 @@ class SimulatedBackend:
 
 
 def _usage(behaviour: Behaviour, model: Model, names: Sequence[object], counts: Counts) -> Usage:
-    """Return the usage of a successful call. ``counts`` excludes the reasoning tokens, which are drawn here."""
+    """Return the usage of a successful call. ``counts`` excludes the reasoning tokens, which are drawn here.
+
+    ``names`` seed the random draws.
+    """
     reasoning = int(behaviour.reasoning_tokens * exp(REASONING_SIGMA * normal(*names, "reasoning")))
     cached = counts.cached or 0
     ttft_s = _ttft_s(behaviour, names, counts.tokens_in - cached)
@@ -270,7 +275,10 @@ def _usage(behaviour: Behaviour, model: Model, names: Sequence[object], counts: 
 
 
 def _failed_usage(behaviour: Behaviour, model: Model, names: Sequence[object], failure: FailureKind) -> Usage:
-    """Return the usage of a failed call: a timeout takes the model's ``timeout_s``, another failure the time to first token."""
+    """Return the usage of a failed call: a timeout takes the model's ``timeout_s``, another failure the time to first token.
+
+    ``names`` seed the random draws.
+    """
     latency_s = model.timeout_s if failure == "timeout" else _ttft_s(behaviour, names, 0)
     return Usage(model=model.name, cost_usd=0.0, latency_s=round(latency_s, 6), price_id=model.price_id, failure=failure)
 
@@ -290,8 +298,9 @@ def _checked_rate(rate: object, what: str) -> float:
 
 
 class TextWriter:
-    """Writes the label as the right answer, and a different text as a wrong answer. Requests with a longer row of the dataset
-    are harder.
+    """Writes the label as the right answer, and a different text as a wrong answer.
+
+    Requests with a longer row of the dataset are harder. ``answer_key`` is the column with the label.
     """
 
     kinds: Sequence[str] = ("near_miss", "off_topic")
@@ -311,7 +320,9 @@ class TextWriter:
         return str(request.data[self._key])
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return a number near the label, its letters shuffled, or an unrelated answer."""
+        """Return a number near the label, or the label's letters shuffled, for the kind "near_miss"; otherwise an unrelated
+        answer.
+        """
         label = self.right(request, rng)
         if kind == "near_miss":
             near = _near(label, rng)

@@ -76,7 +76,9 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         return batch.id
 
     def find(self, model: Model, key: str, since_s: float, calls: int, known: frozenset[str]) -> FoundBatch:
-        """Search the provider's list for our batch, by its metadata."""
+        """Search the provider's list for our batch, by its metadata; see :meth:`BatchApi.find
+        <vinelm.backends.remote.provider.BatchApi.find>`.
+        """
         for number, batch in enumerate(self._clients.of(model).batches.list(limit=100)):
             if (batch.metadata or {}).get(KEY) == key:
                 return FoundBatch(batch.id)

@@ -105,8 +105,9 @@ class CompatibleChat(BaseChatOpenAI):
 
 
 def _give_back(messages: Sequence[BaseMessage], sent: list[dict[str, Any]]) -> None:
-    """Add to the request the reasoning that came before each tool call. A server that sends reasoning expects it back together
-    with the tool results.
+    """Add to the messages ``sent`` in the request the reasoning that came before each tool call.
+
+    A server that sends reasoning expects it back together with the tool results.
     """
     wanted = any(isinstance(one, AIMessage) and one.additional_kwargs.get("reasoning_content") for one in messages)
     for message, body in zip(messages, sent, strict=True):

@@ -119,8 +119,12 @@ class KeepsBatches(Protocol):
 
 @dataclass(eq=False)
 class BatchedUnit:
-    """A run of a request whose calls go in batches. ``asked`` has the digests of its calls so far, ``futures`` the pending
-    answers.
+    """A run of a request whose calls go in batches.
+
+    Attributes:
+        cell: identifies the run: the request's id and the models of its path.
+        asked: the digests of the run's calls so far.
+        futures: the answers to its calls, by digest; an answer may be pending.
     """
 
     cell: Cell
@@ -237,7 +241,7 @@ class BatchGate:
 
     @contextmanager
     def unit(self, cell: Cell, *, is_batched: bool, again: BatchedUnit | None = None) -> Iterator[BatchedUnit]:
-        """Register the run that takes place inside the block.
+        """Register the run that takes place inside the block; ``cell`` has its request's id and the models of its path.
 
         ``is_batched`` is False if calls are made directly, so that their latency is measured. ``again`` is the unit of an
         earlier run of the same request, which is continued.
@@ -267,7 +271,15 @@ class BatchGate:
     def ask(
         self, model: Model, body: Mapping[str, Any], unit: BatchedUnit, upper_usd: float, digest: str
     ) -> Future[Mapping[str, Any]]:
-        """Queue a call for the next batch, or find it in an earlier batch. Return a future of the provider's answer."""
+        """Queue a call for the next batch, or find it in an earlier batch. Return a future of the provider's answer.
+
+        Args:
+            model: the model to call.
+            body: the request's body.
+            unit: the run that makes the call.
+            upper_usd: the call's maximum cost in dollars.
+            digest: identifies the call.
+        """
         if (asked := unit.futures.get(digest)) is not None:
             return asked
         call = _Call(digest, unit, model, body, upper_usd, time.monotonic())

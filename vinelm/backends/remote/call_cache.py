@@ -95,7 +95,7 @@ class CallCache:
         return said
 
     def keep(self, digest: str, said: str) -> None:
-        """Store the answer to a call. If the cache fails, the answer is not stored."""
+        """Store ``said``, the text form of a call's answer. If the cache fails, the answer is not stored."""
         if time.monotonic() < self._alone_until_s:
             return
         with self._surviving(), self._writes:

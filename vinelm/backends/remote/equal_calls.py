@@ -44,7 +44,7 @@ class KeepsCalls(Protocol):
         """Return the stored answer of a call; None if it is missing or too old."""
 
     def keep(self, digest: str, said: str) -> None:
-        """Store a call's answer durably."""
+        """Store ``said``, the text form of a call's answer, durably."""
 
 
 class RecordedCalls(Protocol):
@@ -140,8 +140,9 @@ class EqualCalls:
         return future
 
     def end(self, digest: str, said: str | None) -> None:
-        """End a leading call: store its answer and pass it to all waiting calls. Without an answer (None), the first waiting
-        call leads.
+        """End a call that leads: store its answer ``said`` and pass it to all waiting calls.
+
+        If ``said`` is None, there is no answer, and the first waiting call leads.
         """
         try:
             if said is not None:

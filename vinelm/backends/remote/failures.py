@@ -173,8 +173,10 @@ def failed(error: Exception, *, has_begun: bool) -> AttemptFailed:
 def _refused(
     chain: list[Any], status: int | None, body: Mapping[str, Any], *, is_inside: bool, has_begun: bool
 ) -> AttemptFailed:
-    """Return the failure that a server's refusal means. The refusal is an HTTP error or, if ``is_inside``, an error in place of
-    an answer.
+    """Return the failure that a server's refusal means.
+
+    The refusal is an HTTP error or, if ``is_inside``, an error in place of an answer. ``chain`` has the exception and its
+    causes. ``has_begun`` states whether part of the answer had arrived.
     """
     codes = [
         code for value in (body.get("code"), body.get("type"), body.get("status"), body.get("Code")) if (code := _code(value))
@@ -276,7 +278,10 @@ def _by_name(error: Exception, chain: list[Any], *, has_begun: bool) -> AttemptF
 
 
 def _stated(chain: list[Any]) -> tuple[int | None, Mapping[str, Any], bool]:
-    """Return the HTTP status of an exception, the body of the error, and whether the error came in place of an answer."""
+    """Return the HTTP status of an exception, the body of the error, and whether the error came in place of an answer.
+
+    ``chain`` has the exception and its causes. The status is None if none of them states it.
+    """
     body = next((found for link in chain if (found := _body(link))), {})
     for link in chain:
         given = getattr(link, "response", None)

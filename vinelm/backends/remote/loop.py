@@ -149,7 +149,7 @@ def _in_a_thread(
     of its reader.
 
     Returns a function that requests the next item, and a function that makes the thread stop. ``StopIteration`` means that the
-    generator has ended.
+    generator has ended. ``put`` is called with each item, or with the exception that ended the generator.
     """
     wanted, is_left = threading.Semaphore(0), threading.Event()
 

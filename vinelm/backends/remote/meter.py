@@ -119,7 +119,19 @@ def bound_of(model: Model, request: ModelRequest) -> AttemptBound:
 
 @dataclass(slots=True)
 class SeenAnswer:
-    """What the meter has recorded about one attempt's answer."""
+    """What the meter has recorded about one attempt's answer.
+
+    Attributes:
+        has_begun: whether any piece has arrived.
+        has_content: whether the answer has text or a tool call.
+        is_refused: whether the model refused to answer.
+        chars: number of characters that the model wrote, including reasoning and tool-call arguments.
+        reason: the finish reason; None until the server states it.
+        counts: the token counts; None if they are not stated or not valid.
+        request_id: the provider's id of the answer.
+        provider_latency_s: the latency that the provider measured, in seconds.
+        service_tier: the service tier that served the call.
+    """
 
     has_begun: bool = False
     has_content: bool = False
@@ -287,7 +299,9 @@ class MeteredCall:
     costs.
 
     ``bound`` computes the maximum number of tokens of one attempt. ``states_reasons``: the model gives a finish reason with
-    every complete answer. ``list_price``: the model's ordinary price, for a call in a batch.
+    every complete answer. ``list_price``: the model's ordinary price, for a call in a batch. ``prompt_chars``: length of the
+    prompt. ``attempts``: number of attempts so far, of which ``billed`` may cost money. ``is_complete``: the call was answered.
+    ``seen``: the last attempt's answer. ``asked_s``: when the call began, in seconds of the request's clock.
     """
 
     model: Model
@@ -388,7 +402,7 @@ class MeteredCall:
         return failed.kind in ("timeout", "server") and self.seen.reason is not None
 
     def end(self, failed: AttemptFailed | None) -> None:
-        """End the attempt: stop its clock and add its cost."""
+        """End the attempt: stop its clock and add its cost. ``failed`` is its failure; None if it was answered."""
         self._ended_s = self.context.clock.now()
         seen, self._counts, self._is_estimated = self.seen, None, False
         # Counts that came too early or are impossible do not count: the attempt then costs its upper bound.
@@ -457,7 +471,7 @@ class MeteredCall:
         return self.prompt_chars > MOST_CHARS * tokens and is_too_few(tokens, *texts_of(self.request.messages))
 
     def may_repeat(self, failed: AttemptFailed) -> bool:
-        """Return whether to make another attempt."""
+        """Return whether to make another attempt after this failure."""
         return not self._has_handed_out and self.policy.may_repeat(failed, self.attempts, self.billed)
 
     @property
@@ -479,7 +493,7 @@ class MeteredCall:
         return counts.cached / counts.tokens_in
 
     def usage(self, failure: FailureKind | None) -> Usage:
-        """Return the usage record of the call, with the times of the last attempt."""
+        """Return the usage record of the call, with the times of the last attempt and the call's kind of failure, or None."""
         counts, ended_s = self._counts, self._ended_s
         now_s = self.context.clock.now() if ended_s is None else ended_s
         latency_s = max(now_s - self._started_s, 0.0) if self.attempts else 0.0

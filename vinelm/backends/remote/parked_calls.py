@@ -51,7 +51,7 @@ class ParkedUnit(BatchedUnit):
     _decision: Lock = field(default_factory=Lock)
 
     def begin(self, on_lost: Callable[[float], None]) -> None:
-        """Start the next run of the request."""
+        """Start the next run of the request, with the callback ``on_lost`` for lost answers."""
         self.on_lost, self.halted = on_lost, None
         self._times.clear()
         self.asked.clear()

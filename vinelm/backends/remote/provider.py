@@ -70,8 +70,9 @@ class Provider(ABC):
         return None
 
     def wire(self, model: Model, form: str = CHAT) -> ChatAddress | None:
-        """Return the address at which the entry directly serves one of OpenAI's formats. Return None if the entry does not
-        serve the format, or if its options prevent direct calls.
+        """Return the address at which the entry directly serves the format ``form``, :data:`CHAT` or :data:`RESPONSES`.
+
+        Returns None if the entry does not serve the format, or if its options prevent direct calls.
 
         Raises:
             ConfigError: the entry's key is missing.

@@ -102,7 +102,10 @@ class RequestAccount:
         return self._found.key
 
     async def open(self, begun: Beginning, *, is_async: bool) -> None:
-        """Find the request's account and report what its earlier runs have paid; does nothing if it is already open."""
+        """Find the request's account by the run's beginning ``begun``, and report what its earlier runs have paid.
+
+        Does nothing if the account is already open.
+        """
         found = await self._accounts.find(begun, is_async=is_async)
         with self._lock:
             if not self.is_open:

@@ -95,7 +95,7 @@ class ThreadAccounts:
         self._made: set[SaverRow] = set()
 
     async def find(self, begun: Beginning, *, is_async: bool) -> FoundAccount:
-        """Return the account that the run continues, or a new account."""
+        """Return the account that a run with the beginning ``begun`` continues, or a new account."""
         key = None if begun.request_id is None else f"{_OF_REQUEST}{uuid5(_NAMES, begun.request_id)}"
         if key is not None:
             values = await self._rows.read(_row_of(key), is_async=is_async)
@@ -146,7 +146,7 @@ class ThreadAccounts:
         await self._rows.append(row, value, is_async=is_async)
 
     async def _match(self, begun: Beginning, known: Mapping[str, _Known], *, is_async: bool) -> tuple[str | None, str | None]:
-        """Return the key of the account that the run continues, and the id of the input's checkpoint.
+        """Return the key of the ``known`` account that the run continues, and the id of the input's checkpoint.
 
         The key is None if the run needs a new account; the id is None if it was not looked up.
         """

@@ -140,6 +140,7 @@ def make_route(
     to a place), or after :data:`~vinelm.adapters.langgraph.nodes.route.UNDECLARED_TIMES` if neither is known.
 
     The path function takes only (state, config): with a ``runtime`` parameter, ``update_state(as_node=...)`` would fail.
+    ``asked`` has the parameters that ``fn`` takes, ``destinations`` the places to which the edge may lead.
     """
     own = get_args(asked.returns) if get_origin(asked.returns) is Literal and not destinations.is_branch else ()
     edge = RouteEdge(finder, asked, destinations, frozenset(own))
@@ -289,7 +290,10 @@ class RouteEdge:
     def _has_turns_left(
         self, at: RunPath, template: Template | None, places: tuple[str, ...], arms: frozenset[str] | None
     ) -> bool:
-        """Count a turn to each of ``places``; return whether the template and the maximum number of turns allow it."""
+        """Count a turn to each of ``places``; return whether the template and the maximum number of turns allow it.
+
+        ``arms`` are the stages to which these places lead; None if unknown.
+        """
         if template is not None and not template.leaves_room(len(at.path), at.stages, arms):
             return False
         for place in places:

@@ -102,14 +102,20 @@ def make_stage(
 
 
 def _has_model(fn: Callable[..., Any], more: tuple[Any, ...], given: Mapping[str, Any]) -> bool:
-    """Return whether the caller of a node passes the model, by name or position, as only code other than LangGraph does."""
+    """Return whether the caller of a node passes the model, by name or position, as only code other than LangGraph does.
+
+    ``more`` and ``given`` are the positional and keyword arguments after the state.
+    """
     if "model" in given or not more:
         return "model" in given
     return "model" in inspect.signature(fn).bind_partial(None, *more).arguments
 
 
 def _written(finder: RunFinder, out: Any, scope: InvocationScope, name: str) -> Any:
-    """Return the node's update with the new entry of the path, or without the entry if VineLM's own code fails."""
+    """Return ``out``, the result of the stage's function, with the new entry of the path.
+
+    The entry is left out if VineLM's own code fails.
+    """
     try:
         if scope.is_kept_by_run and isinstance(out, Command) and out.graph is not None:
             return out  # leads out of a subgraph, whose channels the outer graph does not know

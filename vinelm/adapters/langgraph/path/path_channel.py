@@ -85,7 +85,13 @@ class PathValue(TypedDict):
 
 
 class Execution(NamedTuple):
-    """One attempt of a node, with the position at which LangGraph applies its updates in the superstep."""
+    """One attempt of a node.
+
+    Attributes:
+        task: id of LangGraph's task that runs the node.
+        attempt: LangGraph's number of the attempt.
+        order: the text by which LangGraph orders the updates of a superstep.
+    """
 
     task: str
     attempt: int

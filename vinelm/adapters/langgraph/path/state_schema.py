@@ -49,9 +49,10 @@ def announced(schema: type) -> type:
 
 
 def own_state(state: Any, on_error: OnError = "raise") -> tuple[Any, PathValue | None]:
-    """Return the state in the user's own type, and the path that the state carried.
+    """Return the state in the user's own type, and the path that the state carried; None if it carried none.
 
-    If the state cannot be converted, it is returned as it is. The argument is not changed.
+    A state that cannot be converted is returned as it is, or the error is raised if ``on_error`` is "raise". The argument is
+    not changed.
     """
     try:
         return _parted(state)

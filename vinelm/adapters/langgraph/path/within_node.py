@@ -37,7 +37,10 @@ def with_path_channel(graph: CompiledStateGraph[Any, Any, Any, Any]) -> Compiled
 
 
 def write_path(config: RunnableConfig, written: list[Entry | Note], *, is_unplanned: bool) -> None:
-    """Add an entry to the path when the superstep of ``config``'s node has ended; a failing node adds nothing."""
+    """Add the entries ``written`` to the path when the superstep of ``config``'s node has ended; a failing node adds nothing.
+
+    ``is_unplanned`` states that the run uses default models and no template is known.
+    """
     channel, node = channel_of(config), execution_of(config)
     assert channel is not None  # as :meth:`ThreadPaths.channel` has found
     assert node is not None

@@ -151,7 +151,8 @@ class DefaultRuns:
     ) -> InvocationScope:
         """Return an invocation on the default model, without observers, since an observer may have caused the failure.
 
-        Raises the error if failures are configured to be raised.
+        ``prefix`` has the models of the request's path before the invocation. Raises ``error`` if failures are configured to be
+        raised.
         """
         if self._settings.on_error == "raise":
             raise error
@@ -167,7 +168,7 @@ class DefaultRuns:
     def stand_in(self, error: Exception, what: str, objective: Objective | None) -> DefaultPolicy:
         """Return a policy that only serves default models, and charges each call's maximum cost to a per-request cap.
 
-        Raises the error if failures are configured to be raised.
+        ``what`` names the part of VineLM that failed. Raises ``error`` if failures are configured to be raised.
         """
         if self._settings.on_error == "raise":
             raise error

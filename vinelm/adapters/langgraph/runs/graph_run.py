@@ -344,7 +344,9 @@ class GraphRun:
             return choice.path
 
     def _model_in_flow(self, stage: str, prefix: tuple[str, ...]) -> str:
-        """Return the policy's model, and report to the policy if the template does not allow the stage here."""
+        """Return the policy's model after the path ``prefix``, and report to the policy if the template does not allow the
+        stage here.
+        """
         model, step = self._model_of(stage, prefix), self._superstep
         assert self.flow is not None
         if step is not None and not step.is_in(stage, self.flow):
@@ -441,7 +443,8 @@ class GraphRun:
         return self._guarded("returned", lambda: self.policy.returned(prefix), None, prefix)
 
     def note_returned(self, prefix: tuple[str, ...], note: str) -> None:
-        """Record in the policy's trace which answer is returned, and why.
+        """Record in the policy's trace which answer is returned at the end of the path ``prefix``, and why, with the text
+        ``note``.
 
         Errors are raised only if failures are configured to be raised.
         """
@@ -493,11 +496,11 @@ class GraphRun:
             self.path, self.stages = path_of(value)
 
     def is_past(self, where: Where) -> bool:
-        """Return whether the run keeps the path in memory and its last invocation began in an earlier superstep."""
+        """Return whether the run keeps the path in memory and its last invocation began in another superstep than ``where``."""
         return self.places is not None and self.places.last_step != where.step
 
     def _model_of(self, stage: str, prefix: tuple[str, ...]) -> str:
-        """Return the policy's model of an invocation, or the stage's default if the policy fails."""
+        """Return the policy's model for ``stage`` after the path ``prefix``, or the stage's default if the policy fails."""
         self.outcomes.tell(prefix)
         started = time.perf_counter()
         try:
@@ -545,7 +548,17 @@ class GraphRun:
         goes_on: bool = True,
         explains: bool = True,
     ) -> None:
-        """Notify the observers of a decision. An exception from an observer or the explanation does not change it."""
+        """Notify the observers of a decision. An exception from an observer or the explanation does not change it.
+
+        Args:
+            kind: whether a model was chosen ("model"), or whether the request ends was decided ("end").
+            stage: the stage for which a model was chosen.
+            prefix: models of the path before the decision.
+            model: the chosen model.
+            started: when the decision began, in ``time.perf_counter()`` seconds.
+            goes_on: whether the request continues.
+            explains: whether the policy is asked to explain the decision.
+        """
         seconds = time.perf_counter() - started
         explanation: Mapping[str, Any] = {}
         if explains:
@@ -568,7 +581,11 @@ class GraphRun:
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...] = (), stage: str | None = None, model: str | None = None
     ) -> None:
-        """Record in the policy's trace that ``what`` failed, with the type of the error; never raises."""
+        """Record in the policy's trace that ``what`` failed, with the type of the error; never raises.
+
+        ``prefix`` has the models of the path so far. ``model`` is the model that runs for ``stage`` in spite of the failure, if
+        any.
+        """
         with suppress(Exception):  # the same
             self.policy.note_failure(what, error, prefix, stage, model)
 
@@ -582,10 +599,9 @@ class GraphRun:
         may_raise: bool = True,
         passes: tuple[type[Exception], ...] = (),
     ) -> Iterator[None]:
-        """Catch errors of VineLM's own code in the block and record them in the trace.
+        """Catch errors of VineLM's own code in the block and record them in the trace, as failures of ``what``.
 
         They are raised instead if failures are configured to be raised and ``may_raise`` is set.
-
         Errors of the types in ``passes`` are always raised.
         """
         try:
@@ -620,7 +636,10 @@ class GraphRun:
     def _degrade(
         self, what: str, error: Exception, prefix: tuple[str, ...], stage: str | None = None, model: str | None = None
     ) -> None:
-        """Record a failure in the trace, or raise the error if failures are configured to be raised."""
+        """Record in the trace that ``what`` failed, or raise the error if failures are configured to be raised.
+
+        An :class:`~vinelm.errors.InfeasibleError` is always raised.
+        """
         if self.on_error == "raise" or isinstance(error, InfeasibleError):
             raise error
         self.note_failure(what, error, prefix, stage, model)

@@ -85,7 +85,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def is_in_fork_of(control: Any) -> bool:
-    """Return whether this process was forked in a node of the given run, or in the given ``with vine.request(...)``."""
+    """Return whether this process was forked in a run (given its ``control`` object) or a ``with vine.request(...)`` (its
+    context).
+    """
     return any(one is control for one in _FORKED.get())
 
 
@@ -259,7 +261,9 @@ def note_adapter(adapter: KnowsCaps) -> None:
 
 
 def note_cap(context: RunContext, adapter: KnowsCaps, *, enforces: bool) -> None:
-    """Record that ``adapter`` made this context, and whether its requests have a cap."""
+    """Record that ``adapter`` made this context, and whether its requests have a cap; caps count only if the adapter
+    ``enforces`` them.
+    """
     adapter.has_contexts = True
     objective, policy = context.objective, context.policy
     is_capped = enforces and objective is not None and objective.cost_budget == "per_request"

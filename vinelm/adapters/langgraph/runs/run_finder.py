@@ -131,7 +131,9 @@ class RunRegistry:
         return run or self._by_control.get(id(control)) or self._kept.get(id(control))
 
     def of(self, opening: ChannelSession | None, control: Any, context: RunContext) -> GraphRun:
-        """Return the run of these channels, or of LangGraph's ``control``; create a new run with ``context`` if it has none."""
+        """Return the run that has the channels ``opening`` or LangGraph's object ``control``; create it with ``context`` if
+        none has.
+        """
         with self._lock:
             # With the lock held: the branches of a fan-out begin at once, and have to find one run.
             run = self.known(opening, control)
@@ -154,7 +156,10 @@ class RunRegistry:
             return run
 
     def inner(self, control: Any, context: RunContext) -> GraphRun:
-        """Return the run of a stage inside a subgraph: the root graph's run, unless ``context`` is another request's."""
+        """Return the run of a stage inside a subgraph: the run of the root graph with LangGraph's object ``control``.
+
+        If there is none, or if ``context`` is another request's, another run is returned, and created if needed.
+        """
         run = self._by_control.get(id(control))
         if run is not None and _is_same_request(run.context, context):
             return run
@@ -181,7 +186,7 @@ class RunRegistry:
         return run
 
     def forget(self, control: Any) -> None:
-        """Drop a finished run, if it is kept here."""
+        """Drop the finished run that has the object ``control``, if it is kept here."""
         with self._lock:
             run = self._kept.pop(id(control), None)
         if run is not None and run.reads is not None:
@@ -326,7 +331,10 @@ class RunFinder:
     # -- one invocation ------------------------------------------------------------------------------------------
 
     async def _begun(self, place: Place, find: Callable[[Place], GraphRun], *, is_async: bool) -> InvocationScope:
-        """Begin the invocation, on the stage's default model if VineLM itself fails; waits only if ``is_async``."""
+        """Begin the invocation, on the stage's default model if VineLM itself fails; waits only if ``is_async``.
+
+        ``find`` returns the run of the invocation, and fills in its ``place``.
+        """
         try:
             run = find(place)
             account = run.request_account
@@ -539,7 +547,7 @@ class RunFinder:
         return run if run.guard is None else with_account(run, config)
 
     def _require_request(self, carried: RunContext, opening: ChannelSession | None, control: Any, what: str) -> None:
-        """Refuse an invocation that may belong to an unknown capped request, unless its run has begun."""
+        """Refuse the call ``what`` if it may belong to an unknown capped request, unless its run has begun."""
         if control is None or self.runs.begun(opening, control) is None:
             require_request(carried, self.settings, what)
 

@@ -102,7 +102,10 @@ class AdapterSettings:
         return found
 
     def note_exits(self, again: Iterable[str] = (), end: str | None = None) -> None:
-        """Record the places of an edge that the policy may use, or that the finish node exists."""
+        """Record that an edge leads to the places ``again``, or to ``end`` if the policy ends the request there.
+
+        Without ``end``, record that the application asked for the finish node.
+        """
         if end is None:
             self.has_finish = True
         else:

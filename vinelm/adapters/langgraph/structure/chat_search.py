@@ -118,7 +118,10 @@ def chat_nodes(
 
 
 def single_stages(graph: CompiledStateGraph[Any, Any, Any, Any], held: Mapping[str, HeldStages]) -> dict[str, str]:
-    """Return the stage of each node that runs exactly one stage, as a wrapped stage or through its chat model."""
+    """Return the stage of each node that runs exactly one stage, as a wrapped stage or through its chat model.
+
+    ``held`` are the stages inside the nodes.
+    """
     found = wrapped_stages(graph)
     for node, stages in held.items():
         if node not in found and len(stages.names) + stages.makes_some == 1:

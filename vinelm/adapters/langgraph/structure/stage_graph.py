@@ -133,7 +133,10 @@ class NodeGraph:
         return found
 
     def _behind(self, node: str, steps: int, seen: frozenset[str]) -> dict[_Timed, frozenset[Bound]]:
-        """Return the combinations of stages that may follow a node: all of its choices are made, each with one target."""
+        """Return the combinations of stages that may follow a node: all of its choices are made, each with one target.
+
+        ``steps`` is the number of tools passed so far, this node included; ``seen`` are the nodes before it.
+        """
         sets: list[dict[_Timed, frozenset[Bound]]] = []
         for choice in self._choices.get(node, ()):
             ways: dict[_Timed, frozenset[Bound]] = {}

@@ -404,7 +404,7 @@ def _origin(value: Any) -> str:
 
 
 def _methods(kind: type, called: Container[str] | None = None) -> Iterator[Any]:
-    """Yield a class's functions, properties and other attributes, optionally only those with the given names."""
+    """Yield a class's functions, properties and other attributes; if ``called`` is given, only those whose names are in it."""
     for base in kind.__mro__:
         if _may_ask(base.__module__, file_of(base)):
             for name, member in list(vars(base).items()):

@@ -1,4 +1,4 @@
-"""Finds the places of a graph and their successors. Stages inside subgraphs and on edges get places of their own."""
+"""Finds the places of a graph and their successors: its nodes, and the stages inside subgraphs and on edges, are its places."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Choice = dict[str, frozenset[Bound]]
 
 @dataclass(slots=True)
 class Ways:
-    """The successors of each place of a graph.
+    """The successors of each place of a graph: of a node, or of a stage inside a subgraph or on an edge.
 
     Attributes:
         stage_of: the stage of each place that runs a stage, in the order of the graph's nodes. All other places are tools.
@@ -146,7 +146,9 @@ class _Whole:
             self._add_node(path, place, own, found, behind, inside)
 
     def _edge_stages(self, place: str, path: str, found: HeldStages, onward: list[Choice]) -> list[Choice]:
-        """Return the choices after a node, with places for the models that its edges call."""
+        """Return the choices after a node, given the choices ``onward`` of its edges, with places for the models that the edges
+        call.
+        """
         for number, stage in enumerate(sorted(found.on_edges, reverse=True)):
             edge = f"{place}/edge-{number}"
             self.ways.choices[edge] = onward
@@ -176,7 +178,10 @@ class _Whole:
         self._add_any(path, place, own, found, behind)
 
     def _add_any(self, path: str, place: str, own: list[str], found: HeldStages, behind: list[Choice]) -> None:
-        """Add a node that runs several things in any order, or nothing."""
+        """Add a node that runs its stages ``own`` and the graphs in ``found`` in any order, or runs nothing.
+
+        ``behind`` are the choices after the node.
+        """
         ways, parts, done = self.ways, list[str](), f"{place}/done"
         for number, stage in enumerate(own):
             parts.append(part := f"{place}/stage-{number}")
