@@ -45,7 +45,7 @@ class ModelResolver:
 
     @cached_property
     def backends(self) -> Mapping[str, Backend]:
-        """Backends by provider."""
+        """The backend of each provider, by the provider's name."""
         if self._given_backends is not None:
             return self._given_backends
         from vinelm.backends import create_backends

@@ -231,8 +231,8 @@ def refuse_unsupported(
 ) -> None:
     """Raise :class:`WorkflowError` for a graph in which a choice of model could silently be lost or repeated.
 
-    Unsupported are cached stages, stages in a subgraph with its own checkpointer, an explicit input schema that hides the path,
-    and two stages that start together after the same node and are not ``joint`` in the template.
+    Unsupported are cached stages, stages in a subgraph with its own checkpointer, and an explicit input schema that hides the
+    path. So are two stages that start together after the same node and are not ``joint`` in the template.
 
     Args:
         graph: the compiled graph.

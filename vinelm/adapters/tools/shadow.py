@@ -146,7 +146,7 @@ class _Work:
     guard: CallGuard | None
 
     def run(self) -> None:
-        """Make the call in the current thread."""
+        """Make the call in the current thread, and store its result or exception."""
         try:
             with paid(self.guard, self.usd):
                 found = self.call()
@@ -159,7 +159,7 @@ class _Work:
             _THREADS.release()
 
     async def arun(self) -> None:
-        """Make the call in the current task."""
+        """Make the call in the current task, and store its result or exception."""
         try:
             async with apaid(self.guard, self.usd):
                 found = await self.call()

@@ -44,13 +44,13 @@ class _ToolWatch(BaseCallbackHandler):
             memory.undeclared_begins(run_id, str(serialized.get("name", "")), {"*": [input_str]} if inputs is None else inputs)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        """Record that the call has ended."""
+        """Record that an undeclared tool's call has ended."""
         for memory in _memories():
             memory.write_ends(run_id)
             memory.undeclared_ends(run_id, output, is_ok=True)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Record that the call has failed, perhaps after a write."""
+        """Record that an undeclared tool's call has failed, perhaps after a write."""
         for memory in _memories():
             memory.write_ends(run_id)
             memory.undeclared_ends(run_id, None, is_ok=False)

@@ -62,7 +62,7 @@ class _OnePrompt:
     async def aadmit(
         self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[RatePermit]:
-        """Like :meth:`admit`, for a coroutine."""
+        """Wait until the attempt may start, like :meth:`admit`, without blocking the event loop."""
         until_s = time.monotonic() + self._points.longest_wait_s
         while (leader := self._points.leader(self._prompt)) is not None and (rest_s := until_s - time.monotonic()) > 0:
             await asyncio.wait([asyncio.wrap_future(leader)], timeout=rest_s)

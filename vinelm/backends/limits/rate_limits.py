@@ -201,7 +201,7 @@ class EngineRateLimiter:
     async def aadmit(
         self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[WindowPermit]:
-        """Like :meth:`admit`, for a coroutine."""
+        """Wait for a slot and a place in the rate windows, like :meth:`admit`, without blocking the event loop."""
         if not self._is_limited:
             yield WindowPermit(-math.inf, tokens)
             return

@@ -257,7 +257,7 @@ class ReplicaGate:
     async def aadmit(
         self, tokens: int, sleep: Callable[[float], Awaitable[None]], priority: SupportsFloat = 0.0
     ) -> AsyncIterator[ReplicaPermit]:
-        """Like :meth:`admit`, for a coroutine."""
+        """Wait for a replica with room, like :meth:`admit`, without blocking the event loop."""
         waiting = self._enter(tokens, priority)
         try:
             if not waiting.admitted.done():

@@ -34,7 +34,7 @@ class AnswerSource(Protocol):
 
 
 def request_of(call: CallContext, provider: str) -> Request:
-    """Return the call's request. Raise :class:`ConfigError` if the call has none."""
+    """Return the call's request. Raise :class:`ConfigError`, which names the ``provider``, if the call has none."""
     if call.request is None:
         raise ConfigError(f"stage {call.stage!r}: the {provider} backend answers from the request's row: pass request=")
     return call.request

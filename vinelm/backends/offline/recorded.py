@@ -176,7 +176,7 @@ class RecordedBackend:
 
 
 def _count(row: Row, column: str | None, where: str) -> int | None:
-    """Return a recorded token count, or None if the table has none for this answer."""
+    """Return the token count in a column of the row, or None if the table has none; ``where`` names the row in errors."""
     return None if column is None or row[column] is None else as_count(row[column], column, where)
 
 

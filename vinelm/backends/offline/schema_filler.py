@@ -174,7 +174,7 @@ def _number(schema: Mapping[str, Any], *, is_whole: bool) -> float | int:
 
 
 def _matching(pattern: str, least: int) -> str:
-    """Return a text that the pattern matches, if the pattern is simple enough."""
+    """Return a text of at least ``least`` characters that the pattern matches; only "x" if the pattern is too complex."""
     try:
         text = "".join(_pieces(re._parser.parse(pattern)))  # type: ignore[attr-defined]
     except (re.error, KeyError, ValueError, IndexError, StopIteration, RuntimeError):

@@ -193,7 +193,7 @@ class SimulatedBackend:
         return task.writer.right(task.request, rng) if kind is None else task.writer.wrong(task.request, kind, rng)
 
     def _error(self, task: _Task, behaviour: Behaviour, model_id: str, prefix: Sequence[str]) -> str | None:
-        """Return the type of error in the answer; None if the answer is right."""
+        """Return the type of error in the answer of the last model of ``prefix``; None if the answer is right."""
         margin = self._margin(task, behaviour, model_id) + behaviour.fresh_sd * normal(self._seed, task.name, *prefix, "fresh")
         if margin > 0.0 or (margin > -FEEDBACK_GAIN and self._saw_error(task, prefix[:-1])):
             return None

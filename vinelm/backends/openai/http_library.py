@@ -8,7 +8,7 @@ from vinelm.backends.remote.answer_size import library_of
 
 
 def http_library() -> Any:
-    """Return the HTTP library's module."""
+    """Return the module httpx, or httpx2 if the installed SDK uses that."""
     from openai import DefaultHttpxClient
 
     return library_of(DefaultHttpxClient)

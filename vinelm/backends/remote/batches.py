@@ -151,7 +151,7 @@ class BatchedUnit:
         return future.result()
 
     async def aanswer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Like :meth:`answer`, for a coroutine."""
+        """Return the provider's answer, like :meth:`answer`, without blocking the event loop."""
         return await asyncio.wrap_future(future)
 
     @staticmethod
@@ -530,7 +530,7 @@ class BatchedSender:
         yield self._parsed(entry, answer)
 
     async def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
-        """Like :meth:`send`, for a coroutine."""
+        """Wait for the batch that contains the call, and yield the call's answer, without blocking the event loop."""
         with self._gate.idle(self._unit):
             answer = await self._unit.aanswer(self._asked(entry, request))
         yield self._parsed(entry, answer)

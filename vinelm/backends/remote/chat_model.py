@@ -440,7 +440,7 @@ class _Account:
         self._raise_call()
 
     async def apieces(self) -> AsyncGenerator[ChatGenerationChunk]:
-        """Like :meth:`pieces`, for a coroutine."""
+        """Make the call, and yield its chunks, like :meth:`pieces`, without blocking the event loop."""
         bound, metered = self._bound, self._metered
         sleep = _sleeper(bound.call)
         async with self:

@@ -73,7 +73,7 @@ class NothingKept:
         """Return None: nothing is stored."""
 
     def keep(self, digest: str, said: str) -> None:
-        """Do nothing."""
+        """Do nothing: no answer is stored."""
 
 
 class EqualCalls:

@@ -1,9 +1,10 @@
-"""The inner chat model: as its owner made it, but with one attempt per call and separate connections per event loop.
+"""The chat model inside a remote model: as the application or the catalog made it, but with one attempt per call and separate
+connections per event loop.
 
 Hidden retries would be paid twice but recorded once, so the packages' retries are switched off, on a copy; everything
 else stays. The packages keep one asynchronous HTTP client for the whole process, whose connections belong to the first
 event loop that used them ("Event loop is closed" after the first ``asyncio.run``). So each loop gets a separate client,
-unless the owner passed a client.
+unless the owner (the application) passed a client.
 """
 
 from __future__ import annotations
@@ -93,11 +94,11 @@ class InnerChat:
 
     @property
     def rate(self) -> float:
-        """The observed cost of its calls as a multiple of their price."""
+        """The highest observed cost of a call as a multiple of its price."""
         return self._rates[0]
 
     def saw_rate(self, rate: float) -> None:
-        """Record a call's cost relative to its price."""
+        """Record a call's cost as a multiple of its price; :attr:`rate` is the highest so far."""
         self._rates[0] = max(self._rates[0], rate)
 
     def streams(self, tools: Any) -> bool:
@@ -192,9 +193,7 @@ def limit_of(chat: BaseChatModel) -> int | None:
 
 
 def one_attempt(chat: BaseChatModel) -> BaseChatModel:
-    """Return a copy that makes one attempt per call and reports the usage of streams; the copy shares the owner's
-    connections.
-    """
+    """Return a copy that makes one attempt per call and reports the usage of streams; it shares the connections of ``chat``."""
     update: dict[str, Any] = {}
     if "stream_usage" in type(chat).model_fields and getattr(chat, "stream_usage", None) is not True:
         update["stream_usage"] = True
@@ -309,11 +308,12 @@ def _limits(library: Any) -> Any:
 
 
 def _bedrock_client(chat: Any) -> dict[str, Any]:
-    """Return the owner's Bedrock client without retries. It is a shallow copy in which botocore's retry handler is removed from
-    a copy of the endpoint's events.
+    """Return the field ``client`` of a chat model with a Bedrock client that does not retry; empty if the model has no such
+    client.
 
-    The copy uses the owner's connections, and limits the size of answers. A new client would need the owner's credentials, and
-    would not refresh them as the owner's client does.
+    The client is a shallow copy in which botocore's retry handler is removed from a copy of the endpoint's events. It uses the
+    owner's connections, and limits the size of answers. A new client would need the owner's credentials, and would not refresh
+    them as the owner's client does.
     """
     client: Any = getattr(chat, "client", None)
     if not hasattr(client, "_endpoint"):

@@ -110,7 +110,11 @@ def threaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> Generator[
 
 
 async def athreaded(pieces: Callable[[], Generator[T]], timeout_s: float) -> AsyncGenerator[T]:
-    """Like :func:`threaded`, for a coroutine. Avoids the loop's own thread pool, because closing the loop waits for it."""
+    """Run a synchronous generator in a separate thread and yield its items, like :func:`threaded`, without blocking the event
+    loop.
+
+    Avoids the loop's own thread pool, because closing the loop waits for it.
+    """
     loop = asyncio.get_running_loop()
     arrived: asyncio.Queue[tuple[T | None, BaseException | None]] = asyncio.Queue()
 

@@ -54,12 +54,12 @@ _LABEL = re.compile(r"[!-~]{1,200}")
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """The request of one call to the inner chat model: the owner's messages and options, unchanged.
+    """The request of one call to the inner chat model: the caller's messages and options, unchanged.
 
     ``limit``: the maximum number of tokens of each of the ``answers`` answers. ``is_limit_asked``: the call itself sets the
-    limit; otherwise a call of an owner's object without a limit is sent without a limit. ``is_limited``: the request states any
-    limit. ``speaks``: the answer may contain audio. ``stored``: number of prompt parts stored at the provider. ``owned``: what
-    the chat model itself adds to the request. ``dropped``: settings that the model refuses, which are left out.
+    limit; otherwise a call of an application's object without a limit is sent without a limit. ``is_limited``: the request
+    states any limit. ``speaks``: the answer may contain audio. ``stored``: number of prompt parts stored at the provider.
+    ``owned``: what the chat model itself adds to the request. ``dropped``: settings that the model refuses, which are left out.
     """
 
     messages: Sequence[BaseMessage]

@@ -72,7 +72,7 @@ class ParkedUnit(BatchedUnit):
         return super().answer(future)
 
     async def aanswer(self, future: Future[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Like :meth:`answer`, for a coroutine."""
+        """Return the provider's answer, like :meth:`answer`, without blocking the event loop."""
         self._park(future)
         return await super().aanswer(future)
 

@@ -153,7 +153,7 @@ class BatchApi(ABC):
         """Return an answer's body parsed as the entry's chat model parses it. An exception means a malformed answer."""
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the provider."""
         return None
 
 
@@ -170,7 +170,7 @@ class Sends(Protocol):
         """Make one attempt; closing the generator ends it."""
 
     def asend(self, entry: Model, request: ModelRequest) -> AsyncGenerator[Piece]:
-        """Like :meth:`send`, for a coroutine."""
+        """Make one attempt, like :meth:`send`, without blocking the event loop."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""Decides about failed attempts of all remote providers whether they may be billed, whether they are retried, and how long to
-wait. Built on tenacity.
+"""Decides for all remote providers whether a failed attempt may be billed, whether it is retried, and how long to wait. Built
+on tenacity.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class RetryPolicy:
     def asynchronous(
         self, may_repeat: Callable[[AttemptFailed], bool], sleep: Callable[[float], Awaitable[None]]
     ) -> AsyncIterator[_Attempt]:
-        """Like :meth:`sync`, for a coroutine."""
+        """Yield a context manager for each attempt of one call, like :meth:`sync`; ``sleep`` does not block the event loop."""
         return _Attempts(lambda: AsyncRetrying(retry=_asks(may_repeat), wait=self._wait, sleep=sleep, reraise=True))
 
     def _wait(self, state: RetryCallState) -> float:

@@ -1,4 +1,4 @@
-"""VineLM's rows next to a thread's checkpoints, written through the checkpointer's public methods."""
+"""Reads and writes VineLM's own rows next to a thread's checkpoints, through the checkpointer's public methods."""
 
 from __future__ import annotations
 

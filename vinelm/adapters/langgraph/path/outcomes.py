@@ -192,13 +192,13 @@ class NoOutcomes(RunOutcomes):
         super().__init__(Signals(), lambda path, outcome: None, lambda what, error, path: None, None)
 
     def tell(self, path: Path, *_: Any, **__: Any) -> None:
-        """Do nothing."""
+        """Do nothing: the workflow declares no signals."""
 
     def tell_at(self, config: RunnableConfig, path: Path, **_: Any) -> None:
-        """Do nothing."""
+        """Do nothing: the workflow declares no signals."""
 
     def inherit(self, path: Path, shown: Sequence[ShownOutcome | None]) -> None:
-        """Do nothing."""
+        """Do nothing: the workflow declares no signals."""
 
     def told(self, config: RunnableConfig | None, path: Path, value: PathValue | None) -> list[Note]:
         """Return an empty list: there are no outcomes to write."""

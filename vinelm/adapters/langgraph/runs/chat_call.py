@@ -1,4 +1,4 @@
-"""Makes a call of a chat model an invocation, in a node or in a request without a graph."""
+"""Turns a call of a chat model into an invocation of a stage, in a node or in a request without a graph."""
 
 from __future__ import annotations
 

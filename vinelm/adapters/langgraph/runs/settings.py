@@ -94,7 +94,7 @@ class AdapterSettings:
 
     @property
     def hit_rates(self) -> dict[tuple[str, str], float]:
-        """Return the known cache hit rates, by stage and model."""
+        """Return the known hit rates of the caches, as fractions in [0, 1), by (stage, model)."""
         found: dict[tuple[str, str], float] = {}
         for stage, equal in self.caches.items():
             if isinstance(equal.kept, CallCache):

@@ -49,7 +49,7 @@ class Ways:
 
 
 def root_ways(graph: Graph, stage_of: Mapping[str, str]) -> Ways:
-    """Return the ways through a graph whose places are its nodes; subgraphs are not opened.
+    """Return the :class:`Ways` of a graph whose places are its nodes; subgraphs are not opened.
 
     Args:
         graph: the compiled graph.
@@ -88,7 +88,7 @@ def all_ways(graph: Graph, stage_of: Mapping[str, str], held: Mapping[str, HeldS
 
 
 def with_repeats(ways: Ways, places: Iterable[str]) -> Ways:
-    """Return a copy of the ways in which each of these places may repeat its stage."""
+    """Return a copy of ``ways`` in which each of these places may repeat its stage."""
     choices = dict(ways.choices)
     for place in ways.stage_of.keys() & set(places):
         choices[place] = [{place: frozenset(), f"{place}/done": frozenset()}]
@@ -103,7 +103,7 @@ class _Whole:
         self._paths: dict[str, str] = {}  # place of a stage named by its node, to that node's path through the nodes around it
 
     def told_apart(self) -> Ways:
-        """Return the ways; if nodes of several graphs share a name, their stages get different names."""
+        """Return the :class:`Ways` found so far; if nodes of several graphs share a name, their stages get different names."""
         named = Counter(path.rpartition(WITHIN)[2] for path in dict.fromkeys(self._paths.values()))
         named.update({stage for place, stage in self.ways.stage_of.items() if place not in self._paths})
         for place, path in self._paths.items():
