@@ -43,8 +43,9 @@ class VineChatModel(DelegatingChatModel):
     or a ``VineMiddleware`` adds it; otherwise this process keeps it for the graph's thread. Plans come from the ``VineLM`` of
     the run's context, or from the profiler, even if another ``VineLM`` made the model.
 
-    ``temperature``, ``stop``, ``max_tokens`` and ``timeout`` (seconds) apply to every chosen model. After a failed call
-    up to ``max_retries`` further invocations are made, for which the policy may choose another model. Spends money.
+    ``temperature``, ``stop``, ``max_tokens`` and ``timeout`` (seconds) apply to every chosen model. ``default`` is the model
+    that runs without a plan. After a failed call up to ``max_retries`` further invocations are made, for which the policy may
+    choose another model. Spends money.
     """
 
     __vinelm_chat__: ClassVar[bool] = True

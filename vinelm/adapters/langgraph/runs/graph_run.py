@@ -162,6 +162,14 @@ class GraphRun:
         outcomes: the outcomes of its invocations; empty if the workflow declares no signals.
         trail: this run's invocations inside subgraphs, kept for a run that resumes it; None if nothing is kept.
         reads: the prefetched reads; None without declared tools, and during profiling.
+
+    Args:
+        control, policy, context: see the attributes.
+        observers: notified of the run's decisions.
+        default: returns a stage's default model; None if failures are raised.
+        signals: the workflow's signals; None if it declares none.
+        account_of: returns the account that the request shares with other requests, or None if there is none.
+        conversation_id: the key of ``configurable``, or a function of it, that gives the run's conversation.
     """
 
     __slots__ = (

@@ -56,6 +56,7 @@ class InvocationScope(OneProcess):
     Args:
         models: makes the chat model.
         observers: notified when the invocation begins and ends.
+        run: the run that the invocation belongs to.
         limits: fields of the catalog entry to replace, such as ``max_tokens``.
         falls_back: False if the caller repeats failed calls itself.
         notes: outcomes of earlier invocations, to be written with the path's entry.
