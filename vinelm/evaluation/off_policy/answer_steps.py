@@ -18,8 +18,9 @@ class TriedSteps:
     """Steps of a policy, and the results to expect from trying the policy on drawn requests.
 
     Args:
-        rests: The expected success, cost and latency still to come after each history of outcomes; unknown histories
-            get those of the start.
+        policy: The steps.
+        rests: The expected success, cost and latency still to come after each history of outcomes; unknown histories get those
+            of the start.
     """
 
     policy: StepRule

@@ -90,7 +90,9 @@ class _Side:
         return cls(found, found.step(()), np.array(found.rest(())))
 
     def place(self, bought: BoughtRows, request: str) -> Hashable:
-        """Return the position and the model that runs next; it stays the same once the policy has ended."""
+        """Return the request's point in the recorded rows and the model that runs next, as a key; it stays the same once the
+        policy has ended.
+        """
         return bought.place(self.seen, request), self.seen[-1].prefix if self.seen else (), self.step.model
 
     def next_row(self, bought: BoughtRows, request: str) -> Observation | bool | None:
@@ -98,7 +100,12 @@ class _Side:
         return False if self.step.model is None else bought.row(request, self.seen, self.step.model)
 
     def taken(self, row: Observation | bool | None, cap: float | None) -> FloatArray | None:
-        """Take one step, and return its result minus the expected result; None if the request ends without a score."""
+        """Take one step with ``row``, and return its success, cost and latency minus their expectation; None if the request
+        ends without a score.
+
+        The result is 0 if ``row`` is no row, because the policy has ended. ``cap``: a right answer after more seconds counts as
+        wrong.
+        """
         if not isinstance(row, Observation):
             return np.zeros(3)
         self.seen = (*self.seen, row)

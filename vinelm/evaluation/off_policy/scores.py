@@ -110,7 +110,9 @@ class _Walk:
         self.balance: dict[tuple[Place, str], FloatArray] = {}
 
     def scores(self, at: int, request: str) -> tuple[float, ...]:
-        """Return the values of :data:`_ARRAYS` for one request, the request at index ``at``."""
+        """Return one request's scores, weight and unsupported weight, in the order of :data:`_ARRAYS`; ``at`` is the request's
+        index.
+        """
         seen: Seen = ()
         first = self.bought.first(request)
         if first not in self._starts:

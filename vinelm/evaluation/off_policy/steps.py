@@ -110,7 +110,10 @@ class StepsByStart:
 
 
 def steps_for(policy: StepPolicy | StepsByStart, kind: str | None, first: str | None = None) -> StepPolicy:
-    """Return the steps for requests of a type that begin with a stage; None if no results were bought for them."""
+    """Return the steps for requests of this type that begin with stage ``first``.
+
+    ``kind`` is None without types; ``first`` is None if no row shows the first stage.
+    """
     if not isinstance(policy, StepsByStart):
         return policy
     found = policy.of_start.get((kind or "", first))

@@ -290,7 +290,11 @@ class GraphPlans(Plans[StagePlan]):
 
 
 def matched(before: DecisionGraph, after: DecisionGraph) -> dict[int, int]:
-    """Map each item of ``after`` to the index of the item in ``before`` with the same stages and models, if there is one."""
+    """Map the index of each node of ``after`` to the index of the node of ``before`` that is reached by the same stages and
+    models.
+
+    Nodes without such a counterpart are left out.
+    """
     found, waiting = {0: 0}, [0]
     for at in waiting:
         for group in after.groups_at(at):

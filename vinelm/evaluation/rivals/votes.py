@@ -95,7 +95,7 @@ class VoteOfK:
     name: str = "vote"
 
     def fit(self, evidence: Evidence) -> TriedPolicies:
-        """Return the choice for every budget. Equal evidence gives equal choices."""
+        """Return the tried votes, which choose the best vote for any budget. Equal evidence gives equal choices."""
         trust = trusted(evidence)
         cost = dict(zip(evidence.systems, evidence.model.cost_usd, strict=True))
         cheapest = tuple(sorted(trust, key=lambda name: cost[name]))
@@ -111,7 +111,10 @@ class UntilTwoAgree:
     name: str = "two_agree"
 
     def fit(self, evidence: Evidence) -> TriedPolicies:
-        """Return the choice for every budget. Equal evidence gives equal choices."""
+        """Return the tried orders of systems, which choose the best order for any budget.
+
+        Equal evidence gives equal choices.
+        """
         trust = trusted(evidence)
         policies: list[tuple[AnswerPolicy, str]] = [
             (TwoAgreePolicy(order, trust), " > ".join(order))

@@ -28,7 +28,7 @@ N_CAPS = 24
 _EXTREMES = Objective(minimize="cost"), Objective(maximize="accuracy")
 """The objectives between whose plans caps are tried."""
 _TWO_SIDED_95 = 1.96
-"""Relative difference below which two figures count as equal."""
+"""Standard errors within which 95 % of the values of a normal distribution lie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,8 @@ class PlanFlip:
 
     @property
     def why(self) -> Literal["gone", "over the cap", "beyond noise", "within noise"]:
-        """The reason why the old plan is no longer chosen: a model is missing, the plan costs too much, or another plan
-        is more accurate.
+        """The reason why the old plan is no longer chosen: a model is missing (``gone``), the plan costs too much (``over the
+        cap``), or another plan is more accurate, by more or less than chance explains (``beyond noise``, ``within noise``).
         """
         if self.gain is None or self.old_cost_usd is None:
             return "gone"
