@@ -146,7 +146,9 @@ class Policy(OneProcess, ABC):
         """Record that the last invocation of ``prefix`` was interrupted without a result; it will run again."""
 
     def note_unexpected(self, stage: str, prefix: tuple[str, ...], model: str, stages: tuple[str, ...]) -> None:
-        """Record that the template lacks ``stage`` after these stages; ``model`` runs nevertheless."""
+        """Record that the template does not allow ``stage`` after ``stages``, the stages of ``prefix``; ``model`` runs
+        nevertheless.
+        """
 
     def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:
         """Return another model for an invocation after a failed call; if the result is None, the failure is raised.

@@ -92,7 +92,9 @@ class AnnotatedTrie:
     policy: ClassVar[Literal["paths", "signals"]] = "paths"
     """What plans over the trie depend on, as verdicts name it."""
     least_price: ClassVar[float] = 0.0
-    """The price of a dollar, in accuracy, that breaks ties of accuracy."""
+    """How much accuracy a dollar counts for if the planner sets no price; 0 lets dollars decide only between equal
+    accuracies.
+    """
 
     trie: Trie
     template: Template
@@ -423,7 +425,9 @@ class SignalTrie(AnnotatedTrie):
 
     policy: ClassVar[Literal["paths", "signals"]] = "signals"
     least_price: ClassVar[float] = 1e-7
-    """Accuracies are sums over thousands of histories: rounding differences between equal plans must not buy an invocation."""
+    """See :attr:`AnnotatedTrie.least_price`. Accuracies are sums over thousands of histories: rounding differences between
+    equal plans must not buy an invocation.
+    """
 
     outcomes: Outcomes = field(kw_only=True)
 

@@ -148,7 +148,7 @@ class ReferredRows:
 
     @cached_property
     def open(self) -> frozenset[Pair]:
-        """The answers (request, digest) that only people can compare with today's and that nobody has judged or skipped."""
+        """The answers (request, digest) that only people can compare with today's and that no person has judged or skipped."""
         return frozenset(
             (request, digest)
             for request, answers in self.answers.items()
