@@ -64,7 +64,13 @@ def _without_unknown(table: Table) -> Table:
 class Series:
     """One line or set of points in a chart.
 
-    ``low`` and ``high`` are the ends of the interval of each ``y``; ``hover`` has one text per point, in lines.
+    Attributes:
+        name: The name in the legend.
+        role: The policy that it shows, which sets the colour.
+        x, y: The coordinates of the points.
+        low, high: The ends of the interval of each ``y``; empty without intervals.
+        hover: One text per point, in lines; empty without texts.
+        is_line: Whether the points are joined by a line.
     """
 
     name: str
@@ -128,8 +134,13 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """One figure of a :class:`Card`, for the baseline and for the plan. Without ``after``, ``before`` is the only
-    value, or the reason why the figure is missing.
+    """One figure of a :class:`Card`, for the baseline and for the plan.
+
+    Attributes:
+        name: The name of the figure.
+        before: The baseline's value. Without ``after`` it is the only value, or the reason why the figure is missing.
+        after: The plan's value; empty without a plan.
+        change: The difference between the two values; empty if it is not shown.
     """
 
     name: str
@@ -186,8 +197,13 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """Requests that two policies, ``before`` and ``after``, answer differently; ``note`` describes how the requests
-    were chosen.
+    """Requests that two policies answer differently or with different models.
+
+    Attributes:
+        before: The name of the first policy.
+        after: The name of the second policy.
+        note: How the requests were chosen.
+        shown: The requests with both answers.
     """
 
     before: str

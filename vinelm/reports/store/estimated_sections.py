@@ -148,7 +148,14 @@ def _hover(what: str, point: FrontierPoint) -> str:
 
 
 def _frontier_table(kind: str, frontiers: Sequence[PolicyFrontier], bound: str, unit: Callable[[float], str]) -> Table:
-    """Return a table with the data of a chart: one row per policy and cap."""
+    """Return a table with the data of a chart: one row per policy and cap.
+
+    Args:
+        kind: "cost" or "latency", the quantity that is capped; named in the title.
+        frontiers: The policies' points.
+        bound: The heading of the column of caps.
+        unit: Formats a cap.
+    """
     rows = []
     for one in frontiers:
         for point in one.points:
