@@ -99,7 +99,7 @@ class DefaultPolicy(Policy):
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
     ) -> None:
-        """Keep the failure for :meth:`trace`."""
+        """Keep the failure of ``what``, a part of VineLM, for :meth:`trace`."""
         note = f"{what} failed ({type(error).__name__}): default model"
         self._failures.append({"kind": "failed", "prefix": list(prefix), "stage": stage, "model": model, "note": note})
 

@@ -45,7 +45,8 @@ class Policy(OneProcess, ABC):
         has_judge: whether a judge, which is the caller's code, decides when the request ends; its exceptions are passed on.
         standing: called with a stage and the request's priority, returns the call's priority; None uses the request's
             priority.
-        locate: returns the path of the invocation at a place if the policy knows it already, as in a replay; else None.
+        locate: if the policy replays a recorded run, returns the path of an invocation, given the key of its place in the
+            graph's run; otherwise None.
         assigned: the request's assignment. It is stored with the path; before :meth:`resumed`, it is set to the assignment
             made by the run that began the request.
         kind: the request type that the plan is made for; None if plans are the same for all types. Stored with the path.

@@ -152,7 +152,7 @@ class PromptTree:
 
 
 def common_tokens(one: Shape, other: Shape) -> int:
-    """Return the approximate number of tokens that two prompts share at their beginning."""
+    """Return the approximate number of tokens that the prompts ``one`` and ``other`` share at their beginning."""
     digests, tokens = points_of(one)
     others = points_of(other)[0]
     if not (digests and others and digests[0] == others[0]):

@@ -85,7 +85,18 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """One chart of lines and points. ``name`` is unique within the page; percentages are given as fractions."""
+    """One chart of lines and points.
+
+    Attributes:
+        name: A name that is unique within the page.
+        title, caption: The texts above and below the chart.
+        x_title, y_title: The titles of the axes.
+        series: The lines and points. Percentages are given as fractions.
+        x_prefix: A text before each number of the x axis, such as ``$``.
+        x_is_log: Whether the x axis is logarithmic.
+        x_is_percent, y_is_percent: Whether the axis shows fractions as percentages.
+        has_diagonal: Whether the line of equal x and y is drawn.
+    """
 
     name: str
     title: str
@@ -223,7 +234,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One table. ``text_columns`` are aligned left, figures right. A folded table opens on a click, and in print."""
+    """One table.
+
+    Attributes:
+        title: The heading.
+        columns: The headings of the columns.
+        rows: The rows.
+        text_columns: The indices of the columns that are aligned left; figures are aligned right.
+        note: A text below the table; may be empty.
+        is_folded: Whether the table is hidden until a click; it is always open in print.
+    """
 
     title: str
     columns: tuple[str, ...]

@@ -177,7 +177,7 @@ class Observation:
 
     @property
     def served_usd(self) -> float:
-        """Cost of the invocation and its tools at ordinary prices, which a served request pays, in dollars."""
+        """Dollars that a served request pays for the invocation and its tools: the cost at ordinary prices."""
         return (self.cost_usd if self.list_usd is None else self.list_usd) + self.tool_cost_usd
 
     @property

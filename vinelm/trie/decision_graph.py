@@ -372,10 +372,12 @@ class TreeGraph(DecisionGraph):
         return np.where(is_end, 1.0, 0.0)
 
     def joined(self, plan: Integers, at: Integers) -> None:
-        """Return None: histories never share a position."""
+        """Return None, because histories never share a position; see :meth:`DecisionGraph.joined`."""
 
     def of_targets(self, span: Span, below: Span) -> None:
-        """Return None: the nodes of the next span are in the order of the edges."""
+        """Return None, because the nodes of the next span are in the order of the edges; see
+        :meth:`DecisionGraph.of_targets`.
+        """
 
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
         return edges[0] + 1, edges[1] + 1

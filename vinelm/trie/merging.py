@@ -204,10 +204,14 @@ def merged_arrays(template: Template, most: int = MOST_MERGED) -> dict[str, npt.
 
 @dataclass(frozen=True)
 class _Level:
-    """The nodes of one depth, by what they remember.
+    """The nodes of one depth, by what they remember; one array element for each node.
 
-    For each node: its automaton position, the id of its finished segments, the loop that it is in, the choices remembered in
-    this loop, and the last choice.
+    Attributes:
+        position: The automaton position.
+        past: The id of the finished segments.
+        loop: The loop that the node is in.
+        window: The choices remembered in this loop.
+        last: The last choice.
     """
 
     position: Ints

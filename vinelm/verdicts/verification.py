@@ -298,8 +298,13 @@ class ServingRun:
     """An application with a plan, ready to serve requests.
 
     Attributes:
+        workflow: The workflow.
         annotated: The trie that the plan is made from.
+        vine: The ``VineLM`` object of the application.
+        app: The compiled graph.
+        objective: The objective of the plan.
         decision: The plan for a new request, before its first step.
+        purses: The budgets of the requests.
     """
 
     workflow: Workflow

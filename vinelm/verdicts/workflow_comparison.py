@@ -187,7 +187,13 @@ def compare_workflows(store: str | Path, against: str | Path) -> WorkflowCompari
 
 @dataclass(frozen=True, eq=False)
 class _Followed:
-    """A store's fixed plans, and the results of the requests that followed each plan."""
+    """A store's fixed plans, and the results of the requests that followed each plan.
+
+    Attributes:
+        evidence: The contents of the store.
+        bought: The rows of each request.
+        plans: The policies that follow the plans, by the plan's name.
+    """
 
     evidence: StoreEvidence
     bought: BoughtRows

@@ -258,7 +258,7 @@ class Comparison:
     def _with_plans(
         self, found: Verdict, fit: CrossFit, baseline: _Baseline, objective: Objective | None
     ) -> tuple[Verdict, list[_Candidate]]:
-        """Return the verdict with all plans, and the candidate plans that are tested in turn."""
+        """Return ``found``, the verdict so far, with all plans, and the candidate plans that are tested in turn."""
         usd = found.cost_usd or 0.0
         wanted = self._objectives(fit, baseline) if objective is None else [objective]
         plans = self._candidates(fit, baseline, wanted, lambda: self.whole)
@@ -644,7 +644,10 @@ def served_verdict(
 
 
 def _chosen_by(whole: Callable[[], Fit], objective: Objective, policy: str, other: HeldOutPolicy) -> ChosenPolicy:
-    """Return the plan chosen on all requests for an objective; if there is none, the plan chosen for a part of them."""
+    """Return the plan chosen on all requests for an objective; if there is none, the plan ``other``, chosen for a part of them.
+
+    ``whole`` makes the fit to all requests; ``policy`` is what the plan depends on: ``"paths"``, ``"signals"`` or ``"fixed"``.
+    """
     names: dict[str, PolicyName] = {policy: name for name, policy in _POLICIES}
     return whole().choose(objective, votes=False).get(names[policy], other.chosen)
 

@@ -77,7 +77,14 @@ def paired_scores(policy: Policy, reference: Policy, bought: BoughtRows, *, max_
 
 @dataclass(eq=False)
 class _Side:
-    """The progress of one of the two policies on a request."""
+    """The progress of one of the two policies on a request.
+
+    Attributes:
+        policy: The policy.
+        step: Its next step.
+        rest: The success, cost and latency that it still expects, shape (3,).
+        seen: The rows of the request so far.
+    """
 
     policy: StepPolicy
     step: Step
@@ -96,7 +103,9 @@ class _Side:
         return bought.place(self.seen, request), self.seen[-1].prefix if self.seen else (), self.step.model
 
     def next_row(self, bought: BoughtRows, request: str) -> Observation | bool | None:
-        """Return the row of the next model; None if it was not bought, False if the policy has ended."""
+        """Return the row of the policy's next model for this request; None if it was not bought, False if the policy has
+        ended.
+        """
         return False if self.step.model is None else bought.row(request, self.seen, self.step.model)
 
     def taken(self, row: Observation | bool | None, cap: float | None) -> FloatArray | None:

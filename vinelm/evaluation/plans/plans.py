@@ -57,8 +57,13 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class PlannedPolicy:
-    """One policy's plan. ``decision`` is None if no plan of the policy meets the objective's limits; ``plan`` describes
-    the plan in words.
+    """One policy's plan.
+
+    Attributes:
+        policy: The policy's name.
+        role: The policy's role in tables and charts.
+        decision: The plan; None if no plan of the policy meets the objective's limits.
+        plan: The plan in words.
     """
 
     policy: str

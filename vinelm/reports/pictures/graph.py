@@ -19,8 +19,12 @@ _BOX, _GAP, _FORK, _LABEL = 188.0, 30.0, 40.0, 18.0
 class _Block:
     """A part of the picture. Lines enter at ``middle`` of its top or left edge and leave on the opposite side.
 
-    ``ends`` means that no request continues after the part; ``has_head`` means that lines to the part end with an
-    arrow.
+    Attributes:
+        width, height: The size of the part in pixels.
+        middle: The distance of the lines from the part's corner.
+        plot: Draws the part with its top left corner at (x, y).
+        ends: Whether no request continues after the part.
+        has_head: Whether lines to the part end with an arrow.
     """
 
     width: float

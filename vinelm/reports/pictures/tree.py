@@ -52,7 +52,7 @@ def _depth(nodes: Sequence[PlanNode]) -> int:
 
 
 class _Layout:
-    """Computes where the steps are placed."""
+    """Computes where the steps are placed, within ``room`` pixels; see the subclasses."""
 
     def __init__(self, room: float) -> None:
         self.room = room

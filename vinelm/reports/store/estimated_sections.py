@@ -37,7 +37,15 @@ _FRONTIER_INTRO = (
 
 @dataclass(frozen=True, slots=True)
 class FrontierPoint:
-    """A policy's estimated averages per request under one cap on cost or latency; ``plan`` is in words."""
+    """A policy's estimated averages per request under one cap.
+
+    Attributes:
+        cap: The limit on cost in dollars, or on latency in seconds.
+        plan: The plan in words.
+        accuracy: The accuracy with its interval.
+        cost_usd: Dollars per request.
+        latency_s: Seconds per request.
+    """
 
     cap: float
     plan: str

@@ -189,7 +189,19 @@ def _require_evaluation_of(
 
 @dataclass(frozen=True)
 class _StorePage:
-    """Builds the page, section by section."""
+    """Builds the page, section by section.
+
+    Attributes:
+        identity: The store's identity.
+        annotated: The trie.
+        rows: The rows of the store.
+        comparison: The comparison of all policies by the rows.
+        has_judge: Whether a judge scored answers.
+        today: The current setup; None if it is unknown.
+        prompts: The common parts of each stage's prompts.
+        files: The paths of the store and the trie, for command lines.
+        show_text: Whether examples show the answers.
+    """
 
     identity: StoreIdentity
     annotated: AnnotatedTrie
