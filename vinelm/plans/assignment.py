@@ -71,9 +71,7 @@ class Assigned(NamedTuple):
         return kept if self.bound is None else {**kept, "bound": self.bound}
 
     def going_on(self, kept: KeptAssigned) -> Assigned:
-        """Return the assignment of a resumed request: ``kept``, what another run has stored with its path, decides before
-        this one.
-        """
+        """Return the assignment of a resumed request: what another run has stored with its path (``kept``) counts first."""
         is_plan = kept.get("is_plan", self.is_plan) if self.is_trial else self.is_plan
         return Assigned(is_plan, kept.get("bound"), self.is_trial)
 

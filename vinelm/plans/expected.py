@@ -116,7 +116,9 @@ class Expected(ABC):
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """90 % intervals of the expected figures whose standard errors are known."""
+        """90 % intervals of the expected figures whose standard errors are known, by the figure's name, such as
+        ``accuracy``.
+        """
         found = self.promise.interval
         return {} if found is None else {"accuracy": found}
 

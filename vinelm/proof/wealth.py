@@ -175,8 +175,8 @@ class Wealth:
         self._weight += weight
 
     def _bet(self) -> None:
-        """Choose the stake with which the wealth would have grown most on the units so far and the pseudo-observations
-        of the prior.
+        """Choose the stake with which the wealth would have grown most on the requests so far and the pseudo-observations of
+        the prior.
         """
         mode = int(self.uses_judge)
         # Equal answers were only counted: each has the same factor, so they are booked in one step when stakes are chosen

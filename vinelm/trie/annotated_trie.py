@@ -271,7 +271,7 @@ class AnnotatedTrie:
         return stage.answerable or stage.verdict is not None
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
-        """Return the slot number of each group of edges, and the count of slots.
+        """Return the index of the slot of each group of edges, and the number of slots.
 
         A fixed plan has one model for each slot, which is a stage of the application.
 

@@ -191,7 +191,8 @@ class DecisionGraph:
 
     @cached_property
     def mixture(self) -> tuple[tuple[float, Self], ...]:
-        """Pairs (share of requests, graph with their rates) for each difficulty; if difficulties are unknown, only this graph.
+        """Pairs (share of requests, graph with the rates of these requests), one for each difficulty; if difficulties are
+        unknown, only this graph.
 
         Plans do not see a request's difficulty, so values over all requests are means over the difficulties.
         """

@@ -119,7 +119,7 @@ class SharedNodes:
 
 
 def no_single_path(what: str) -> VineLMError:
-    """Return the error that ``what``, a method's name, makes no sense because several histories lead to a node."""
+    """Return the error that ``what``, such as ``subtree``, has no meaning because several histories lead to a node."""
     return VineLMError(f"{what} has no meaning on a merged trie, where several histories lead to a node: plan over it instead")
 
 

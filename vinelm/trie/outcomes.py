@@ -97,7 +97,9 @@ class Outcomes:
 
     @cached_property
     def passed(self) -> BoolArray:
-        """Whether the workflow's own check has passed the answer, by stage of the trie; False for the first stage."""
+        """For each stage of the trie, whether the workflow's own check has passed the answer before it; False for the first
+        stage.
+        """
         found = np.zeros(len(self.stages), np.bool_)
         goes_on = self.arm >= 0
         found[self.arm[goes_on]] = np.array([label.passed for label in self.labels], np.bool_)[self.label[goes_on]]

@@ -682,11 +682,11 @@ def _cut(words: str, room: int) -> str:
 
 
 def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True) -> str:
-    """Return in one sentence the most that a number of requests can prove, before anything is bought; some may lack a label.
+    """Return in one sentence the most that a number of requests can prove, before anything is bought.
 
-    If no answer differs, a loss of 1 - 0.05^(1/n) remains possible. A plan that changes a quarter of the answers, equally for
-    better and worse, has a standard error of 0.5 / sqrt(n), and the interval for the best of a few plans ends 2.2 standard
-    errors away.
+    ``labelled`` says whether all of these requests have labels, and only changes the words. If no answer differs, a loss of 1 -
+    0.05^(1/n) remains possible. A plan that changes a quarter of the answers, equally for better and worse, has a standard
+    error of 0.5 / sqrt(n). The interval for the best of a few plans ends 2.2 standard errors away.
     """
     if requests < 1:
         return f"No {'labelled ' if labelled else ''}request: nothing can be proven."

@@ -353,6 +353,8 @@ class Comparison:
     ) -> list[_Candidate]:
         """Return one plan for each objective, without duplicates.
 
+        ``whole`` makes the fit to all requests, whose plans give the candidates their names.
+
         Considers only policies that all parts have and whose effect can be estimated from the results. Of the policies
         with nearly the best prediction, the simplest is taken. Parts may choose different plans for one budget. If all
         requests choose the same plan for several budgets, the budget on which the most parts agree counts. Budgets for

@@ -28,7 +28,7 @@ class TriedSteps:
 
     @classmethod
     def on(cls, policy: StepRule, table: OutcomeTable, template: Template, seconds: float) -> TriedSteps:
-        """Try a policy over the drawn requests of a table.
+        """Return a policy's steps with the results of trying the policy on the drawn requests of a table.
 
         Args:
             policy: The steps.

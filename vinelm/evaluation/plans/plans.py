@@ -114,7 +114,7 @@ class Plans(ABC, Generic[Fixed]):
         self.planner = Planner(annotated)
 
     def decision(self, objective: Objective) -> Decision:
-        """Plan for newly arrived requests: one plan, or a mixture of two.
+        """Return the plan for newly arrived requests: one plan, or a mixture of two.
 
         Raises:
             InfeasibleError: No plan meets the bounds, and the objective asks to raise then.
