@@ -800,9 +800,9 @@ def _seconds(ways: Sequence[HeldOutPolicy]) -> float:
 
 
 def _followed(found: Sequence[_Candidate], usd: float) -> float:
-    """Return how many requests followed a plan to its end that costs clearly less than ``usd`` per request, today's cost.
+    """Return how many requests ran a plan of ``found`` to its end, as the median over the plans that save money; 0 without any.
 
-    This is the median over these plans; 0 without any.
+    ``usd`` is the baseline's cost per request; a plan has to cost clearly less.
     """
     known = [
         one.followed for one in found if not one.is_same and one.is_identified and one.promised_usd <= (1.0 - LEAST_SAVED) * usd
