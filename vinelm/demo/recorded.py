@@ -190,7 +190,14 @@ class _Policy(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class _Application:
-    """The workflow's graph, served with an annotated trie."""
+    """The workflow's graph, served with an annotated trie.
+
+    Attributes:
+        workflow: The workflow.
+        annotated: The trie.
+        vine: The ``VineLM`` object that makes the plans.
+        app: The compiled graph.
+    """
 
     workflow: Workflow
     annotated: AnnotatedTrie
@@ -215,7 +222,7 @@ class _Application:
         return Objective(maximize="accuracy", max_cost_usd=subject.share * self._today(subject).path_cost_usd, mix=False)
 
     def plan(self, subject: Subject) -> Any:
-        """Return VineLM's plan."""
+        """Return VineLM's plan for :meth:`objective`."""
         return self.vine.served_planner().plan(self.objective(subject))
 
     def policies(self, subject: Subject) -> Iterator[_Policy]:

@@ -67,7 +67,7 @@ def sentence(found: RecordedResult) -> str:
 
 
 def open_question(found: RecordedResult) -> str | None:
-    """Return the question that the demo leaves open, in one sentence; None if there are no open questions."""
+    """Return what is known of the question that the demo leaves open, in one sentence; None if it leaves none open."""
     if found.equal is None:
         return None
     plan = f"the cheapest plan that promises {found.today.name}'s accuracy"

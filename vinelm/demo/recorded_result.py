@@ -87,7 +87,13 @@ SUBJECTS: Mapping[str, Subject] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DemoPolicy:
-    """One policy's results on every request: ``served``, in the same order for all policies."""
+    """One policy's results on every request.
+
+    Attributes:
+        name: The policy's name in tables.
+        role: The kind of policy, which sets its place and colour.
+        served: The results, in the same order of requests for all policies.
+    """
 
     name: str
     role: Role
@@ -95,7 +101,7 @@ class DemoPolicy:
 
     @cached_property
     def right(self) -> FloatArray:
-        """Whether each answer is right, shape (requests,)."""
+        """The score of each answer (1 if right), shape (requests,)."""
         return np.array([one.success for one in self.served], np.float64)
 
     @cached_property

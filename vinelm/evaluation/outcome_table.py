@@ -114,8 +114,8 @@ class OutcomeTable:
         return replace(self, **named)
 
     def cells(self, path: RequestPath) -> Iterator[OutcomeCell]:
-        """Yield a path's calls in order, up to the first answer that passes the check; with ``goes_on``, up to the
-        path's end.
+        """Yield a path's calls in order, up to the first answer that passes the check, or up to the path's end if
+        ``path.goes_on``.
 
         Raises:
             ConfigError: The table lacks the request or a model, or the path names models by stage.

@@ -21,8 +21,8 @@ class Assignment(Generic[Part]):
     """The parts between which requests are divided, with their shares, which add up to 1.
 
     Args:
-        parts: the parts with their shares.
-        salt: the prefix of the hashed text.
+        parts: pairs (share of the requests, part).
+        salt: the prefix of the hashed text; another salt gives an independent assignment.
     """
 
     parts: tuple[tuple[float, Part], ...]
@@ -34,7 +34,7 @@ class Assignment(Generic[Part]):
         return cls(((share, part), (1.0 - share, rest)), salt)
 
     def of(self, key: str) -> Part:
-        """Return the part assigned to a key; it is the same in every process."""
+        """Return the part assigned to a key, such as a request's id; it is the same in every process."""
         at = place_of(self.salt + key) if len(self.parts) > 1 else 0.0
         for share, part in self.parts[:-1]:
             if at < share:
@@ -71,7 +71,7 @@ class Assigned(NamedTuple):
         return kept if self.bound is None else {**kept, "bound": self.bound}
 
     def going_on(self, kept: KeptAssigned) -> Assigned:
-        """Return the assignment that another run has stored with the path of a request."""
+        """Return the assignment of a resumed request: what another run has stored with its path (``kept``) counts first."""
         is_plan = kept.get("is_plan", self.is_plan) if self.is_trial else self.is_plan
         return Assigned(is_plan, kept.get("bound"), self.is_trial)
 

@@ -13,8 +13,13 @@ from vinelm.trie.arrays import FloatArray
 
 
 class Figures(NamedTuple):
-    """The figures of a plan: accuracy, dollars per request, and at zero load the seconds of its longest path and the
-    expected seconds.
+    """The figures of a plan.
+
+    Attributes:
+        accuracy: Expected share of right answers.
+        cost_usd: Dollars per request.
+        longest_s: Seconds of the longest path at zero load.
+        expected_s: Expected seconds per request at zero load.
     """
 
     accuracy: float
@@ -63,12 +68,12 @@ class Expected(ABC):
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The plan or mixture, in the form for display."""
+        """The plan in the form for display; a mixture has one text for each part, with its share of the requests."""
         return tuple(f"{share:.0%} of requests: {part.words}" for share, part in self.parts)
 
     @property
     def words(self) -> str:
-        """The plan from the root in one line."""
+        """The plan from the start of a request, or the mixture, in words on one line."""
         return "; ".join(self.shown)
 
     @property
@@ -111,7 +116,9 @@ class Expected(ABC):
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """90 % intervals of the expected figures whose standard errors are known."""
+        """90 % intervals of the expected figures whose standard errors are known, by the figure's name, such as
+        ``accuracy``.
+        """
         found = self.promise.interval
         return {} if found is None else {"accuracy": found}
 
@@ -121,6 +128,9 @@ class Expected(ABC):
 
 
 def mean_of(parts: Sequence[tuple[float, Any]], value: Callable[[Any], float | None]) -> float | None:
-    """Return the mean of a value over parts, weighted by their shares; None if the value of a part is unknown."""
+    """Return the mean of ``value(part)`` over the parts, weighted by their shares; None if it is None for some part.
+
+    ``parts`` are pairs (share, part).
+    """
     found = [(share, value(part)) for share, part in parts]
     return None if any(one is None for _, one in found) else sum(share * one for share, one in found if one is not None)

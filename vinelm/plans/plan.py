@@ -60,7 +60,7 @@ class Plan:
     def next_model(self, node: int, stage: str) -> str | None:
         """Return the model that runs if the application continues from ``node`` to ``stage``; None if the request ends.
 
-        ``KeyError`` if the trie has no such stage there.
+        Raises ``KeyError`` if the trie has no such stage after the node.
         """
         for group in self.graph.groups_at(int(self.graph.position[node]), (stage,)):
             edge = self.chosen(group)
@@ -97,7 +97,7 @@ class Plan:
 
     @property
     def promised_accuracy(self) -> float:
-        """Expected accuracy, if the requests at every node are like the profiled requests."""
+        """Expected accuracy under the assumption that the requests at every node are like the profiled requests."""
         return self._accuracy()
 
     @property
@@ -117,7 +117,10 @@ class Plan:
         return self.longest(self.graph.latency_s) + self._at_root(self.graph.annotated.latency_s)
 
     def longest(self, of_edges: FloatArray) -> float:
-        """Return the largest sum of the edges' amounts along any possible history below the start."""
+        """Return the largest sum of amounts along any possible history below the start.
+
+        ``of_edges`` has the amount of each edge of the graph, such as its seconds.
+        """
         return max(part._longest(of_edges) for share, part in self._parts if share)
 
     @cached_property
@@ -174,7 +177,7 @@ class Plan:
 
     @property
     def mass(self) -> FloatArray:
-        """The probability that the plan reaches a position with a request of a difficulty, shape (positions,
+        """The probability that the plan reaches each position with a request of each difficulty, shape (positions,
         difficulties).
         """
         found = np.zeros((len(self.graph.nodes), len(self._parts)))
@@ -214,7 +217,9 @@ class Plan:
 
     @cached_property
     def right_by_fit(self) -> FloatArray | None:
-        """The probability that the request ends with a correct answer, by fit; None if branches are not outcomes."""
+        """The probability that the request ends with a correct answer, for each fit to resampled requests; None if branches
+        are not outcomes.
+        """
         known = self.graph.right_by_fit
         if known is None:
             return None
@@ -255,7 +260,7 @@ class Plan:
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """One item per branch: ``stage``, ``probability``, ``model`` (None if the request ends) and the ``steps`` after it.
+        """One dict per branch: ``stage``, ``probability``, ``model`` (None if the request ends) and the ``steps`` after it.
 
         Very large plans are cut.
         """
@@ -382,7 +387,9 @@ class Plan:
         return max(longest.values())
 
     def _expected(self, of_edges: FloatArray) -> float:
-        """Return the expected sum of the edges' amounts over the calls that the plan makes."""
+        """Return the expected sum of amounts over the calls that the plan makes; ``of_edges`` has the amount of each edge of
+        the graph.
+        """
         runs = ((arms, arms.edge >= 0) for arms in self._arms)
         return sum(float(arms.chance[those] @ of_edges[arms.edge[those]]) for arms, those in runs)
 
@@ -419,8 +426,13 @@ class Plan:
 
 
 class _Arms(NamedTuple):
-    """The branches after the same number of calls: groups, choices, and the probabilities of each branch and of a
-    correct answer so far.
+    """The branches that a plan may meet after the same number of calls, one per array element.
+
+    Attributes:
+        group: The graph's group of edges for each branch.
+        edge: The plan's choice there: an edge, or the end of the request.
+        chance: The probability that the branch is taken.
+        right: The probability that it is taken and the answer so far is correct.
     """
 
     group: Integers

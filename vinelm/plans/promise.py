@@ -76,11 +76,15 @@ class SelectionOptimism:
         return replace(self, cost_usd=cost, accuracy=more, advantage=tuple(self.advantage_at(usd) or 0.0 for usd in cost))
 
     def accuracy_at(self, cost_usd: float) -> float:
-        """Return the optimism of a plan of this cost, by linear interpolation over the logarithm of the cost."""
+        """Return how much the predicted accuracy of a plan of this cost is too high, by linear interpolation over the
+        logarithm of the cost.
+        """
         return self._at(self.accuracy, cost_usd)
 
     def advantage_at(self, cost_usd: float) -> float | None:
-        """Return the optimism of a plan's advantage at this cost; None if it was not measured."""
+        """Return how much the predicted advantage over the best single model is too high for a plan of this cost; None if it
+        was not measured.
+        """
         return self._at(self.advantage, cost_usd) if self.advantage else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -192,7 +196,10 @@ class PlanFigures:
     single: BoolArray
 
     def promise(self, plan: int, curve: SelectionOptimism | None) -> Promise:
-        """Return the prediction for a plan chosen among all; ``curve`` is the optimism of the choice, if it was measured."""
+        """Return the prediction for the plan with index ``plan``, chosen among all of these plans.
+
+        ``curve`` is the optimism of the choice; None if it was not measured.
+        """
         cost, error = float(self.cost_usd[plan]), float(self.error[plan])
         alone = self.single & (self.cost_usd <= cost) & (self.latency_s <= self.latency_s[plan])
         known = alone.any() and not self.single[plan]

@@ -28,7 +28,7 @@ def served_objective(found: Verdict) -> Objective | None:
 
 
 def is_of_verdict(found: Verdict, objective: Objective) -> bool:
-    """Return whether an objective is that of :func:`served_objective`, whose budget selects the tested plan."""
+    """Return whether an objective is the :func:`served_objective` of this verdict, whose budget selects the tested plan."""
     own = served_objective(found)
     return own is not None and replace(own, on_infeasible=objective.on_infeasible) == objective
 
@@ -80,7 +80,7 @@ def thin_models(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, int]
 
 
 def left_out(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, Mapping[str, Any]]:
-    """Return the optional stages that a plan never runs, with the cost and the effect on accuracy of each.
+    """Return the optional stages that a plan never runs, each with its measured cost and effect on accuracy as a dict.
 
     The figures come from :func:`vinelm.estimator.optional_steps.optional_steps`; stages without figures are left out.
 

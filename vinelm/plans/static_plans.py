@@ -51,7 +51,11 @@ def runs_one_model(assignments: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.
 
 
 def assignments(models: Sequence[Sequence[int]]) -> Integers:
-    """Return the assignments to compare: rows with a model for every stage, from the stages' ``models``."""
+    """Return the assignments to compare, shape (assignments, stages): each row has the index of a model for every stage.
+
+    Args:
+        models: The indices of the models that each stage allows.
+    """
     every = every_assignment(models, most=MOST)
     if every is not None:
         return np.array(every, np.int64).reshape(-1, len(models))
@@ -177,7 +181,7 @@ class StaticPlans:
         return np.asarray(allowed)
 
     def choice(self, plan: int) -> Integers:
-        """Return a plan's choice for every group, including groups that the plan never reaches."""
+        """Return the choice of the plan with index ``plan`` for every group, including groups that it never reaches."""
         graph = self.graph
         wanted = self.models[plan // self.depth][graph.slot]
         fits = graph.model == wanted[graph.group_of_edge]
@@ -206,9 +210,10 @@ class StaticPlans:
 
     @property
     def _by_rates(self) -> FloatArray:
-        """For each plan: accuracy, cost, longest seconds, sum of squared errors over the nodes where it ends,
-        probability of an unanswered branch within the caps, and sum of these nodes' errors by stage (if branches are
-        outcomes, accuracy by fit).
+        """For each plan, by row: accuracy; cost; longest seconds; sum of squared errors over the nodes where it ends;
+        probability of an unanswered branch within the caps; and sum of these nodes' errors by stage.
+
+        If branches are outcomes, the last rows are the accuracy by fit instead.
         """
         parts = [self._evaluate(self.models[i : i + _AT_ONCE]) for i in range(0, len(self.models), _AT_ONCE)]
         return np.concatenate(parts, axis=1)
@@ -246,7 +251,14 @@ class StaticPlans:
         is_cut: BoolArray,
         arms: tuple[Integers, Integers, Integers],
     ) -> None:
-        """Add the histories that end to the plans' results: histories that the plan cuts, and branches without a model."""
+        """Add the histories that end to the plans' results: histories that the plan cuts, and branches without a model.
+
+        Args:
+            worth: The results of all plans so far, changed in place; its rows are those of :attr:`_by_rates`.
+            histories: The index of the plan, the position and the probability of each history.
+            is_cut: Whether the plan ends each history because it has reached the plan's length.
+            arms: The result of :meth:`_follow` for the other histories.
+        """
         graph, count, by_fit = self.graph, worth.shape[1], self.graph.right_by_fit
         errors = self._errors if by_fit is None else None
         (plan, at, reach), (edge, arm, row) = histories, arms
@@ -264,8 +276,14 @@ class StaticPlans:
             self._add_errors(worth, plan[counts], at[counts], weight[counts] * errors[graph.nodes[at[counts]]])
 
     def _add_errors(self, worth: FloatArray, plan: Integers, at: Integers, own: FloatArray) -> None:
-        """Add the plans' errors, weighted by probability: at the nodes where plans end or, if histories are merged, at
-        all positions.
+        """Add the plans' errors, weighted by probability: at the nodes where plans end or, if histories are merged, at all
+        positions.
+
+        Args:
+            worth: The results of all plans so far, changed in place.
+            plan: The index of the plan for each error.
+            at: The position of each error.
+            own: The weighted errors.
         """
         graph = self.graph
         stage = graph.annotated.trie.stage[graph.nodes[at]]
@@ -276,7 +294,15 @@ class StaticPlans:
     def _follow(
         self, models: Integers, plan: Integers, at: Integers, goes_on: BoolArray
     ) -> tuple[Integers, Integers, Integers]:
-        """Return, for each branch after these histories, the plan's edge, the branch's group and the history's row."""
+        """Return, for each branch after these histories, the plan's edge (or the end of the request), the branch's group and
+        the index of the history.
+
+        Args:
+            models: The assignments, shape (assignments, stages).
+            plan: The index of each history's plan.
+            at: The position of each history.
+            goes_on: Whether each history continues.
+        """
         graph = self.graph
         row = np.flatnonzero(goes_on)
         low = graph.first_group[at[row]]
@@ -311,13 +337,24 @@ class StaticPlans:
         return np.sqrt(np.maximum(annotated.accuracy_se**2 - SAMPLING_PART * sampling, 0.0))
 
     def _beyond(self, at: Integers) -> BoolArray:
-        """Return which histories exceed a limit for each request."""
+        """Return whether the history at each position ``at`` exceeds a limit for each request."""
         return np.zeros(len(at), np.bool_) if self.within is None else ~self.within[at]
 
     def _merged(
         self, plan: Integers, at: Integers, reach: FloatArray, used_s: FloatArray
     ) -> tuple[Integers, Integers, FloatArray, FloatArray]:
-        """Merge a plan's histories that have reached the same position of a graph."""
+        """Merge the histories of one plan that have reached the same position: add their probabilities, and keep their longest
+        time.
+
+        Args:
+            plan: The index of each history's plan.
+            at: The position of each history.
+            reach: The probability of each history.
+            used_s: The seconds that each history has taken.
+
+        Returns:
+            The same four arrays for the merged histories.
+        """
         joined = self.graph.joined(plan, at)
         if joined is None:
             return plan, at, reach, used_s
@@ -333,13 +370,13 @@ class StaticPlans:
 
     @cached_property
     def _right(self) -> FloatArray:
-        """The probability that a branch follows and the answer is correct, given the position, summed over branches."""
+        """For each position: P(a branch follows and the answer is correct | the position is reached), summed over branches."""
         return np.asarray(np.bincount(self.graph.source, self.graph.right, len(self.graph.nodes)), np.float64)
 
     @cached_property
     def _all_by_fit(self) -> FloatArray:
-        """The probability that a branch follows and the answer is correct, given the models up to the position, summed
-        over branches; by fit.
+        """For each position and fit: P(a branch follows and the answer is correct | the models up to the position), summed
+        over branches.
         """
         assert self.graph.right_by_fit is not None
         right = self.graph.right_by_fit[1]
@@ -349,7 +386,9 @@ class StaticPlans:
 
     @cached_property
     def _edges(self) -> tuple[Integers, Integers]:
-        """The keys and numbers of the edges that can be served, sorted by group and model."""
+        """The edges that can be served, sorted by group and model: their keys, one integer for group and model, and their
+        indices.
+        """
         graph = self.graph
         edges = np.arange(len(graph.target)) if self.servable is None else np.flatnonzero(self.servable)
         key = graph.group_of_edge[edges] * self._many + graph.model[edges]

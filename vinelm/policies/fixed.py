@@ -99,12 +99,12 @@ class DefaultPolicy(Policy):
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
     ) -> None:
-        """Keep the failure for :meth:`trace`."""
+        """Keep the failure of ``what``, a part of VineLM, for :meth:`trace`."""
         note = f"{what} failed ({type(error).__name__}): default model"
         self._failures.append({"kind": "failed", "prefix": list(prefix), "stage": stage, "model": model, "note": note})
 
     def note_unexpected(self, stage: str, prefix: tuple[str, ...], model: str, stages: tuple[str, ...]) -> None:
-        """Record for :meth:`trace` that the template lacks ``stage`` after these stages."""
+        """Record for :meth:`trace` that the template does not allow ``stage`` after ``stages``; ``model`` runs nevertheless."""
         after = f"after {' > '.join(stages)}" if stages else "at the start"
         exceeded = exceeded_words(self.template, stages, stage)
         note = f"unexpected arm: the template has no {stage!r} {after}, so add it there: default model"
@@ -190,7 +190,11 @@ class ForcedPolicy(Policy):
             ) from None
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return the result of the workflow's check in mode "stop"; in mode "through", True until the last invocation."""
+        """Return whether the workflow's check has not finished in mode "stop"; in mode "through", True until the last
+        invocation.
+
+        Also records the check's result in :attr:`verdicts`.
+        """
         self.verdicts[len(prefix)] = finished
         return len(prefix) < self.template.depth if self.mode == "through" else not finished
 
@@ -203,6 +207,7 @@ class StaticPolicy(StopRulePolicy):
     Args:
         template: the workflow's shape.
         path: models of the invocations in order, at least one; empty with ``models``.
+        models: the model of each stage, by the stage's name; None with ``path``.
         length: with ``models``, end after this many invocations.
         clock, request, judge, started_at: see :class:`StopRulePolicy`.
     """
@@ -231,7 +236,7 @@ class StaticPolicy(StopRulePolicy):
         self.length = template.depth if length is None else length
 
     def next_model(self, stage: str, prefix: tuple[str, ...]) -> str:
-        """Return the path's model for this invocation."""
+        """Return the plan's model for this invocation, or the stage's default model where the plan names none."""
         if self.models:
             return self.models.get(stage) or self.default_model(stage)
         return self.path[len(prefix)] if len(prefix) < len(self.path) else self.default_model(stage)

@@ -45,7 +45,8 @@ class Policy(OneProcess, ABC):
         has_judge: whether a judge, which is the caller's code, decides when the request ends; its exceptions are passed on.
         standing: called with a stage and the request's priority, returns the call's priority; None uses the request's
             priority.
-        locate: returns the path of the invocation at a place if the policy knows it already, as in a replay; else None.
+        locate: if the policy replays a recorded run, returns the path of an invocation, given the key of its place in the
+            graph's run; otherwise None.
         assigned: the request's assignment. It is stored with the path; before :meth:`resumed`, it is set to the assignment
             made by the run that began the request.
         kind: the request type that the plan is made for; None if plans are the same for all types. Stored with the path.
@@ -146,7 +147,9 @@ class Policy(OneProcess, ABC):
         """Record that the last invocation of ``prefix`` was interrupted without a result; it will run again."""
 
     def note_unexpected(self, stage: str, prefix: tuple[str, ...], model: str, stages: tuple[str, ...]) -> None:
-        """Record that the template lacks ``stage`` after these stages; ``model`` runs nevertheless."""
+        """Record that the template does not allow ``stage`` after ``stages``, the stages of ``prefix``; ``model`` runs
+        nevertheless.
+        """
 
     def fallback_model(self, failed: Invocation, tried: Collection[str]) -> str | None:
         """Return another model for an invocation after a failed call; if the result is None, the failure is raised.

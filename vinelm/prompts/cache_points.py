@@ -34,10 +34,9 @@ class PromptCall:
 
     Args:
         stage: the stage of the invocation.
-        points: the prefixes that a cache can keep, from short to long, at most :data:`MOST_POINTS`.
+        points: the ends of the prefixes that a cache can keep, from short to long, at most :data:`MOST_POINTS`.
         first: digest of the first part; None if nothing is to be cached.
-        left_out: number of prefixes of a long prompt that ``points`` leaves out, right after the first
-            :data:`_FIRST_POINTS`.
+        left_out: number of prefixes of a long prompt that ``points`` leaves out, right after the first :data:`_FIRST_POINTS`.
         may_wait: whether the attempt may wait until another attempt has cached the prefix.
         marks: indices of the points to be marked; set when the attempt is admitted.
         on_begun: called once, when the answer begins; set with the marks.
@@ -109,8 +108,14 @@ class Reuse:
             self._at_s = now_s
 
     def add(self, stage: str, place: int, model: str, digest: int, *, is_warm: bool) -> None:
-        """Count a call's prefix at this place; ``is_warm`` means that another call had the same prefix within the time
-        to live.
+        """Count a call's prefix.
+
+        Args:
+            stage: the call's stage.
+            place: the index of the prefix among the prompt's prefixes.
+            model: the call's model.
+            digest: the digest of the prefix.
+            is_warm: whether another call had the same prefix within the time to live.
         """
         counts = self._warm if is_warm else self._cold
         for name in (model, ""):
@@ -120,7 +125,10 @@ class Reuse:
         self._last[stage, place] = digest
 
     def reads(self, stage: str, place: int, model: str, digest: int) -> float:
-        """Return the expected number of reads of a prefix for each time that it is written to the cache."""
+        """Return the expected number of reads of a prefix for each time that it is written to the cache.
+
+        The arguments are those of :meth:`add`.
+        """
         prior = _FIRST_WEIGHT if place == 0 else 1.0
         key, of_all = (stage, place, model), (stage, place, "")
         together = (self._warm[of_all] + (prior if place == 0 else 0.0)) / (self._cold[of_all] + prior)
@@ -129,7 +137,11 @@ class Reuse:
         return (self._warm[key] + together) / (self._cold[key] + 1.0)
 
     def is_static(self, stage: str, place: int) -> bool:
-        """Return whether at least 90 % of the stage's calls had the same prefix here; before any calls, only the first part."""
+        """Return whether at least 90 % of the stage's calls had the same prefix as the call before, at index ``place`` of the
+        prompt.
+
+        With fewer than two calls, only the first prefix counts as static.
+        """
         calls = self._warm[stage, place, ""] + self._cold[stage, place, ""]
         return place == 0 if calls < 2 else self._same[stage, place] >= 0.9 * (calls - 1)
 
@@ -252,8 +264,10 @@ class CachePoints:
 
 
 def _most_useful(reads: dict[int, float], points: tuple[Point, ...]) -> tuple[int, ...]:
-    """Return the longest prefix, and the shorter prefixes whose marks let the most additional tokens be read; at most
-    :data:`MOST_MARKS` in total.
+    """Return the indices of the points to mark, at most :data:`MOST_MARKS`: the longest prefix, and the shorter prefixes whose
+    marks let the most additional tokens be read.
+
+    ``reads`` has the expected reads of each candidate point, by its index in ``points``.
     """
     if len(reads) <= MOST_MARKS:
         return tuple(reads)

@@ -35,7 +35,14 @@ class SeenPrompt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StagePrompts:
-    """The prompts of a stage: their mean tokens, and whether the static part is long enough for most caches."""
+    """The prompts of a stage.
+
+    Attributes:
+        stage: The stage.
+        calls: The number of calls.
+        tokens: The mean tokens of a call, by who else sends them.
+        is_static_cached: Whether the static part is long enough for most caches.
+    """
 
     stage: str
     calls: int
@@ -112,7 +119,9 @@ def _pairs(prompt: SeenPrompt) -> list[tuple[str, str]]:
 
 
 def _moved(prompt: SeenPrompt, moved: str, before: str) -> SeenPrompt:
-    """Return the prompt after the move; unchanged if it lacks either message or has them in another order."""
+    """Return the prompt with message ``moved`` before message ``before``; unchanged if it lacks either or has them in this
+    order.
+    """
     if (moved, before) not in _pairs(prompt):
         return prompt
     parts = {part.name: part for part in prompt.parts}

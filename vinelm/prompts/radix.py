@@ -61,7 +61,7 @@ class PromptTree:
         return len(self._calls[0])
 
     def add(self, stage: str, request: str, shape: Shape) -> None:
-        """Add the prompt of a call."""
+        """Add the prompt of a call of a stage; ``request`` is the id of the call's request."""
         digests, tokens = points_of(shape)
         node, at, split = self._found(digests)
         if split is not None:
@@ -113,8 +113,11 @@ class PromptTree:
         return {name: (len(some), TokensByLabel(*some.mean(axis=0).round(1).tolist())) for name, some in here.items()}
 
     def _found(self, digests: array[int]) -> tuple[int, int, int | None]:
-        """Return the last node with known points, the number of known points, and where on the node's edge they end, if
-        midway.
+        """Return how far the tree knows a prompt, given the digests of its prefixes.
+
+        Returns:
+            The last node with a known digest, the number of known digests, and the index in the tree's digests where they end
+                on the node's edge; None if they end at the node.
         """
         node = at = 0
         while at < len(digests):
@@ -130,7 +133,10 @@ class PromptTree:
         return node, at, None
 
     def _split(self, node: int, at: int) -> int:
-        """Insert a new node into the edge to ``node`` and return the new one; ``node`` keeps its number."""
+        """Insert a new node into the edge to ``node`` and return the new one; ``node`` keeps its number.
+
+        ``at`` is the index in the tree's digests where the edge is divided.
+        """
         upper = self._new(self._start[node], at, self._parent[node])
         self._start[node], self._parent[node] = at, upper
         self._child[self._digests[at]] = node
@@ -146,7 +152,7 @@ class PromptTree:
 
 
 def common_tokens(one: Shape, other: Shape) -> int:
-    """Return the approximate number of tokens that two prompts share at their beginning."""
+    """Return the approximate number of tokens that the prompts ``one`` and ``other`` share at their beginning."""
     digests, tokens = points_of(one)
     others = points_of(other)[0]
     if not (digests and others and digests[0] == others[0]):
@@ -187,8 +193,9 @@ def points_of(shape: Shape) -> tuple[array[int], array[int]]:
 
 
 def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int], at: int) -> int:
-    """Return how many digests agree from ``start`` and ``at`` on. The first pair agrees, and equal digests have equal
-    predecessors.
+    """Return how many digests of ``known`` from ``start`` to ``stop`` agree with those of ``digests`` from ``at`` on.
+
+    The first pair agrees, and equal digests have equal predecessors.
     """
     low, high = 1, min(stop - start, len(digests) - at)
     while low < high:
@@ -201,7 +208,12 @@ def _common(known: Sequence[int], start: int, stop: int, digests: Sequence[int],
 
 
 def _passed(ends: IntArray, parent: IntArray) -> tuple[IntArray, IntArray]:
-    """Return pairs of a call and a node that the call passes (without the root), as small integers to save memory."""
+    """Return all pairs of a call and a node that the call's prompt passes (without the root), as small integers to save memory.
+
+    Args:
+        ends: the node at which each call's prompt ends.
+        parent: the parent of each node.
+    """
     call: IntArray = np.arange(len(ends), dtype=np.int32)
     node: IntArray = ends.astype(np.int32)
     calls, nodes = [call[:0]], [node[:0]]

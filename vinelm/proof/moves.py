@@ -11,7 +11,7 @@ EndReason = Literal["proven", "labels", "requests", "hopeless"]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A move: let the candidate's models answer this request, then call ``answered``."""
+    """A move: let the candidate's models answer the request with index ``request``, then call ``answered``."""
 
     candidate: str
     request: int
@@ -19,7 +19,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A move: let a judge model compare the candidate's answer with today's, then call ``judged``."""
+    """A move: let a judge model compare the candidate's answer to the request with index ``request`` with today's, then call
+    ``judged``.
+    """
 
     candidate: str
     request: int
@@ -31,9 +33,9 @@ class Question:
 
     Attributes:
         candidate: The candidate whose answer is compared.
-        request: The request that was answered.
-        weight: Number of requests that this request represents: 1 / share, if people are asked about only a share of
-            such requests.
+        request: The index of the request that was answered.
+        weight: Number of requests that this request represents: 1 / share, if people are asked about only a share of such
+            requests.
         audit: Whether the question checks two answers that count as the same.
     """
 

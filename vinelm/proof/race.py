@@ -27,7 +27,18 @@ HEAD_START = 3.0
 
 @dataclass(eq=False)
 class _Entrant:
-    """A candidate and everything known about it; ``at`` is its first incomplete unit, a request or cluster."""
+    """A candidate and everything known about it.
+
+    Attributes:
+        plan: The candidate.
+        wealth: The bets that the candidate loses less than each margin.
+        at: The index of the first request or cluster that still lacks an answer or label.
+        same: For each answered request, whether the answer equals today's.
+        scores: By request, the label: the candidate's score minus today's.
+        verdicts: By request, the judge's verdict.
+        skipped: The requests whose questions were skipped.
+        differing, requests, lost: Counts up to ``at``: of differing answers, of requests, and of skipped questions.
+    """
 
     plan: Candidate
     wealth: Wealth
@@ -153,7 +164,9 @@ class Race:
         return next(self._moves())
 
     def aim(self, max_loss: float) -> None:
-        """Try to exclude another of the margins from now on. The guarantee covers all margins at any time."""
+        """Try to exclude the loss ``max_loss`` from now on, which must be one of the margins. The guarantee covers all
+        margins at any time.
+        """
         _check(max_loss in self.margins, f"max_loss {max_loss!r} is none of the margins {self.margins}")
         self.max_loss = float(max_loss)
 
@@ -165,7 +178,7 @@ class Race:
         return list(islice(self._moves(), max(1, count)))
 
     def answered(self, candidate: str, request: int, same: bool) -> None:
-        """Record whether the candidate's answer to a request is the same as today's."""
+        """Record whether the candidate's answer to a request is the same as today's; ``request`` is the request's index."""
         entrant = self._entrant(candidate, request)
         _check(isinstance(same, bool | np.bool_), f"request {request} of {candidate!r}: same is {same!r}, not True or False")
         known = entrant.same.setdefault(request, bool(same))
@@ -246,7 +259,7 @@ class Race:
         )
 
     def _proven(self, entrant: _Entrant) -> float | None:
-        """Return the smallest margin that is proven together with all larger margins."""
+        """Return the smallest margin that is proven together with all larger margins; None if the largest is not proven."""
         smallest, highest = None, entrant.wealth.highest
         for at in reversed(range(len(self.margins))):
             if highest[at] < self.threshold:
@@ -288,7 +301,7 @@ class Race:
                 yield move
 
     def _lacking(self, entrant: _Entrant, unit: int) -> Iterator[Move]:
-        """Yield the moves that this unit (a request or cluster) of a candidate still needs."""
+        """Yield the moves that a candidate still needs for one request or cluster, whose index is ``unit``."""
         name, used = entrant.plan.name, entrant.wealth.uses_judge
         for request in self._members[unit]:
             if (same := entrant.same.get(request)) is None:
@@ -302,7 +315,7 @@ class Race:
                 yield Question(name, request, 1.0 / JUDGE_SHARE if used else 1.0)
 
     def _advance(self, entrant: _Entrant) -> None:
-        """Update the candidate's wealth with all further units that are complete."""
+        """Update the candidate's wealth with all further requests (or clusters) that are complete, in their order."""
         wealth = entrant.wealth
         # In the order of the units, which was fixed beforehand: an incomplete unit holds up those after it. If easy units could
         # go first, the order would depend on the answers, and the guarantee would be lost.

@@ -85,7 +85,7 @@ class Wealth:
 
     @property
     def diff(self) -> float:
-        """The weighted mean of the plan's score minus today's; NaN before the first unit."""
+        """The weighted mean of the plan's score minus today's; NaN before the first request."""
         return self._scored / self._weight if self._weight else math.nan
 
     def guess(self, verdict: float) -> float:
@@ -175,8 +175,8 @@ class Wealth:
         self._weight += weight
 
     def _bet(self) -> None:
-        """Choose the stake with which the wealth would have grown most on the units so far and the pseudo-observations
-        of the prior.
+        """Choose the stake with which the wealth would have grown most on the requests so far and the pseudo-observations of
+        the prior.
         """
         mode = int(self.uses_judge)
         # Equal answers were only counted: each has the same factor, so they are booked in one step when stakes are chosen
@@ -208,8 +208,12 @@ class Wealth:
         return self._past_of(self._stakes[1], np.array([right, wrong, -right, -wrong, s, -s, 0.0]), chances)
 
     def _past_of(self, stakes: FloatArray, values: FloatArray, chances: FloatArray) -> FloatArray:
-        """Return the growth of the log wealth by stake over the equal and differing answers among the
-        pseudo-observations of the prior.
+        """Return the growth of the log wealth by margin and stake over the pseudo-observations of the prior.
+
+        Args:
+            stakes: The stakes to compare, for each margin.
+            values: The scores that a differing answer may have.
+            chances: The probability of each score.
         """
         gains = values[:, None] + self.margins  # (values, margins)
         grown = np.tensordot(chances, np.log1p(stakes * gains[:, :, None]), 1)

@@ -49,7 +49,12 @@ class PlanNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTree:
-    """A plan as a tree. ``left_out`` is the number of steps that are not shown because they are rare."""
+    """A plan as a tree.
+
+    Attributes:
+        roots: The first steps of a request.
+        left_out: The number of steps that are not shown because they are rare.
+    """
 
     roots: tuple[PlanNode, ...]
     left_out: int = 0
@@ -98,7 +103,7 @@ class BudgetSlider:
     Attributes:
         intro: What the plans are, and the basis of their figures.
         stops: The plans by budget, at least one.
-        start: The number of the stop that is shown first, and is the only stop shown without a script.
+        start: The index of the stop that is shown first, and is the only stop shown without a script.
         beside: A sentence on the baseline that the plan's bars are compared with; empty without a baseline.
         models: The models in the order of the page's colours.
     """
@@ -110,5 +115,5 @@ class BudgetSlider:
     models: tuple[str, ...]
 
     def colour_of(self, model: str) -> int:
-        """Return the number of a model's colour."""
+        """Return the index of a model's colour."""
         return self.models.index(model) if model in self.models else len(self.models)

@@ -64,7 +64,13 @@ def _without_unknown(table: Table) -> Table:
 class Series:
     """One line or set of points in a chart.
 
-    ``low`` and ``high`` are the ends of the interval of each ``y``; ``hover`` has one text per point, in lines.
+    Attributes:
+        name: The name in the legend.
+        role: The policy that it shows, which sets the colour.
+        x, y: The coordinates of the points.
+        low, high: The ends of the interval of each ``y``; empty without intervals.
+        hover: One text per point, in lines; empty without texts.
+        is_line: Whether the points are joined by a line.
     """
 
     name: str
@@ -79,7 +85,18 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """One chart of lines and points. ``name`` is unique within the page; percentages are given as fractions."""
+    """One chart of lines and points.
+
+    Attributes:
+        name: A name that is unique within the page.
+        title, caption: The texts above and below the chart.
+        x_title, y_title: The titles of the axes.
+        series: The lines and points. Percentages are given as fractions.
+        x_prefix: A text before each number of the x axis, such as ``$``.
+        x_is_log: Whether the x axis is logarithmic.
+        x_is_percent, y_is_percent: Whether the axis shows fractions as percentages.
+        has_diagonal: Whether the line of equal x and y is drawn.
+    """
 
     name: str
     title: str
@@ -128,8 +145,13 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """One figure of a :class:`Card`, for the baseline and for the plan. Without ``after``, ``before`` is the only
-    value, or the reason why the figure is missing.
+    """One figure of a :class:`Card`, for the baseline and for the plan.
+
+    Attributes:
+        name: The name of the figure.
+        before: The baseline's value. Without ``after`` it is the only value, or the reason why the figure is missing.
+        after: The plan's value; empty without a plan.
+        change: The difference between the two values; empty if it is not shown.
     """
 
     name: str
@@ -186,8 +208,13 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """Requests that two policies, ``before`` and ``after``, answer differently; ``note`` describes how the requests
-    were chosen.
+    """Requests that two policies answer differently or with different models.
+
+    Attributes:
+        before: The name of the first policy.
+        after: The name of the second policy.
+        note: How the requests were chosen.
+        shown: The requests with both answers.
     """
 
     before: str
@@ -207,7 +234,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One table. ``text_columns`` are aligned left, figures right. A folded table opens on a click, and in print."""
+    """One table.
+
+    Attributes:
+        title: The heading.
+        columns: The headings of the columns.
+        rows: The rows.
+        text_columns: The indices of the columns that are aligned left; figures are aligned right.
+        note: A text below the table; may be empty.
+        is_folded: Whether the table is hidden until a click; it is always open in print.
+    """
 
     title: str
     columns: tuple[str, ...]

@@ -28,7 +28,10 @@ def verdict_table(found: Verdict, title: str = "Compared, each judged by request
 
 
 def role_of(name: str, has_signals: bool) -> Role:
-    """Return the role of a policy. Plans over signals have role ``vinelm``; without any, plans over paths have it."""
+    """Return the role of the policy called ``name``, which sets its colour.
+
+    Plans over signals have role ``vinelm``; if ``has_signals`` is False, plans over paths have it.
+    """
     if name == "signals":
         return "vinelm"
     if name == "no_kinds":
@@ -146,7 +149,9 @@ def _plans(found: Evaluation) -> list[str]:
 
 
 def _kinds(found: Evaluation) -> list[str]:
-    """Return in words the gain from distinguishing request types, and whether to declare types."""
+    """Return a paragraph on the gain from distinguishing request types, and whether to declare types; empty if none are
+    declared.
+    """
     gain = found.kinds
     if gain is None:
         return []

@@ -54,14 +54,14 @@ PROMPT_COLUMNS = ("stage", "calls", "tokens", "static", "shared", "request", "ow
 
 
 def prompt_row(prompts: StagePrompts) -> tuple[str, ...]:
-    """Format what the prompts of a stage have in common, as a row below :data:`PROMPT_COLUMNS`."""
+    """Format the tokens of a stage's prompts by what other calls share them, as a row below :data:`PROMPT_COLUMNS`."""
     tokens = [f"{count:,.0f}" for count in (prompts.tokens.total, *astuple(prompts.tokens))]
     is_cached = "yes" if prompts.is_static_cached else f"no: below {CACHE_MINIMUM:,}"
     return prompts.stage, f"{prompts.calls:,}", *tokens, is_cached
 
 
 def prompt_words(layout: PromptLayout) -> list[str]:
-    """Return in words how much of the prompts a cache could reuse, and which move of a message would increase this."""
+    """Return sentences on how much of the prompts a cache could reuse, and which move of a message would increase this."""
     share, least = f"{100 * layout.reusable:.0f} %", f"{CACHE_MINIMUM:,}"
     found = [f"Reusable: {share} of the tokens, in prefixes of {least} or more that an earlier call has sent to one model."]
     if (move := layout.move) is not None:
@@ -102,12 +102,12 @@ _BY_STOP: Mapping[str, tuple[str, str]] = {
 
 
 def oracle_words(stop: str) -> str:
-    """Return the note for figures under the oracle stop; "" under the workflow's own stop."""
+    """Return the note for figures under the stop rule ``stop``: a sentence for ``"oracle"``, empty for ``"workflow"``."""
     return _BY_STOP[stop][1]
 
 
 def under_oracle(stop: str) -> str:
-    """Return the addition to a table's title under the oracle stop; "" under the workflow's own stop."""
+    """Return the addition to a table's title under the stop rule ``stop``: empty for ``"workflow"``."""
     return _BY_STOP[stop][0]
 
 

@@ -25,7 +25,10 @@ def plan_tree(decision: Any) -> PlanTree:
 
 
 def _node(step: Mapping[str, Any], reach: float) -> PlanNode:
-    """Return a step with the steps after it; the remaining requests end with their answer."""
+    """Return a step of :attr:`Plan.steps` as a node with the steps after it.
+
+    ``reach`` is the share of requests that reach the step before. Requests that no later step covers end with their answer.
+    """
     share, model = reach * float(step["probability"]), step["model"]
     stage, _, seen = step["stage"].partition(" [")  # in a trie of outcomes, the name of a stage contains what was seen
     labels = (seen.removesuffix("]"),) if seen else ()

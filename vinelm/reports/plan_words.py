@@ -45,7 +45,10 @@ def _branches(nodes: Sequence[PlanNode], least: float, reach: float) -> str:
 
 
 def _step(node: PlanNode, least: float, reach: float) -> str:
-    """Return a step and the steps after it; ``reach`` is the share of requests that reached the step before it."""
+    """Return a step and the steps after it in words; steps that fewer than the share ``least`` of requests reach are left out.
+
+    ``reach`` is the share of requests that reached the step before it.
+    """
     when = f"if {node.when}: " if node.when else ""
     after = _branches(node.children, least, node.share)
     name = "done" if node.model is None else f"{node.stage} {node.model}"
@@ -58,8 +61,10 @@ def _percent(share: float) -> str:
 
 
 def serving_lines(objective: Objective, trie: str, *, is_proven: bool = True) -> tuple[str, str]:
-    """Return the two lines of Python that serve the plan in an application. For an unproven plan, they state explicit
-    consent.
+    """Return the two lines of Python that serve the objective's plan in an application; ``trie`` is the name of the trie's
+    file.
+
+    For an unproven plan, they state explicit consent.
     """
     allowed = "" if is_proven else ", allow_unproven=True"
     cap = "" if objective.max_cost_usd is None else f", max_cost_usd={objective.max_cost_usd:.3g}"

@@ -63,7 +63,7 @@ def _rate(rate: Sequence[float]) -> str:
 
 
 def shown_lines(record: SignalRecord, rows: int, answers: int | None = None) -> Iterator[str]:
-    """Yield notable facts about a store's answers and their classes.
+    """Yield sentences on notable facts about a store's answers and their classes.
 
     Args:
         record: the settings with which the answers and classes were recorded.

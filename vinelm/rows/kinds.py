@@ -11,7 +11,10 @@ from vinelm.template.template import stage_title
 
 
 def untitled(rows: Iterable[Observation], template: Template) -> list[Observation]:
-    """Convert rows by the stages of a template with request types to rows by the application's own stages."""
+    """Return rows whose stages belong to a template with request types as rows by the application's own stages.
+
+    ``template`` is the template with types.
+    """
     names, base = template.base_stages, template.base
 
     def plain(row: Observation) -> Observation:
@@ -23,9 +26,10 @@ def untitled(rows: Iterable[Observation], template: Template) -> list[Observatio
 
 
 def titled(row: Observation, kind: str, base: Template) -> Observation:
-    """Return the row with the stage names of its request type.
+    """Return the row with the stage names that a template with request types gives to type ``kind``.
 
-    The row then records which stage came next, because a template with types has several possible next stages.
+    ``base`` is the application's own template. The row then records which stage came next, because a template with types has
+    several possible next stages.
     """
     arm = row.arm
     if arm is None and row.failure is None and not row.ended(base.stop):

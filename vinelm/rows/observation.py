@@ -177,7 +177,7 @@ class Observation:
 
     @property
     def served_usd(self) -> float:
-        """Cost of the invocation and its tools at ordinary prices, which a served request pays, in dollars."""
+        """Dollars that a served request pays for the invocation and its tools: the cost at ordinary prices."""
         return (self.cost_usd if self.list_usd is None else self.list_usd) + self.tool_cost_usd
 
     @property
@@ -203,7 +203,7 @@ class Observation:
         return self.failure is not None or bool(getattr(self, ENDED_BY[rule]))
 
     def next_stage(self, followers: Sequence[str]) -> str | None:
-        """Return which of ``followers`` came after a row; None if that is not known."""
+        """Return which of ``followers``, the stages that may come next, came after this row; None if that is not known."""
         if self.arm is None:
             return followers[0] if len(followers) == 1 else None
         return self.arm if self.arm in followers else None
@@ -215,9 +215,9 @@ def at_ordinary_prices(rows: Iterable[Observation]) -> list[Observation]:
 
 
 def with_seconds(rows: Sequence[Observation]) -> list[Observation]:
-    """Return the rows with missing seconds filled in: the mean over other rows of the same stage and model.
+    """Return the rows with missing latencies filled in: the mean over the timed rows of the same stage and model.
 
-    Seconds are 0 if these rows have none; then no limit depends on latency.
+    If no such row is timed, the latency is 0.
     """
     if all(row.is_timed for row in rows):
         return list(rows)

@@ -25,8 +25,8 @@ class AnswerClasses:
             answer.
         compared: number of pairs of different answers that were compared, using at most 32 answers of a request.
         intransitive: number of these pairs that agree but are in different classes, or disagree but are in one class.
-        unknown: requests whose classes cannot be computed, because only the digest of an answer is stored. They are not in
-            ``of``.
+        unknown: number of requests whose classes cannot be computed, because only the digest of an answer is stored. They are
+            not in ``of``.
     """
 
     of: Mapping[Cell, int | None]
@@ -135,7 +135,11 @@ def _classes(rows: Sequence[Observation], comparison: _Comparison) -> list[int |
 
 
 def _intransitive(rows: Sequence[Observation], classes: Sequence[int | None], comparison: _Comparison) -> tuple[int, int]:
-    """Return the number of pairs of different answers that were compared, and the number that contradict the classes."""
+    """Return the number of pairs of different answers of a request that were compared, and the number that contradict the
+    classes.
+
+    ``classes`` has the class of each row's answer.
+    """
     different: dict[str | None, tuple[Observation, int]] = {}
     for row, number in zip(rows, classes, strict=True):
         if number is not None and len(different) < MOST_ANSWERS_COMPARED:

@@ -99,7 +99,7 @@ class Signals:
 
     @classmethod
     def of(cls, signal: Signal | None, edges: Sequence[float], agree: Agree | None, answer: Sequence[str]) -> Self:
-        """Return the signals declared with these arguments of a workflow."""
+        """Return the signals that a workflow declares by its arguments of the same names."""
         keys: Any = answer if isinstance(answer, str) else tuple(answer)  # a text is refused, not read as its letters
         return cls(signal, tuple(edges), agree, keys)
 

@@ -11,7 +11,7 @@ from vinelm.template.template import Template
 
 
 def exceeded_loop(template: Template, stages: Sequence[str], stage: str) -> Loop | None:
-    """Return the loop whose maximum number of turns is exceeded if ``stage`` follows these stages.
+    """Return the loop whose maximum number of turns is exceeded if ``stage`` follows the stages of a request so far.
 
     Return None if more turns would not allow the stage either, because the template lacks a branch.
     """

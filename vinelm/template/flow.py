@@ -52,7 +52,7 @@ _Place = tuple["Step | _Turns | _Joint", ...]
 
 
 class Flow:
-    """The positions of a template, numbered in order of depth: 0 is the start, and edges lead to higher numbers.
+    """The positions of a template, numbered from 0, the start; each stage leads to a position with a higher number.
 
     Args:
         steps: the template's steps.
@@ -97,7 +97,7 @@ class Flow:
 
     @cached_property
     def visits(self) -> frozenset[tuple[str, int]]:
-        """Pairs of a stage and the number of a position after it."""
+        """All pairs (name of a stage, index of a position that a request may have right after it)."""
         return frozenset(item for position in self.positions for item in position.arms.items())
 
     @cached_property
@@ -112,7 +112,9 @@ class Flow:
 
     @cached_property
     def stages_at(self) -> tuple[Mapping[str, tuple[str, ...]], ...]:
-        """Item k maps each stage that may be invocation k (from 0) to the stages that may follow it, in template order."""
+        """For each invocation, counted from 0: a mapping from each stage that may run there to the stages that may follow
+        it, in template order.
+        """
         found: list[dict[str, set[str]]] = [{} for _ in range(self.depth)]
         for position, depth in zip(self.positions, self.depths, strict=True):
             for stage, after in position.arms.items():
@@ -121,7 +123,10 @@ class Flow:
         return tuple({stage: tuple(sorted(level[stage], key=order)) for stage in sorted(level, key=order)} for level in found)
 
     def at(self, stages: Sequence[str]) -> int:
-        """Return the number of the position after these stages; ``KeyError`` with the first stage that cannot follow."""
+        """Return the index of the position after these stages.
+
+        Raises ``KeyError`` with the name of the first stage that cannot follow.
+        """
         number = 0
         for stage in stages:
             number = self.positions[number].arms[stage]
@@ -129,11 +134,11 @@ class Flow:
 
     @cached_property
     def last_stages(self) -> frozenset[str]:
-        """The stages after which a request may be over."""
+        """The stages after which nothing may follow, in some position."""
         return frozenset(name for name, number in self.visits if not self.positions[number].arms)
 
     def ahead_of(self, number: int, stage: str) -> tuple[str, ...] | None:
-        """Return the stages of the superstep at a position whose models are chosen before the model of ``stage``.
+        """Return the stages of the superstep at position ``number`` whose models are chosen before the model of ``stage``.
 
         Return None if ``stage`` does not run in that superstep.
         """
@@ -162,7 +167,7 @@ class Flow:
         return {name: frozenset(found[name]) for name in sorted(found, key=self._order.__getitem__)}, may_end
 
     def _leads_to_an_answer(self, stage: Stage, after: _Place) -> bool:
-        """Return whether this stage or a later stage is answerable."""
+        """Return whether this stage or one after it is answerable; ``after`` is the place after the stage."""
         if stage.answerable or not self._prunes:
             return True
         if after not in self._leads:
@@ -198,5 +203,8 @@ def _expanded(place: _Place) -> Iterator[tuple[Stage | None, _Place]]:
 
 
 def _turn(loop: Loop, left: int, rest: _Place) -> _Place:
-    """Return the place before a turn of a loop that allows ``left`` turns after this turn."""
+    """Return the place before a turn of a loop.
+
+    ``left`` is the number of turns allowed after this turn, ``rest`` the steps after the loop.
+    """
     return (*loop.stages, _Turns(loop, left), *rest) if left else (*loop.stages, *rest)

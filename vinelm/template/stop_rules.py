@@ -34,11 +34,14 @@ class WorkflowStop:
         return None
 
     def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
-        """Return ``found``, the graph's own steps after its check; empty if the profile forces the graph past the check."""
+        """Return ``found``: what happened after the workflow's check, because the graph itself took these steps.
+
+        The oracle rule returns an empty sequence, because there the profile forces the graph past its check.
+        """
         return found
 
     def goes_through(self, follower: Stage | None) -> bool:
-        """Return whether requests are forced past the end of the graph to ``follower``, the template's next stage."""
+        """Return False: requests are not forced past the end of the graph to ``follower``, the template's next stage."""
         return False
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:
@@ -80,7 +83,7 @@ class OracleStop(WorkflowStop):
         return ()
 
     def goes_through(self, follower: Stage | None) -> bool:
-        """Return True if a stage follows, because a profile continues past the graph's own end."""
+        """Return whether ``follower`` is a stage (not None), to which a profile forces requests past the graph's own end."""
         return follower is not None
 
     def open_stops(self, has_failures: bool) -> tuple[bool, bool]:

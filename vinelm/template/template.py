@@ -265,13 +265,19 @@ class Template:
         return self.stage_after(length) if arm is None else self.stage(arm)
 
     def noted(self, stage: str | None) -> str | None:
-        """Return the ``arm`` to record in a result: the stage that came next; None if the template allows only one stage."""
+        """Return the next stage to record in a result's ``arm``: ``stage``, which came next; None if the template allows
+        only one.
+        """
         return self.form.noted(stage)
 
     def has_stopped(self, has_ended: bool, verdict: bool | None) -> bool:
         """Return the value ``stopped`` to record in a result: whether the workflow's own check, if any, passed the answer.
 
         If the application chooses the next stage, a check may lead to another stage, so only the request's end counts.
+
+        Args:
+            has_ended: Whether the request has ended.
+            verdict: The result of the workflow's own check; None without a check.
         """
         return self.form.has_stopped(has_ended, verdict)
 
@@ -406,9 +412,9 @@ class Template:
         return frozenset(before for before, name in self.form.pairs if name in names)
 
     def held_before(self, exits: Collection[str]) -> frozenset[str]:
-        """Return the stages whose answers remain after an optional stage or a judge in ``exits``.
+        """Return the stages whose answers may remain after an optional stage or a judge in ``exits``.
 
-        Requests may not end after the returned stages, but their answers remain if the later stage is skipped.
+        Requests may not end after the returned stages, but their answers remain if the later stage is skipped or only judges.
         """
         found: set[str] = set()
         waiting = {stage.name for stage in self.stages if stage.name in exits and stage.keeps_answer}
@@ -419,10 +425,10 @@ class Template:
         return frozenset(found)
 
     def exits_by(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages after which a request can end, given the stages that conditional edges lead back to.
+        """Return the stages after which a request can end, because a conditional edge leaves them or nothing follows.
 
-        Such an edge leaves a stage that comes directly before a stage in ``names``. The last stage is an exit, too, unless it
-        is in a loop with such an edge elsewhere.
+        ``names`` are the stages that conditional edges lead back to: such an edge leaves a stage that comes directly before one
+        of them. The last stage is an exit, too, unless it is in a loop with such an edge elsewhere.
         """
         return self.stages_before(names) | self.form.last_exits(names)
 
@@ -438,7 +444,9 @@ class Template:
         return found if len(found) == len(self.base.stages) else None
 
     def with_defaults(self, defaults: Mapping[str, str | None]) -> Template:
-        """Return this template with these default models for stages that allow them; None keeps a stage's default."""
+        """Return this template with other default models, by stage; None, or a model that the stage does not allow, changes
+        nothing.
+        """
 
         def declared(stage: Stage) -> Stage:
             model = defaults.get(stage.name)
@@ -449,7 +457,10 @@ class Template:
         return self._mapped(declared)
 
     def with_optional(self, optional: Mapping[str, str | None]) -> Template:
-        """Return this template with these stages optional, each with the key of its verdict if it is a judge."""
+        """Return this template with the stages that are keys of ``optional`` made optional.
+
+        The value is the key of the stage's verdict if the stage is a judge, else None.
+        """
         return self._mapped(lambda s: replace(s, optional=True, verdict=optional[s.name]) if s.name in optional else s)
 
     def with_stop(self, stop: StopRule) -> Template:
@@ -478,7 +489,7 @@ class Branching:
     """The behaviour of a template in which the application chooses the next stage, since several stages can follow a prefix."""
 
     knows_past_ends = False
-    """See :attr:`Template.knows_past_ends`."""
+    """False: after the end of a request, the next stage would be unknown; see :attr:`Template.knows_past_ends`."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
@@ -504,7 +515,7 @@ class Branching:
         return self._template.flow.follows
 
     def last_exits(self, names: Collection[str]) -> frozenset[str]:
-        """Return the stages after which a request may be over; ``names`` are the stages that edges lead back to."""
+        """Return the stages after which nothing may follow; ``names``, the stages that edges lead back to, have no effect."""
         return self._template.flow.last_stages
 
     def noted(self, stage: str | None) -> str | None:
@@ -553,7 +564,7 @@ class Chain(Branching):
         return frozenset((*order, *((stages[-1].name, stages[0].name) for stages in loops)))
 
     def last_exits(self, names: Collection[str]) -> frozenset[str]:
-        """Return the last stage, unless it is in a loop with a stage in ``names``."""
+        """Return the last stage as a set; empty if it is in a loop at the template's end with a stage in ``names``."""
         last = self._template.steps[-1]
         is_left_by_edge = isinstance(last, Loop) and any(stage.name in names for stage in stages_of([last]))
         return frozenset(() if is_left_by_edge else (self._template.stages[-1].name,))

@@ -39,7 +39,7 @@ def canonical_key(tool: str, arguments: Mapping[str, Any]) -> str:
     """Return the key of a call. Calls of one tool with equal arguments, in any order, have equal keys.
 
     Args:
-        tool: its name.
+        tool: the tool's name.
         arguments: JSON values by name.
 
     Raises:
@@ -58,8 +58,8 @@ class ToolEvent:
 
     Args:
         request_id: the request in which it was called.
-        seq: the call's number among the calls of the request, from 0.
-        tool: its name.
+        seq: the call's index among the calls of the request, from 0.
+        tool: the tool's name.
         key: :func:`canonical_key` of the call.
         is_ok: whether the call returned a result; False if it raised.
         kind: why the call was started.
@@ -120,5 +120,7 @@ History = Sequence["str | ToolEvent"]
 
 
 def begins_with(longer: Sequence[Any], known: Sequence[Any]) -> bool:
-    """Return whether ``longer`` begins with the objects of ``known``, so that what was computed from ``known`` still holds."""
+    """Return whether ``longer`` begins with the very objects of ``known``, so that what was computed from ``known`` still
+    holds.
+    """
     return len(longer) >= len(known) and all(map(operator.is_, longer, known))

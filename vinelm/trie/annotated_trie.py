@@ -92,7 +92,9 @@ class AnnotatedTrie:
     policy: ClassVar[Literal["paths", "signals"]] = "paths"
     """What plans over the trie depend on, as verdicts name it."""
     least_price: ClassVar[float] = 0.0
-    """The price of a dollar, in accuracy, that breaks ties of accuracy."""
+    """How much accuracy a dollar counts for if the planner sets no price; 0 lets dollars decide only between equal
+    accuracies.
+    """
 
     trie: Trie
     template: Template
@@ -171,14 +173,16 @@ class AnnotatedTrie:
 
     @property
     def arms(self) -> tuple[FloatArray, FloatArray]:
-        """The probabilities ``arm`` and ``arm_success`` of branches in new arrays, for linear tries too."""
+        """The probabilities ``arm`` and ``arm_success`` of branches in new arrays; for linear tries, too, where the fields
+        are None.
+        """
         found = np.ones(self.trie.n_arm_items), np.zeros(self.trie.n_arm_items)
         for values, of_edges in zip(found, self.arms_by_edge, strict=True):
             values[self.trie.arm_items] = of_edges
         return found
 
     def comes_next(self, node: int) -> dict[str, float]:
-        """Return P(each stage that may follow the node comes next), given that the node is reached."""
+        """Return, for each stage that may follow the node, P(the stage comes next | the node is reached)."""
         after = self.trie.arm_items_after(node)
         if self.arm is None:
             return dict.fromkeys(after, 1.0 - float(self.stop[node]))
@@ -196,7 +200,7 @@ class AnnotatedTrie:
         return np.asarray(np.maximum(self.reading.reach[nodes], 1e-12))
 
     def by_ends(self, *, one: Callable[[AnnotatedTrie], Made], several: Callable[[AnnotatedTrie], Made]) -> Made:
-        """Return ``one(trie)`` if each plan ends at one node, else ``several(trie)``."""
+        """Return ``one(self)`` if each plan over this trie ends at one node, else ``several(self)``."""
         return several(self) if self.is_contingent else one(self)
 
     @cached_property
@@ -213,11 +217,10 @@ class AnnotatedTrie:
 
     @property
     def calls_per_hour(self) -> float | None:
-        """Requests per hour for which the annotated costs hold; 0 if prompt caches never hit.
+        """Requests per hour for which the annotated costs hold: this rate decides how often prompt caches hit.
 
-        The rate decides how often prompt caches hit.
-
-        None if no recorded call had a cache hit due to another request, so that the costs hold at any rate.
+        0 if prompt caches never hit. None if no recorded call had a cache hit due to another request, so that the costs hold at
+        any rate.
         """
         found = self.meta.get("prompt_cache", {}).get("calls_per_hour")
         return None if found is None else float(found)
@@ -233,7 +236,9 @@ class AnnotatedTrie:
 
     @cached_property
     def stage_names(self) -> tuple[str, ...]:
-        """The workflow's stage for each stage of the trie. With signals, a stage of the trie also names an outcome."""
+        """The workflow's stage for each stage of the trie, whose own names may include a request type or, with signals, an
+        outcome.
+        """
         return tuple(self.template.stages[stage].name for stage in self.outcomes.stages)
 
     @cached_property
@@ -266,7 +271,7 @@ class AnnotatedTrie:
         return stage.answerable or stage.verdict is not None
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
-        """Return the slot number of each group of edges, and the count of slots.
+        """Return the index of the slot of each group of edges, and the number of slots.
 
         A fixed plan has one model for each slot, which is a stage of the application.
 
@@ -278,7 +283,10 @@ class AnnotatedTrie:
         return np.array(own)[np.array(self.outcomes.stages)[stage]], max(own) + 1
 
     def with_shares(self, change: FloatArray) -> Self:
-        """Return the trie with each node's weight multiplied by ``change``, shape (n + 1,), in the estimates by fit."""
+        """Return the trie with each node's weight in the estimates by resampled fit multiplied by ``change``, shape (n + 1,).
+
+        A trie of paths has no such estimates and is returned unchanged.
+        """
         return self
 
     @property
@@ -327,7 +335,9 @@ class AnnotatedTrie:
 
     @cached_property
     def path_most_usd(self) -> FloatArray:
-        """Sum of :attr:`most_usd` from the root to u; exact if all calls of a request are long or short together."""
+        """Sum of :attr:`most_usd` over the path from the root to each node; exact if all calls of a request are long or
+        short together.
+        """
         return _read_only(self.trie.accumulate(self.most_usd))
 
     @cached_property
@@ -367,14 +377,14 @@ class AnnotatedTrie:
 
     @cached_property
     def engine(self) -> npt.NDArray[np.int16]:
-        """The engine that serves each node's invocation, as an index into :attr:`engines`; -1 at the root; shape (n + 1,)."""
+        """The endpoint that serves each node's call, as an index into :attr:`engines`; -1 at the root; shape (n + 1,)."""
         of_model = np.array([self.engines.index(self.catalog[name].engine) for name in self.trie.models], np.int16)
         engine = np.where(self.trie.model >= 0, of_model[self.trie.model], np.int16(-1))
         return _read_only(engine.astype(np.int16))
 
     @cached_property
     def engines(self) -> tuple[str, ...]:
-        """The engines (endpoints) that serve the trie's models, each once, sorted."""
+        """The endpoints that serve the trie's models, each once, sorted."""
         return tuple(sorted({self.catalog[name].engine for name in self.trie.models}))
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -415,13 +425,15 @@ class SignalTrie(AnnotatedTrie):
 
     policy: ClassVar[Literal["paths", "signals"]] = "signals"
     least_price: ClassVar[float] = 1e-7
-    """Accuracies are sums over thousands of histories: rounding differences between equal plans must not buy an invocation."""
+    """See :attr:`AnnotatedTrie.least_price`. Accuracies are sums over thousands of histories: rounding differences between
+    equal plans must not buy an invocation.
+    """
 
     outcomes: Outcomes = field(kw_only=True)
 
     @property
     def branches(self) -> bool:
-        """See :attr:`AnnotatedTrie.branches`."""
+        """True: outcomes are branches; see :attr:`AnnotatedTrie.branches`."""
         return True
 
     def slots(self, stage: Integers, depth: Integers) -> tuple[Integers, int]:
@@ -440,7 +452,12 @@ class SignalTrie(AnnotatedTrie):
         return replace(self, outcomes=outcomes)
 
     def within_paths(self, tried: BoolArray, paths: Trie) -> Self:
-        """Return the trie limited to histories along these edges of a trie of paths, shape (edges,)."""
+        """Return the trie limited to histories along some edges of a trie of paths.
+
+        Args:
+            tried: Whether plans may use each edge of ``paths``, shape (edges,).
+            paths: The trie of paths.
+        """
         return replace(self, tried=tried[path_edges(self.trie, self.outcomes.stages, paths)])
 
     def returning_last(self) -> Self:
@@ -489,7 +506,7 @@ class TrieReading(ABC):
     metrics: ClassVar[tuple[Literal["accuracy", "cost", "latency"], ...]] = ("accuracy", "cost", "latency")
     """The metrics of paths that nodes have."""
     noun: ClassVar[str]
-    """The name of the nodes for people."""
+    """What reports call the trie's nodes."""
     holds_common_errors: ClassVar[bool]
     """Whether ``accuracy_se`` includes an error common to all nodes, such as a judge's."""
 
@@ -529,11 +546,11 @@ class TrieReading(ABC):
     @property
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
-        """The arrays that a data frame of the trie has."""
+        """The names of the arrays that a data frame of the trie has."""
 
     @abstractmethod
     def display_path(self, node: int) -> tuple[str, ...]:
-        """Return the path to a node for people."""
+        """Return the path to a node in the form that reports print."""
 
     @abstractmethod
     def table(self) -> str:
@@ -557,7 +574,7 @@ class PathReading(TrieReading):
 
     @property
     def plan_arrays(self) -> list[npt.NDArray[Any]]:
-        """Return the metrics of paths."""
+        """Return the metrics of paths, from which plans are made."""
         return [self.annotated.accuracy, self.annotated.path_cost_usd, self.annotated.path_latency_s]
 
     def display_path(self, node: int) -> tuple[str, ...]:
@@ -565,7 +582,7 @@ class PathReading(TrieReading):
         return self.annotated.trie.prefix(node)
 
     def table(self) -> str:
-        """Return the most accurate paths of the accuracy-cost frontier."""
+        """Return an HTML table of the most accurate paths on the accuracy-cost frontier."""
         own, frontier = self.annotated, self._frontier()
         rows = [
             (
@@ -603,13 +620,13 @@ class HistoryReading(TrieReading):
 
     @property
     def plan_arrays(self) -> list[npt.NDArray[Any]]:
-        """Return the rates of nodes and branches."""
+        """Return the rates of nodes and branches, from which plans are made."""
         rates = (getattr(self.annotated, name) for name in (*NODE_ARRAYS, *ARM_ARRAYS))
         return [values for values in rates if values is not None]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The arrays without path metrics, which would mislead because no plan ends at a single node."""
+        """The names of the arrays without path metrics, which would mislead because no plan ends at a single node."""
         return ("reach", *NODE_ARRAYS, *ARM_ARRAYS, "arm_se", "count")
 
     def display_path(self, node: int) -> tuple[str, ...]:
@@ -617,7 +634,7 @@ class HistoryReading(TrieReading):
         return tuple(f"{stage} {model}" for stage, model in self.annotated.trie.edges(node))
 
     def table(self) -> str:
-        """Return the stages by depth."""
+        """Return an HTML table with the number of histories and observations for each depth and stage."""
         trie, count, rows = self.annotated.trie, self.annotated.count, []
         for depth, level in enumerate(trie.levels[1:], start=1):
             for stage in np.unique(trie.stage[level]):
@@ -665,8 +682,8 @@ def _read_only(values: Array) -> Array:
 def whole_paths(annotated: AnyTrie) -> AnyTrie:
     """Return the annotations with only leaves answerable, so that plans run to the last invocation.
 
-    This is faster than passing the leaves as ``candidates``, which scans the subtree for each plan, since a planner over the
-    result can use its frontier index.
+    This is faster than passing the leaves to a planner as ``candidates``, which scans the subtree for each plan: a planner over
+    the result can use its frontier index.
     """
     return _answerable_only(annotated, annotated.trie.is_leaf)
 
@@ -678,7 +695,10 @@ def ending_after(annotated: AnyTrie, stages: Collection[str]) -> AnyTrie:
 
 
 def within_exits(annotated: AnyTrie) -> AnyTrie:
-    """Return the annotations with plans ending only at the template's ``exits``."""
+    """Return the annotations with plans ending only at the template's ``exits``; unchanged if it declares none.
+
+    If ``exits`` is empty, plans run to the last invocation.
+    """
     exits = annotated.template.exits
     if exits is None:
         return annotated

@@ -23,7 +23,7 @@ def frozen(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def preorder_misfit(parent: npt.NDArray[Any], end: npt.NDArray[Any], depth: npt.NDArray[Any]) -> str | None:
-    """Return why the arrays of parents and subtree ends do not match the depths in pre-order; None if they match."""
+    """Return why the arrays of parents and subtree ends do not match the depths of nodes in pre-order; None if they match."""
     depth = depth.astype(np.int64)
     if np.any(depth[1:] > depth[:-1] + 1):
         return "trie.depth is not that of a pre-order"

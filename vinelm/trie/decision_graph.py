@@ -38,8 +38,12 @@ class Span(NamedTuple):
 class PositionRates(NamedTuple):
     """The probabilities that a graph is made from.
 
-    By position: of success, of stopping, and of both. By group: P(its stage comes next), and P(its stage comes next and the
-    answer is correct).
+    Attributes:
+        success: P(the answer is correct | the position is reached), by position.
+        stop: P(the request ends there | the position is reached), by position.
+        stop_success: P(the request ends there with a correct answer | the position is reached), by position.
+        arm: P(the group's stage comes next | its source is reached), by group.
+        arm_right: P(the group's stage comes next and the answer is correct | its source is reached), by group.
     """
 
     success: FloatArray
@@ -93,7 +97,7 @@ class DecisionGraph:
     n_slots: int
     checked: BoolArray
     kept: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
-    """What was computed of this graph and takes long, by what it is."""
+    """Cache of results that take long to compute from this graph, by a key for each."""
 
     @staticmethod
     def of(annotated: AnnotatedTrie, ends: BoolArray | None = None) -> DecisionGraph:
@@ -187,7 +191,8 @@ class DecisionGraph:
 
     @cached_property
     def mixture(self) -> tuple[tuple[float, Self], ...]:
-        """Pairs (share of requests, graph with their rates) for each difficulty; if difficulties are unknown, only this graph.
+        """Pairs (share of requests, graph with the rates of these requests), one for each difficulty; if difficulties are
+        unknown, only this graph.
 
         Plans do not see a request's difficulty, so values over all requests are means over the difficulties.
         """
@@ -250,19 +255,27 @@ class DecisionGraph:
         return np.asarray(self.may_end[self.source])
 
     def groups_at(self, position: int, stages: Collection[str] | None = None) -> list[int]:
-        """Return the groups of a position, optionally only for the given stages."""
+        """Return the indices of a position's groups, optionally only of those for the given stages."""
         groups = range(int(self.first_group[position]), int(self.first_group[position + 1]))
         names = self.annotated.trie.stages
         return [group for group in groups if stages is None or names[self.stage[group]] in stages]
 
     def error_weight(self, reach: FloatArray, is_end: BoolArray) -> FloatArray:
-        """Return the weight of each node's standard error in a plan's: the probability that the plan reaches the node."""
+        """Return the weight of each position's standard error in a plan's: ``reach``, the probability that the plan gets there.
+
+        ``is_end`` marks the positions where the plan ends; only a tree uses it.
+        """
         return reach
 
     def joined(self, plan: Integers, at: Integers) -> tuple[Integers, Integers] | None:
-        """Return the distinct keys (plan, position), and for each history the index of its key.
+        """Return the distinct keys (plan, position) as one number each, and for each history the index of its key.
 
-        None if no two histories share a position.
+        Args:
+            plan: The index of the plan, for each history.
+            at: The position of each history.
+
+        Returns:
+            None if no two histories share a position.
         """
         if not len(plan):
             return None
@@ -270,11 +283,11 @@ class DecisionGraph:
         return key, which
 
     def width(self, span: Span) -> int:
-        """Return the number of edges that every group of the span's level has; 0 if the groups differ."""
+        """Return the number of edges in each group of the span's level; 0 if the groups differ in it."""
         return self._shapes[self.level_of(span.nodes[0])][1]
 
     def arms(self, span: Span) -> int:
-        """Return the number of groups that every node of the span's level has; 0 if the nodes differ."""
+        """Return the number of groups that leave each node of the span's level; 0 if the nodes differ in it."""
         return self._shapes[self.level_of(span.nodes[0])][0]
 
     def level_of(self, position: int) -> int:
@@ -283,7 +296,9 @@ class DecisionGraph:
 
     @cached_property
     def _shapes(self) -> list[tuple[int, int]]:
-        """By level: the number of groups of every node, and the number of edges of every group; 0 if the numbers differ."""
+        """By level: the number of groups that leave each node, and the number of edges in each group; 0 if these numbers
+        differ.
+        """
         found = []
         for low, high in pairwise(self.levels):
             arms = np.diff(self.first_group[low : high + 1])
@@ -292,24 +307,31 @@ class DecisionGraph:
         return found
 
     def weights(self, groups: Sequence[int]) -> FloatArray:
-        """Return P(the branch comes next | one of these branches does), by branch of one source; equal values if all are 0."""
+        """Return, for each of these groups of one source, P(its branch comes next | the branch of one of them does); equal
+        values if all are 0.
+        """
         arm = self.arm[list(groups)]
         total = float(arm.sum())
         return np.full(len(arm), 1.0 / len(arm)) if total == 0.0 else np.asarray(arm / total)
 
     def rights(self, groups: Sequence[int]) -> FloatArray:
-        """Return P(each of these branches comes next and the answer so far is correct | one of them comes next)."""
+        """Return, for each of these groups of one source, P(its branch comes next and the answer so far is correct | the
+        branch of one of them comes next).
+        """
         total = float(self.arm[list(groups)].sum())
         if total == 0.0:
             return np.asarray(self.weights(groups) * self.chance_right[list(groups)])
         return np.asarray(self.right[list(groups)] / total)
 
     def edges_of(self, group: int) -> range:
-        """Return the numbers of the edges of a group."""
+        """Return the indices of a group's edges."""
         return range(int(self.first_edge[group]), int(self.first_edge[group + 1]))
 
     def spans(self, position: int, groups: Sequence[int] | None = None) -> Iterator[Span]:
-        """Yield spans level by level: first the position itself with only these groups, then everything below it."""
+        """Yield the span of each level: first the position itself, then everything below it.
+
+        ``groups`` limits the groups of the position, and must be neighbours; None means all.
+        """
         low, high = position, position + 1
         while low < high:
             if groups:
@@ -323,16 +345,21 @@ class DecisionGraph:
             low, high = self._led_to(low, edges)
 
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
-        """Return a half-open range of positions on the next level that contains the targets of all these edges."""
+        """Return a half-open range of positions on the next level that contains the targets of all these edges.
+
+        ``position`` is a position on the level that the edges leave; ``edges`` is a half-open range.
+        """
         level = self.level_of(position) + 1
         return self.levels[level], self.levels[level + 1]
 
     def of_targets(self, span: Span, below: Span) -> Integers | None:
-        """Return the index of each edge's target among the next span's nodes; None if edges and nodes have the same order."""
+        """Return the index of each edge's target among the nodes of ``below``, the next level's span; None if edges and
+        nodes have the same order.
+        """
         return np.asarray(self.target[slice(*span.edges)] - below.nodes[0])
 
     def _per_source(self, values: FloatArray) -> FloatArray:
-        """Return the sum of the values over all groups of the same source, by group."""
+        """Return, for each group, the sum of the values over all groups of its source."""
         return np.asarray(np.bincount(self.source, values, len(self.nodes))[self.source])
 
 
@@ -346,10 +373,12 @@ class TreeGraph(DecisionGraph):
         return np.where(is_end, 1.0, 0.0)
 
     def joined(self, plan: Integers, at: Integers) -> None:
-        """Return None: histories never share a position."""
+        """Return None, because histories never share a position; see :meth:`DecisionGraph.joined`."""
 
     def of_targets(self, span: Span, below: Span) -> None:
-        """Return None: the nodes of the next span are in the order of the edges."""
+        """Return None, because the nodes of the next span are in the order of the edges; see
+        :meth:`DecisionGraph.of_targets`.
+        """
 
     def _led_to(self, position: int, edges: tuple[int, int]) -> tuple[int, int]:
         return edges[0] + 1, edges[1] + 1

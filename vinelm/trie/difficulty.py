@@ -64,4 +64,4 @@ class DifficultyRates:
 DIFFICULTY_ARRAYS = ("weight", "success", "stop", "stop_success")
 """The arrays of :class:`DifficultyRates`, as they are named in a ``.vine`` file."""
 DIFFICULTY_ARM_ARRAYS = ("arm", "arm_success")
-"""The arrays of these that only a trie with branches has."""
+"""The arrays of :class:`DifficultyRates` that only a trie with branches has."""

@@ -40,7 +40,7 @@ class SharedNodes:
         return True
 
     def require_paths(self, what: str) -> NoReturn:
-        """Raise :class:`ConfigError`: several paths lead to a node."""
+        """Raise :class:`ConfigError`, which names ``what`` as impossible because several paths lead to a node."""
         raise ConfigError(f"{what}, and this trie merges histories: use 'latent'")
 
     @property
@@ -119,7 +119,7 @@ class SharedNodes:
 
 
 def no_single_path(what: str) -> VineLMError:
-    """Return the error for methods that make no sense if histories share nodes."""
+    """Return the error that ``what``, such as ``subtree``, has no meaning because several histories lead to a node."""
     return VineLMError(f"{what} has no meaning on a merged trie, where several histories lead to a node: plan over it instead")
 
 
@@ -169,7 +169,13 @@ class _Segments:
         return cls(owner, tuple(memory), column, max(widths))
 
     def extended(self, window: Ints, loop: int, choice: Ints) -> Ints:
-        """Return the remembered choices, each extended by one choice of the loop and reduced to what the loop remembers."""
+        """Return the remembered choices of several histories, each extended by one choice in the loop.
+
+        Args:
+            window: The remembered choices or their counts, shape (histories, width).
+            loop: The index of the loop.
+            choice: The new choice of each history.
+        """
         memory = self.memory[loop]
         window = window.copy()
         if memory is None:
@@ -198,10 +204,14 @@ def merged_arrays(template: Template, most: int = MOST_MERGED) -> dict[str, npt.
 
 @dataclass(frozen=True)
 class _Level:
-    """The nodes of one depth, by what they remember.
+    """The nodes of one depth, by what they remember; one array element for each node.
 
-    For each node: its automaton position, the id of its finished segments, the loop that it is in, the choices remembered in
-    this loop, and the last choice.
+    Attributes:
+        position: The automaton position.
+        past: The id of the finished segments.
+        loop: The loop that the node is in.
+        window: The choices remembered in this loop.
+        last: The last choice.
     """
 
     position: Ints
@@ -252,7 +262,10 @@ def _built(template: Template, most: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def _followers(template: Template, segments: _Segments, level: _Level, n_models: int) -> tuple[Ints, _Level] | None:
-    """Return the source and the resulting state of every edge out of a level, branch by branch; None after the last level."""
+    """Return the source and the resulting state of every edge out of a level, branch by branch; None after the last level.
+
+    A source is an index into ``level``; ``n_models`` is the number of the template's models.
+    """
     stage_index = {stage.name: i for i, stage in enumerate(template.stages)}
     model_index = {name: i for i, name in enumerate(template.models)}
     memories, _ = _ranks([level.past, level.loop + 1, *level.window.T])
@@ -282,7 +295,10 @@ def _followers(template: Template, segments: _Segments, level: _Level, n_models:
 
 
 def _ranks(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """Return the lexicographic rank of each row, and one row for each rank; equal rows share a rank."""
+    """Return the lexicographic rank of each row of these columns, and for each rank the index of one row that has it.
+
+    Equal rows share a rank.
+    """
     key, size = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
         span = int(column.max(initial=0)) + 1
@@ -374,7 +390,9 @@ def _remerged(steps: Sequence[Step], **settings: Any) -> tuple[Step, ...]:
 
 
 def _fewer(template: Template, n_models: int) -> Template:
-    """Return the template with only the first few models of each stage."""
+    """Return the template with only the first ``n_models`` of its models; a stage that allows none of them keeps its first
+    model.
+    """
     kept = template.models[:n_models]
 
     def cut(stage: Stage) -> Stage:

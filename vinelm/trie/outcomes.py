@@ -97,17 +97,21 @@ class Outcomes:
 
     @cached_property
     def passed(self) -> BoolArray:
-        """Whether the workflow's own check has passed the answer, by stage of the trie; False for the first stage."""
+        """For each stage of the trie, whether the workflow's own check has passed the answer before it; False for the first
+        stage.
+        """
         found = np.zeros(len(self.stages), np.bool_)
         goes_on = self.arm >= 0
         found[self.arm[goes_on]] = np.array([label.passed for label in self.labels], np.bool_)[self.label[goes_on]]
         return found
 
     def seen(self, node: int, outcome: Outcome, *, passed: bool, stage: int | None = None) -> Seen:
-        """Return the trie's entry for an outcome after a node, optionally only among outcomes that continue to ``stage``.
+        """Return the trie's entry for an outcome after a node, optionally only among outcomes that continue to ``stage``, an
+        index of the workflow's stages.
 
-        An outcome that the profile lacks is replaced by the most probable outcome with the same check and class; without any,
-        with the same check; without any, with the same class.
+        ``passed`` is the result of the workflow's own check. An outcome that the profile lacks is replaced by the most similar
+        one: the same check counts most, then the same class, then the same signal. Of equally similar ones, the most probable
+        is taken.
         """
         low, high = (int(at) for at in np.searchsorted(self.node, (node, node + 1)))
         wanted = -1 if outcome.answer_class is None else outcome.answer_class
@@ -125,7 +129,10 @@ class Outcomes:
         return Seen(found, False)
 
     def returned_class(self, place: int) -> int | None:
-        """Return the class of the answer that a request should return if it ends with an outcome; None for its last answer."""
+        """Return the class of the answer that a request should return if it ends with the outcome at index ``place``.
+
+        None for its last answer, also if ``place`` is -1.
+        """
         if place < 0 or not self.returns_earlier:
             return None
         returned, last = int(self.returned[place]), int(self.answer_class[place])

@@ -117,7 +117,7 @@ class Trie:
 
     @cached_property
     def levels(self) -> tuple[npt.NDArray[np.intp], ...]:
-        """The nodes of each depth, in order; item 0 is the root. Used for vectorised passes from the root."""
+        """The nodes of each depth, in order; the first array has only the root. Used for vectorised passes from the root."""
         order = np.argsort(self.depth, kind="stable")
         cuts = np.cumsum(np.bincount(self.depth))[:-1]
         return tuple(np.split(order, cuts))
@@ -165,7 +165,7 @@ class Trie:
 
     @cached_property
     def edge_levels(self) -> tuple[slice, ...]:
-        """The edges out of the nodes of each depth, as slices; none leave the last depth."""
+        """For each depth, the slice of the edges out of its nodes; no slice for the last depth, which no edge leaves."""
         cuts = np.searchsorted(self.depth[self.source], np.arange(int(self.depth.max()) + 1))
         return tuple(slice(int(a), int(b)) for a, b in pairwise(cuts))
 
@@ -249,7 +249,9 @@ class Trie:
         return found
 
     def arm_items_after(self, node: int) -> dict[str, int]:
-        """Return, for each stage that may follow the node, the index of its value in branch annotations."""
+        """Return, for each stage that may follow the node, the index of its value in arrays of branch annotations such as
+        ``arm``.
+        """
         return {stage: nodes[0] for stage, nodes in self.arms(node).items()}
 
     @cached_property
@@ -260,9 +262,10 @@ class Trie:
 
     @cached_property
     def kinds(self) -> tuple[npt.NDArray[np.int64], int]:
-        """A number for each node that, with the depth, identifies stage and model, shape (n + 1,); and the count of numbers.
+        """An integer code for each node that, with the depth, identifies stage and model, shape (n + 1,); and the number of
+        codes.
 
-        The number stands for the model; if the trie branches, for stage and model, since nodes of one depth run several stages.
+        The code stands for the model; if the trie branches, for stage and model, since nodes of one depth run several stages.
         """
         model = np.maximum(self.model, 0).astype(np.int64)
         if self.is_linear:

@@ -125,7 +125,9 @@ class ComparedPlan:
         return self.gain_low > -max_loss and self.is_saving
 
     def lowered(self, loss: float) -> Self:
-        """Return the plan with the lower ends of its gain reduced by ``hidden``, the possible loss in equal answers."""
+        """Return the plan with the lower ends of its gain reduced by ``loss``, the possible loss in answers that equal
+        today's.
+        """
         return replace(self, gain_low=self.gain_low - loss, best_low=self.best_low - loss, hidden=loss)
 
     def widened(self, factor: float) -> Self:
@@ -298,7 +300,7 @@ class Verdict:
 
     @cached_property
     def _decided(self) -> tuple[Advice, ComparedPlan | None, float]:
-        """The advice, its plan, and the share of the requests that this plan serves."""
+        """The advice, its plan (None if there is too little data), and the share of the requests that this plan serves."""
         if self.why_not:
             return "not enough data", None, 0.0
         passed = failed = None
@@ -362,7 +364,10 @@ class Verdict:
         return plan, share
 
     def _share(self, plan: ComparedPlan, low: float, most: float) -> float:
-        """Return the largest share of requests, up to ``most``, that the plan may serve if its gain is >= ``low``, or 0."""
+        """Return the largest share of requests, up to ``most``, that the plan may serve without losing more than allowed.
+
+        ``low`` is the lower end of the plan's gain. The result is 0 if the share would be too small or ``low`` is not negative.
+        """
         if not (plan.is_saving and plan.gain > -self.max_loss and low < 0.0):
             return 0.0
         share = math.floor(100 * min(self.max_loss / -low, most)) / 100
@@ -419,7 +424,9 @@ class Verdict:
 
     @property
     def gain(self) -> tuple[float, float, float] | None:
-        """Accuracy gain over the baseline with its interval, valid for the best of all compared plans; None without a plan."""
+        """The accuracy gained over the baseline and the lower and upper end of its interval, which holds for the best of all
+        compared plans; None without a plan.
+        """
         plan = self.served
         return None if plan is None else (plan.gain, plan.best_low, plan.best_high)
 
@@ -488,7 +495,7 @@ class Verdict:
         return early.advice == "switch" and early.share == 1.0 and is_same and not self._saves_more_elsewhere(self.plan)
 
     def _saves_more_elsewhere(self, than: ComparedPlan) -> bool:
-        """Return whether more results may prove another plan that saves clearly more than this plan."""
+        """Return whether more results may prove another plan that saves clearly more than the plan ``than``."""
         open_ = [one for one in self.rungs if one.answers != self.requests and one.gain > -self.max_loss]
         most_usd = than.cost_usd - LEAST_SAVED * (self.cost_usd or 0.0)
         return any(one.cost_usd <= most_usd for one in (*open_, *self._unproven_models))
@@ -578,7 +585,7 @@ class Verdict:
 
 
 def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> ComparedPlan:
-    """Return a plan of cost ``cost_usd``, interpolated between two plans of the frontier.
+    """Return a plan of cost ``cost_usd`` per request, interpolated between ``one`` and ``other``, two plans of the frontier.
 
     The frontier is concave, so linear interpolation underestimates the plan's accuracy.
     """
@@ -675,11 +682,11 @@ def _cut(words: str, room: int) -> str:
 
 
 def what_can_be_proven(requests: int, max_loss: float, *, labelled: bool = True) -> str:
-    """Return in one sentence the most that a number of requests can prove, before anything is bought; some may lack a label.
+    """Return in one sentence the most that a number of requests can prove, before anything is bought.
 
-    If no answer differs, a loss of 1 - 0.05^(1/n) remains possible. A plan that changes a quarter of the answers, equally for
-    better and worse, has a standard error of 0.5 / sqrt(n), and the interval for the best of a few plans ends 2.2 standard
-    errors away.
+    ``labelled`` says whether all of these requests have labels, and only changes the words. If no answer differs, a loss of 1 -
+    0.05^(1/n) remains possible. A plan that changes a quarter of the answers, equally for better and worse, has a standard
+    error of 0.5 / sqrt(n). The interval for the best of a few plans ends 2.2 standard errors away.
     """
     if requests < 1:
         return f"No {'labelled ' if labelled else ''}request: nothing can be proven."
@@ -722,7 +729,7 @@ def nothing_differs(requests: int, level: float = 0.95) -> float:
 
 
 def _round_up(value: float) -> int:
-    """Round up to two digits."""
+    """Return the number rounded up to two significant digits."""
     digits = 10 ** max(len(str(int(value))) - 2, 0)
     return int(-(-value // digits) * digits)
 
@@ -740,7 +747,9 @@ def _figures(found: Verdict, plan: ComparedPlan) -> str:
 
 
 def _named(found: Verdict) -> str:
-    """Return the baseline's name in sentences, if the baseline is not the current setup."""
+    """Return the name of a baseline that is not the current setup, for sentences: "the strongest single model" is added to a
+    bare model name.
+    """
     return found.opponent if found.opponent.startswith("the ") else f"{found.opponent}, the strongest single model"
 
 

@@ -96,7 +96,7 @@ class EvaluatedPlans:
         return self.run.workflow
 
     def serve(self, request: Request, plan: PolicyName, guard: CallGuard) -> ServedRequest:
-        """Serve one request under one of the policies."""
+        """Serve one request under the policy called ``plan``; ``guard`` authorizes the cost of each call."""
         return self.ways[plan](request, guard)
 
     @property
@@ -114,7 +114,7 @@ class EvaluatedPlans:
         ]
 
     def identity(self, asked: HeldOut) -> StoreIdentity:
-        """Return the identity of this evaluation: all inputs that affect the results."""
+        """Return the identity of this evaluation of ``asked``: all inputs that affect the results."""
         return asked.identity(self.objective, self.run.annotated, **{name: one.words for name, one in self._distinct.items()})
 
     def evaluation(self, record: ServingRecord, asked: HeldOut, max_loss: float) -> Evaluation:

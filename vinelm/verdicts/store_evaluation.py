@@ -141,7 +141,14 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Subject:
-    """The store and the trie that are evaluated."""
+    """The store and the trie that are evaluated.
+
+    Attributes:
+        path: The path of the store.
+        evidence: The contents of the store.
+        trie: The given trie; None if none was given.
+        comparison: Compares plans by the store's results.
+    """
 
     path: str | Path
     evidence: StoreEvidence
@@ -221,7 +228,10 @@ class _Subject:
 
 
 def _by_budget(found: Evaluation, runs: Sequence[BothWays]) -> tuple[Evaluation, ...]:
-    """Return a comparison of the policies for each budget of a sweep."""
+    """Return the evaluation ``found`` of a sweep divided by budget: the policies' figures at each budget alone.
+
+    The intervals of all budgets hold together.
+    """
     # Bonferroni: a reader picks the budget that pleases, so that all intervals have to hold together.
     level = 1.0 - (1.0 - found.level) / len(runs)
 

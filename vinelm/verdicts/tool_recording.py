@@ -128,7 +128,16 @@ def _keep(parts: list[SessionPart], store: ObservationStore) -> None:
 
 @dataclass(frozen=True)
 class _Recording:
-    """An application whose requests can be served with their tool calls recorded."""
+    """An application whose requests can be served with their tool calls recorded.
+
+    Attributes:
+        workflow: The workflow, whose answers are not scored.
+        vine: The ``VineLM`` object of the application.
+        app: The compiled graph.
+        declared: The declarations of tools, by the tool's name.
+        reads: The names of the tools that only read.
+        purses: The budgets of the requests.
+    """
 
     workflow: Workflow
     vine: VineLM
@@ -151,7 +160,7 @@ class _Recording:
         return cls(workflow, vine, app, declared, reads, Purses(vine.adapter))
 
     def task(self, request: Request) -> ServingTask:
-        """Return the task that serves and stores a request."""
+        """Return the task that serves a request and then stores its tool calls."""
         parts: list[SessionPart] = []
         return ServingTask(TODAY, request.id, partial(self.served, request, parts), partial(_keep, parts))
 

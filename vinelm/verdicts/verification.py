@@ -159,6 +159,11 @@ class HeldOut:
     """Requests that the estimate has not seen, and how to serve them.
 
     Attributes:
+        workflow: The workflow.
+        annotated: The trie that was estimated from other requests.
+        catalog: The models.
+        backends: A backend for each provider.
+        requests: The requests.
         source: The arguments with which :func:`~vinelm.running.hosts.serving` loads the same requests on another machine.
     """
 
@@ -218,7 +223,15 @@ class HeldOut:
         cluster: RayCluster | None,
         on_note: Callable[[str], None] | None,
     ) -> AbstractContextManager[Server]:
-        """Let the application serve requests inside the block, in this process or on each node of a cluster."""
+        """Let the application serve requests inside the block, in this process or on each node of a cluster.
+
+        Args:
+            app: The application for this process.
+            make: Builds the application on a node; see :meth:`made`.
+            verb: What the nodes do, for messages.
+            cluster: The cluster; None serves in this process.
+            on_note: Called with one line about lost or unusable nodes.
+        """
         return serving(app, self.annotated, cluster, on_note, verb=verb, make=make, labelled=True, **self.source)
 
     def identity(self, objective: Objective, plans: AnnotatedTrie, **policies: str) -> StoreIdentity:
@@ -285,8 +298,13 @@ class ServingRun:
     """An application with a plan, ready to serve requests.
 
     Attributes:
+        workflow: The workflow.
         annotated: The trie that the plan is made from.
+        vine: The ``VineLM`` object of the application.
+        app: The compiled graph.
+        objective: The objective of the plan.
         decision: The plan for a new request, before its first step.
+        purses: The budgets of the requests.
     """
 
     workflow: Workflow
@@ -339,13 +357,16 @@ class ServingRun:
         return (self.vine,)
 
     def serve(self, request: Request, plan: str, guard: CallGuard) -> ServedRequest:
-        """Serve one request with VineLM's plan."""
+        """Serve one request with VineLM's plan.
+
+        ``plan`` is the name of the policy, which is not needed here; ``guard`` authorizes the cost of each call.
+        """
         judge = judge_of(self.workflow, request)
         policy = self.vine.session(self.objective, request=request, judge=judge, clock=self.vine.new_clock())
         return self.serve_under(policy, request, guard)
 
     def serve_along(self, policy: Callable[..., StaticPolicy], request: Request, guard: CallGuard) -> ServedRequest:
-        """Serve one request with a plan that does not depend on what happens; see :meth:`.Plans.policy`."""
+        """Serve one request with the fixed plan that ``policy`` follows; see :meth:`.Plans.policy`."""
         judge = judge_of(self.workflow, request)
         return self.serve_under(policy(clock=self.vine.new_clock(), request=request, judge=judge), request, guard)
 

@@ -39,7 +39,7 @@ class Taken:
 
     @classmethod
     def of(cls, rows: Sequence[Observation], requests: int) -> Taken:
-        """Return the resources of these results as means over a number of requests."""
+        """Return the resources of these rows, each summed and divided by ``requests``."""
 
         def tokens(counts: Sequence[int | None]) -> float | None:
             known = [count for count in counts if count is not None]
@@ -101,7 +101,7 @@ class UnderPlan:
 
     @classmethod
     def of(cls, plan: str, pairs: Sequence[tuple[FollowedPlan, FollowedPlan]]) -> UnderPlan:
-        """Compare the results of both workflows on the same requests."""
+        """Return the comparison of both workflows under the plan called ``plan``, from the pairs of results of each request."""
         sides = tuple(zip(*pairs, strict=True))
         scores = [
             served_scores([one.success for one in side], [one.cost_usd for one in side], [_seconds(one) for one in side])
@@ -187,7 +187,13 @@ def compare_workflows(store: str | Path, against: str | Path) -> WorkflowCompari
 
 @dataclass(frozen=True, eq=False)
 class _Followed:
-    """A store's fixed plans, and the results of the requests that followed each plan."""
+    """A store's fixed plans, and the results of the requests that followed each plan.
+
+    Attributes:
+        evidence: The contents of the store.
+        bought: The rows of each request.
+        plans: The policies that follow the plans, by the plan's name.
+    """
 
     evidence: StoreEvidence
     bought: BoughtRows

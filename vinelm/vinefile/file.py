@@ -60,7 +60,7 @@ _NAME_AT = 30  # offset of the first entry's name in a ZIP file
 
 
 def _require_vine(path: Path) -> None:
-    """Raise an error if ``path`` is an existing file other than a trie, since writing would destroy it."""
+    """Raise :class:`TrieFileError` if ``path`` is an existing file other than a trie, since writing would destroy it."""
     try:
         with path.open("rb") as file:
             head = file.read(_NAME_AT + len(_MANIFEST))
@@ -203,7 +203,11 @@ def _write(file: BinaryIO, manifest: str, annotated: AnnotatedTrie) -> None:
 
 
 def _content(file: BinaryIO, *, mmap: bool | Literal["file"]) -> Any:
-    """Return the file's bytes, in memory or in a private copy, since truncating a mapped file would crash this process."""
+    """Return the file's bytes: in memory, as a mapped private copy if the file is large, or with ``mmap="file"`` as a map of
+    the file itself.
+
+    A copy is needed because truncating a mapped file would crash this process.
+    """
     if mmap == "file":
         return memory_map.mmap(file.fileno(), 0, access=memory_map.ACCESS_READ)
     if not mmap or os.fstat(file.fileno()).st_size < MAPPED_FROM:
@@ -278,7 +282,9 @@ def _check_version(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _array(content: memoryview) -> Array:
-    """Return the array that a member's bytes contain, without a copy."""
+    """Return the read-only array that a member's bytes contain, without a copy; raises ``ValueError`` if they hold no plain
+    array.
+    """
     head = io.BytesIO(bytes(content[:4096]))
     version = np.lib.format.read_magic(head)
     if version != (1, 0):
@@ -300,7 +306,7 @@ def _annotated(manifest: Mapping[str, Any], members: Mapping[str, memoryview]) -
 
 
 def _signals(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> SignalTrie:
-    """Return the trie of signals for graphs that may return earlier answers, as it is stored."""
+    """Return the file's trie of signals, as it is stored: for graphs that may return earlier answers."""
     about = manifest["signals"]
     own = {name.removeprefix(SIGNALS): values for name, values in arrays.items() if name.startswith(SIGNALS)}
     labels = Outcomes.labels_from(about["labels"])

@@ -43,7 +43,9 @@ def check_annotated(annotated: AnnotatedTrie) -> None:
 
 
 def _check_signals(annotated: AnnotatedTrie, signals: Outcomes) -> None:
-    """Check the trie of signals, whose stages are branches, as :func:`check_annotated` does."""
+    """Raise :class:`TrieFileError` if the trie of signals or its outcomes ``signals`` are malformed or out of range; see
+    :func:`check_annotated`.
+    """
     trie, n = annotated.trie, len(annotated.trie)
     for name in _OF_NODES:
         _require(getattr(trie, name).shape == (n,), f"signals.trie.{name} has another length than signals.trie.parent")
@@ -84,7 +86,9 @@ def _check_signals(annotated: AnnotatedTrie, signals: Outcomes) -> None:
 
 
 def _check_continued(annotated: AnnotatedTrie, signals: Outcomes) -> None:
-    """Check that each outcome after which requests continue has one branch below its node, with equal probabilities."""
+    """Raise :class:`TrieFileError` unless each outcome after which requests continue has one branch below its node, of equal
+    probability.
+    """
     trie, n_stages = annotated.trie, len(annotated.trie.stages)
     goes_on = np.flatnonzero(signals.arm >= 0)
     key = signals.node[goes_on].astype(np.int64) * n_stages + signals.arm[goes_on]
@@ -130,7 +134,7 @@ def _check_labels(trie: Trie, template: Template) -> None:
 
 
 def _check_flow(trie: Trie, template: Template) -> None:
-    """Check that the template allows every path, by following its automaton."""
+    """Raise :class:`TrieFileError` unless the template allows every path, by following its automaton."""
     index = {name: i for i, name in enumerate(trie.stages)}
     after = np.full((len(template.flow.positions), len(trie.stages)), -1)
     for number, position in enumerate(template.flow.positions):

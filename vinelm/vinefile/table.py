@@ -83,6 +83,6 @@ def _number(value: Any) -> Any:
 
 
 def _type(values: list[Any]) -> str:
-    """Return the type of a column for :func:`write_parquet`."""
+    """Return the name of a column's type for :func:`write_parquet`, from its first value that is not None."""
     kinds = {bool: "bool", int: "int", float: "float", str: "string", list: "list"}
     return next((kinds[type(value)] for value in values if value is not None), "float")

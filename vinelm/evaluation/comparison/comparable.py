@@ -83,12 +83,15 @@ def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list
 
 
 def within(cost_usd: float, confidence: float | None = None) -> Objective:
-    """Return the objective of the highest accuracy within this mean cost per request, with a tolerance for rounding."""
+    """Return the objective of the highest accuracy within this mean cost per request, with a tolerance for rounding.
+
+    ``confidence``: plan by the lower end of each plan's accuracy interval at this level; None means by the estimate.
+    """
     return Objective(maximize="accuracy", max_cost_usd=cost_usd * (1.0 + 1e-9), confidence=confidence)
 
 
 LEAST_REQUESTS = 20
-"""How many requests need a row that did not fail."""
+"""At least this many requests need a scored row that did not fail."""
 BUDGETS = 5
 """Number of budgets of the default sweep."""
 
@@ -125,11 +128,13 @@ def require_comparable(requests: Sequence[str], rows: Sequence[Observation], tem
 
 
 def swept(planning: Sequence[Fit]) -> tuple[Objective, ...]:
-    """Return the objectives of a sweep: the highest accuracy within each of several budgets, from the cost of the
-    cheapest plan to that of the most accurate.
+    """Return the objectives of a sweep: the highest accuracy within each of several budgets, from the cost of the cheapest plan
+    to that of the most accurate.
 
-    Budgets are spaced geometrically. If all plans are free or cost the same, the sweep is one objective without a
-    budget.
+    Budgets are spaced geometrically. If all plans are free or cost the same, the sweep is one objective without a budget.
+
+    Args:
+        planning: The fits that choose plans, one for each part of the requests; all of them have plans in this range.
     """
     ranges = [half.plans.frontier_range() for half in planning]
     low, high = max(found.cheapest_usd for found in ranges), max(found.dearest_usd for found in ranges)

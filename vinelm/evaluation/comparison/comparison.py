@@ -49,7 +49,9 @@ SHARES = (0.5, SAVED, 0.85)
 AS_GOOD = 0.005
 """A simpler plan is preferred to one whose predicted accuracy is higher by at most this fraction."""
 MORE_FOLLOWED = 1.5
-"""Plans of tried steps are compared if this many times as many requests followed them."""
+"""Plans limited to tried steps are compared if at least this many times as many requests followed them as followed plans over
+all steps.
+"""
 MUCH_LESS = 0.5
 """A plan is compared on the requests that ran both it and the baseline if the variance there is at most this multiple of that
 on the requests of each. A choice between nearly equal variances would be a choice by luck."""
@@ -129,7 +131,7 @@ class Comparison:
 
     @cached_property
     def whole(self) -> Fit:
-        """The fit of all rows: it gives the plans that are served and named."""
+        """The estimate from all rows, whose plans are served and give the compared plans their names."""
         own = self.annotated
         # A trie for another stop rule, or restricted to tried steps, has other plans than these rows: then it is fitted again.
         is_own = own is not None and own.template == self.template and own.tried is None
@@ -256,7 +258,7 @@ class Comparison:
     def _with_plans(
         self, found: Verdict, fit: CrossFit, baseline: _Baseline, objective: Objective | None
     ) -> tuple[Verdict, list[_Candidate]]:
-        """Return the verdict with all plans, and the candidate plans that are tested in turn."""
+        """Return ``found``, the verdict so far, with all plans, and the candidate plans that are tested in turn."""
         usd = found.cost_usd or 0.0
         wanted = self._objectives(fit, baseline) if objective is None else [objective]
         plans = self._candidates(fit, baseline, wanted, lambda: self.whole)
@@ -291,10 +293,15 @@ class Comparison:
         return found, climbed
 
     def _as_today(self, found: Verdict, fit: CrossFit, climbed: Sequence[_Candidate]) -> Verdict:
-        """Return the verdict on requests without labels, and the questions whose answers may prove the next plan.
+        """Return the verdict on requests without labels, with the questions whose answers may prove the next plan.
 
         Plans are tested in turn until one fails. People are asked about its answers if it fails only because labels are
         missing, and would pass if its answers were better as often as worse.
+
+        Args:
+            found: The verdict with all compared plans.
+            fit: The parts of the requests.
+            climbed: The candidate plans that are tested in turn.
         """
         by_today = found.by_today
         assert self.referred is not None
@@ -346,6 +353,8 @@ class Comparison:
     ) -> list[_Candidate]:
         """Return one plan for each objective, without duplicates.
 
+        ``whole`` makes the fit to all requests, whose plans give the candidates their names.
+
         Considers only policies that all parts have and whose effect can be estimated from the results. Of the policies
         with nearly the best prediction, the simplest is taken. Parts may choose different plans for one budget. If all
         requests choose the same plan for several budgets, the budget on which the most parts agree counts. Budgets for
@@ -387,14 +396,22 @@ class Comparison:
         return [one for one in found if not one.is_same]
 
     def _alone(self, name: str, other: ChosenPolicy) -> ChosenPolicy:
-        """Return the plan that runs a single model, estimated from all rows; ``other`` if no such plan exists there."""
+        """Return the plan that runs the single model ``name``, estimated from all rows; ``other`` if there is no such plan."""
         plan = dict(self.whole.plain.plans.single_models()).get(name)
         return other if plan is None else self.whole.plain.following(plan)
 
 
 @dataclass(frozen=True, eq=False)
 class _Baseline:
-    """The plan that others are compared with, and its scores on each part of the requests."""
+    """The plan that others are compared with, and its scores on each part of the requests.
+
+    Attributes:
+        name: The plan's name in sentences.
+        is_today: Whether the plan is the current setup.
+        models: The plan's model of each stage.
+        names: All models of the workflow.
+        ways: The plan with its scores, for each part of the requests.
+    """
 
     name: str
     is_today: bool
@@ -449,6 +466,8 @@ class _Candidate:
     """A plan to compare with the baseline; each part of the requests has its own choice of it.
 
     Attributes:
+        policy: What the plan depends on: ``"paths"``, ``"signals"`` or nothing (``"fixed"``).
+        ways: The choice of each part, with its scores on this part.
         by_all: Returns the plan chosen on all requests.
         fit: Scores the plan on the requests that have run both plans; None if both were served on all requests.
         objective: The objective of the plan.
@@ -627,17 +646,20 @@ def served_verdict(
 
 
 def _chosen_by(whole: Callable[[], Fit], objective: Objective, policy: str, other: HeldOutPolicy) -> ChosenPolicy:
-    """Return the plan chosen on all requests for an objective; if there is none, the plan chosen for a part of them."""
+    """Return the plan chosen on all requests for an objective; if there is none, the plan ``other``, chosen for a part of them.
+
+    ``whole`` makes the fit to all requests; ``policy`` is what the plan depends on: ``"paths"``, ``"signals"`` or ``"fixed"``.
+    """
     names: dict[str, PolicyName] = {policy: name for name, policy in _POLICIES}
     return whole().choose(objective, votes=False).get(names[policy], other.chosen)
 
 
 def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
-    """Return the simplest plan that is predicted to be nearly as accurate as the best and has not far fewer results
-    than the others.
+    """Return the plan to compare for one budget: the simplest that is predicted to be nearly as accurate as the best and that
+    not far fewer requests followed.
 
     Args:
-        plans: The plans for one budget, the most complex plan first.
+        plans: The plans for the budget, the most complex plan first.
     """
     most = max(one.promised_accuracy for one in plans)
     # All requests show what the baseline does, which says nothing about rows of the other plans.
@@ -647,13 +669,12 @@ def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
 
 
 def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
-    """Return whether to test a single model first: it saves enough, and no plan is predicted to be as accurate at no
-    higher cost.
+    """Return whether to add the single model ``one`` to the plans that are tested in turn: it saves enough, and no plan in
+    ``among`` is predicted to be as accurate at no higher cost.
 
-    Only predictions and the numbers of recorded results decide, so that no test answer has an influence. If another
-    plan beats the model on both counts, testing the model first could only keep that plan from being tested. Plans that
-    far fewer requests have run do not count, because their predictions may be too high and little could be proven about
-    them.
+    Only predictions and the numbers of recorded results decide, so that no test answer has an influence. If another plan beats
+    the model on both counts, testing the model first could only keep that plan from being tested. Plans that far fewer requests
+    have run do not count, because their predictions may be too high and little could be proven about them.
     """
     if one.promised_usd > (1.0 - LEAST_SAVED) * one.baseline.promised_usd:
         return False
@@ -667,8 +688,10 @@ def _is_worth_a_rung(one: _Candidate, among: Sequence[_Candidate]) -> bool:
 
 
 def _with_ends(found: Sequence[_Candidate], baseline: _Baseline, seed: int, level: float, *, rungs: int) -> list[ComparedPlan]:
-    """Return the plans with two intervals of their gain: the plan's own, and for the first ``rungs`` plans an interval
-    that holds for the best of them.
+    """Return the plans in ``found``, each with two intervals of its gain: the plan's own, and for the first ``rungs`` plans an
+    interval that holds for the best of them.
+
+    ``seed`` is the seed of the draws, ``level`` the confidence of each end.
     """
     gains = [one.gain for one in found[:rungs] if one.gain is not None and one.is_identified]
     best = best_of(gains, seed, level)
@@ -706,12 +729,12 @@ def best_of(found: Sequence[Moments], seed: int, level: float = LEVEL) -> float:
 def ends(found: Moments, factor: float = 1.0, level: float = LEVEL) -> tuple[float, float]:
     """Return the lower and upper end of a mean's confidence interval.
 
-    Rare losses that were not observed skew the differences, so the usual interval is too short on that side. So both
-    ends are corrected by the third moment (Johnson 1978), counting one more lost, or won, request.
+    Rare losses that were not observed skew the differences, so the usual interval is too short on that side. So both ends are
+    corrected by the third moment (Johnson 1978), counting one more lost, or won, request.
 
     Args:
-        found: The mean.
-        factor: The result of :func:`best_of`.
+        found: The moments of the mean.
+        factor: Widens the interval, >= 1; the result of :func:`best_of` if the interval should hold for several means together.
         level: The confidence of each end.
     """
     reach = factor * found.quantile(level) * found.standard_error + found.unsupported * found.bound
@@ -777,7 +800,10 @@ def _seconds(ways: Sequence[HeldOutPolicy]) -> float:
 
 
 def _followed(found: Sequence[_Candidate], usd: float) -> float:
-    """Return how many requests followed a plan that saves money to its end: the median over these plans, 0 without any."""
+    """Return how many requests ran a plan of ``found`` to its end, as the median over the plans that save money; 0 without any.
+
+    ``usd`` is the baseline's cost per request; a plan has to cost clearly less.
+    """
     known = [
         one.followed for one in found if not one.is_same and one.is_identified and one.promised_usd <= (1.0 - LEAST_SAVED) * usd
     ]

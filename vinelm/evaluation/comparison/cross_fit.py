@@ -36,7 +36,8 @@ class HeldOutPolicy:
     """One policy under one objective, chosen on some requests and tested on others.
 
     Args:
-        scores: The scores of the test requests.
+        chosen: The policy.
+        scores: The policy's scores on the test requests.
     """
 
     chosen: ChosenPolicy
@@ -117,7 +118,7 @@ class CrossFit:
         return found
 
     def rescored(self, rows: Sequence[Observation]) -> CrossFit:
-        """Return the same plans, tested on the same rows with other scores."""
+        """Return the same plans, tested on ``rows``: the same rows with other scores."""
         found = copy(self)
         found.bought, found._known, found._ways = self._bought(rows), {}, {}
         return found
@@ -158,12 +159,14 @@ class CrossFit:
         return found
 
     def score(self, half: int, policy: ChosenPolicy, objective: Objective) -> HeldOutPolicy:
-        """Score a policy on the part that was not used to choose it."""
+        """Score a policy on the part with index ``half``, whose requests were not used to choose it."""
         return HeldOutPolicy(policy, self._scores(policy, half, objective))
 
     def score_pair(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> Scores | None:
-        """Score the difference between a policy and a reference on the requests with the rows of both; None if either
-        is a mixture.
+        """Score the difference between a policy and a reference on the requests of part ``half`` (an index) with the rows of
+        both.
+
+        Returns None if the reference is a mixture.
         """
         if len(reference.parts) != 1:
             return None
@@ -173,8 +176,8 @@ class CrossFit:
         return Scores.mixed(found, [share for share, _ in policy.parts])
 
     def differences(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> FloatArray:
-        """Return the differences in success between two policies, on the requests that ran both to their ends, shape
-        (requests,).
+        """Return the differences in success (policy minus reference) on the requests of part ``half`` that ran both to their
+        ends, shape (requests,).
 
         Neither policy may be a mixture.
         """
@@ -187,7 +190,10 @@ class CrossFit:
         return np.array(found, np.float64)
 
     def _one_way(self, half: int, objective: Objective, votes: bool) -> dict[PolicyName, HeldOutPolicy]:
-        """Plan on all parts except one, and test the plans on that part."""
+        """Plan on all parts except the one with index ``half``, and return these plans, tested on that part, by policy.
+
+        With ``votes``, voting and asking until two answers agree are included.
+        """
         chosen = self.planning[half].choose(objective, votes=votes)
         return {name: self.score(half, policy, objective) for name, policy in chosen.items()}
 
@@ -199,8 +205,10 @@ class CrossFit:
         return self._once(half, cap, (steps,), partial(scored, steps, self.bought[half], max_latency_s=cap))
 
     def _once(self, half: int, cap: float | None, policies: Sequence[Steps], make: Callable[[], Scores]) -> Scores:
-        """Return the scores that ``make`` computes; the scores of paths are cached, since many budgets lead to the same
-        path.
+        """Return the scores that ``make`` computes for these policies on part ``half``. ``cap`` is the latency limit in
+        seconds.
+
+        Scores are cached if all policies are paths, since many budgets lead to the same path.
         """
         paths = [one.path for one in policies if isinstance(one, PathSteps)]
         if len(paths) < len(policies):
@@ -273,10 +281,10 @@ def estimated_policy(
 def gain_between(
     runs: Sequence[BothWays], own: PolicyName, other: PolicyName, target: str, *, level: float = 0.95
 ) -> OffPolicyEstimate | None:
-    """Return the paired gain of a policy over another policy, averaged over the objectives under which all parts have
+    """Return the paired gain of policy ``own`` over policy ``other``, averaged over the objectives under which all parts have
     both policies.
 
-    None if there is no such objective.
+    ``target`` is the compared quantity: ``accuracy``, ``cost`` or ``latency``. None if there is no such objective.
     """
     both = [one for one in runs if all({own, other} <= set(half) for half in one.by_half)]
     if not both:
@@ -289,8 +297,10 @@ def gain_between(
 
 
 def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, level: float = 0.95) -> OffPolicyEstimate:
-    """Return the paired gain of a policy over another policy, by part; exactly 0 for parts in which both policies are
-    the same.
+    """Return the paired gain of a policy with the scores ``own`` over a policy with the scores ``other``, each by part; exactly
+    0 for parts in which both policies are the same.
+
+    ``target`` is the compared quantity: accuracy, or dollars or seconds saved.
     """
     halves = [HalfScores(one, two) for one, two in zip(own, other, strict=True)]
     return estimate_mean(halves, target, level=level, bound=1.0 if target == "accuracy" else None)

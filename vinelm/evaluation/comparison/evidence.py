@@ -31,22 +31,21 @@ class StoreEvidence:
     Attributes:
         identity: The store's identity.
         registered: The ids of all requests that could have been bought.
-        observations: The rows at ordinary prices, by type if request types are distinguished, and with a judge's
-            verdicts if a judge scores.
+        observations: The rows at ordinary prices, by type if request types are distinguished, and with a judge's verdicts if a
+            judge scores.
         template: The bound template, with the stop rule to plan for and the types that are distinguished.
         catalog: The models.
         kinds: The type of each request; empty if types are not distinguished.
         untold: Why declared types are not distinguished, a sentence; empty if they are, or none are declared.
-        judged: The judge's verdicts; None if labels score.
-        referred: The rules that scored the rows of requests without labels; None if all have labels, or a judge scores.
-        unscored: If there is a ``referred``, the rows before their answers were scored.
+        scored: The rows as stored, scored by labels or by a judge, and what a trie records about the judge.
         prompts: The shapes of prompts that a cache held.
         charged_usd: The cost of the rows as charged, in dollars.
         committed_usd: Dollars that were really paid; less than ``charged_usd`` if rows share one recorded answer.
         n_timed: Number of rows with a measured latency.
         calls_per_hour: Requests of the service per hour, which determine how often a prompt cache is warm.
-        annotated: The trie of these rows, if known: it gives the share of requests that reach an invocation, for the
-            call rate.
+        annotated: The trie of these rows, if known: it gives the share of requests that reach an invocation, for the call rate.
+        referred: The rules that scored the rows of requests without labels; None if all have labels, or a judge scores.
+        unscored: If there are such rules, the rows before they scored the answers; else empty.
     """
 
     identity: StoreIdentity
@@ -133,7 +132,7 @@ class StoreEvidence:
 
     @cached_property
     def rate(self) -> CallRate:
-        """The repricing of rows for a service with this number of requests per hour."""
+        """Reprices rows for a service with :attr:`calls_per_hour` requests per hour."""
         return CallRate(self.observations, self.catalog, self.calls_per_hour, self.prompts)
 
     @cached_property

@@ -89,7 +89,7 @@ def _answers_first(template: Template) -> bool:
 
 
 def _vinelm(found: Mapping[PolicyName, ChosenPolicy]) -> ChosenPolicy | None:
-    """Return VineLM's policy as a service would follow it."""
+    """Return VineLM's policy from ``found``: the one over signals or else the one over paths; None if it has neither."""
     return found.get("signals") or found.get("paths")
 
 
@@ -226,7 +226,11 @@ class Fit:
     def _beside_plain(
         self, by_kind: dict[PolicyName, ChosenPolicy], objective: Objective, votes: bool
     ) -> dict[PolicyName, ChosenPolicy]:
-        """Return the policies of this fit, and those of the fit that ignores request types."""
+        """Return ``by_kind``, the policies of this fit, and the policies of the fit that ignores request types.
+
+        Of the latter, VineLM's policy is called ``no_kinds``; if accuracy is maximized, it may spend what the policy with types
+        is expected to spend.
+        """
         found = self.plain.choose(objective, votes=votes)
         without, own = _vinelm(found), _vinelm(by_kind)
         if own is not None and objective.target == "accuracy":
@@ -252,7 +256,10 @@ class Fit:
         return _chosen(decision, ((share, self._along(planner, partial(steps, part))) for share, part in decision.parts))
 
     def _along(self, planner: Planner, steps: Callable[[Locate], StepPolicy]) -> StepPolicy | StepsByStart:
-        """Return the policy that follows a plan through the planner's trie."""
+        """Return the policy that follows a plan through the planner's trie, for each request type and first stage.
+
+        ``steps`` makes the policy from the function that finds a request's node in the trie.
+        """
         along = ALONG[planner.annotated.policy]
         kinds, firsts = planner.annotated.template.kind_names, self._firsts or (None,)
         found = {(kind, first): steps(along(planner, first, kind)) for kind in kinds for first in firsts}

@@ -137,7 +137,10 @@ class ReferredRows:
         return found
 
     def _gain(self, digest: str, about: ReferredAnswer, *, is_hopeful: bool) -> float:
-        """Return an answer's score minus today's. A skipped or still open question counts as a loss."""
+        """Return the score of the answer with this digest minus today's; ``about`` says how the answer compares with today's.
+
+        A skipped question counts as a loss, and so does an open question unless ``is_hopeful``.
+        """
         said = self.said.get((about.unit, digest))
         if said is not None:
             return -1.0 if said.today is None or said.other is None else said.other - said.today
@@ -145,7 +148,7 @@ class ReferredRows:
 
     @cached_property
     def open(self) -> frozenset[Pair]:
-        """The answers that are not known to be as good as today's, and that no person has been asked about."""
+        """The answers (request, digest) that only people can compare with today's and that no person has judged or skipped."""
         return frozenset(
             (request, digest)
             for request, answers in self.answers.items()

@@ -73,7 +73,9 @@ class Evaluation:
         return paths
 
     def not_identified(self) -> tuple[JudgedPolicy, ...]:
-        """Return VineLM's policies whose effect the rows do not identify. Serving requests would identify it."""
+        """Return VineLM's policies whose effect the rows do not identify, so that only serving requests would; empty if they
+        were served.
+        """
         names = () if self.is_served or STOP_RULES[self.stop].why_not_served else ("signals", "paths")
         return tuple(one for name in names if (one := self.policy(name)) is not None and not self._is_identified(one))
 

@@ -38,7 +38,7 @@ class ScoredRows:
 
     @staticmethod
     def of_store(store: ObservationStore) -> ScoredRows:
-        """Return the rows of an open store.
+        """Return the rows of an open store, scored by its judge's verdicts if these are in force, else by labels.
 
         Raises:
             ConfigError: The judge that scored them disagrees with the labels.
@@ -69,11 +69,13 @@ class ScoredRows:
         return ReferredRows.of_store(store)
 
     def corrected(self, annotated: AnnotatedTrie, cells: ObservationTable) -> AnnotatedTrie:
-        """Return the estimate, converted from scores to right answers."""
+        """Return the trie, converted from scores to right answers if the scores have known errors; ``cells`` has the rows it
+        was estimated from.
+        """
         return annotated
 
     def corrected_report(self, report: ValidationReport) -> ValidationReport:
-        """Return the report, converted from scores to right answers."""
+        """Return the report, converted from scores to right answers if the scores have known errors."""
         return report
 
 
@@ -150,11 +152,11 @@ class JudgedRows(ScoredRows):
         return self.agreement is not None
 
     def require_stop(self, template: Template) -> None:
-        """Raise an error if the verdicts cannot tell when requests stop; see :meth:`ScoredRows.require_stop`."""
+        """Raise :class:`ConfigError` if the verdicts cannot tell when requests stop; see :meth:`ScoredRows.require_stop`."""
         template.rule.require_served(ConfigError(_ORACLE))
 
     def referred(self, store: ObservationStore) -> None:
-        """Return None, because the judge's verdicts replace it; see :meth:`ScoredRows.referred`."""
+        """Return None: judged rows need no comparison with today's answers; see :meth:`ScoredRows.referred`."""
 
     def corrected(self, annotated: AnnotatedTrie, cells: ObservationTable) -> AnnotatedTrie:
         """Return the estimate, corrected for the judge's errors if they are known; see :meth:`ScoredRows.corrected`."""

@@ -18,8 +18,9 @@ class TriedSteps:
     """Steps of a policy, and the results to expect from trying the policy on drawn requests.
 
     Args:
-        rests: The expected success, cost and latency still to come after each history of outcomes; unknown histories
-            get those of the start.
+        policy: The steps.
+        rests: The expected success, cost and latency still to come after each history of outcomes; unknown histories get those
+            of the start.
     """
 
     policy: StepRule
@@ -27,7 +28,7 @@ class TriedSteps:
 
     @classmethod
     def on(cls, policy: StepRule, table: OutcomeTable, template: Template, seconds: float) -> TriedSteps:
-        """Try a policy over the drawn requests of a table.
+        """Return a policy's steps with the results of trying the policy on the drawn requests of a table.
 
         Args:
             policy: The steps.
@@ -45,11 +46,11 @@ class TriedSteps:
         return cls(policy, {shown: Rest(*(total[:3] / total[3]).tolist()) for shown, total in sums.items()})
 
     def step(self, seen: Seen) -> Step:
-        """Return the next step; see :meth:`StepPolicy.step`."""
+        """Return the model to run after the rows ``seen``, or the answer to return; see :meth:`StepPolicy.step`."""
         return self.policy.step(seen)
 
     def rest(self, seen: Seen) -> Rest:
-        """Return the success, cost and latency still to expect; see :meth:`StepPolicy.rest`."""
+        """Return the success, cost and latency still to expect after the rows ``seen``; see :meth:`StepPolicy.rest`."""
         return self.rests.get(_shown(seen)) or self.rests[()]
 
 

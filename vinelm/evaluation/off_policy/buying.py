@@ -85,7 +85,7 @@ class BoughtRows:
         return found
 
     def place(self, seen: Seen, request: str = "") -> Place | None:
-        """Return a request's place after these rows; None if nothing can follow."""
+        """Return the point (see :data:`Place`) that a request has reached after these rows; None if no row can follow."""
         kind = self.kinds.get(request)
         place = place_of(self.template, seen) if seen else ((), kind if kind in self.apart else None)
         return (place[0], (place[1], "unlabelled")) if place is not None and request in self.unlabelled else place
@@ -106,7 +106,12 @@ class BoughtRows:
 
 
 def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Mapping[str, str]) -> frozenset[str]:
-    """Return the request types that have a first answer of every model with any first answer."""
+    """Return the request types in which every model that made some request's first call has made a first call.
+
+    Args:
+        known: The rows of each request, by prefix.
+        kinds: The type of each request.
+    """
     firsts: dict[str, set[str]] = {kind: set() for kind in kinds.values()}
     for name, kind in kinds.items():
         firsts[kind].update(prefix[0] for prefix in known[name] if len(prefix) == 1)
@@ -115,7 +120,9 @@ def _apart(known: Mapping[str, Mapping[tuple[str, ...], Observation]], kinds: Ma
 
 
 def place_of(template: Template, seen: Seen) -> Place | None:
-    """Return a request's place after these rows (at least one); None if nothing can follow."""
+    """Return the point (see :data:`Place`) that a request has reached after these rows (at least one); None if no row can
+    follow.
+    """
     last = seen[-1]
     if last.failure is not None or last.depth >= template.depth:
         return None

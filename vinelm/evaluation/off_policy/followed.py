@@ -33,7 +33,7 @@ class Followed:
 
     @classmethod
     def joined(cls, parts: Sequence[Followed]) -> Followed:
-        """Combine the requests of several parts."""
+        """Return the requests of several parts as one object."""
         return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("weight", "cost_usd", "latency_s")))
 
     def latency_quantile(self, level: float) -> float | None:

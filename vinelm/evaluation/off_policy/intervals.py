@@ -29,8 +29,9 @@ class HalfScores(NamedTuple):
 
     @property
     def unlike(self) -> float:
-        """The share of a sweep's budgets under which the policy and its reference differ. If 0, their difference is
-        exactly zero.
+        """The share of a sweep's budgets under which the policy and its reference differ; 1 without a reference.
+
+        If 0, their difference is exactly zero.
         """
         return 1.0 if self.reference is None else self.policy.share_unlike(self.reference)
 
@@ -143,11 +144,13 @@ class Moments:
         return math.sqrt(self.square) / len(self.residuals)
 
     def quantile(self, share: float) -> float:
-        """Return the quantile of Student's distribution; the degrees of freedom are the number of requests that vary."""
+        """Return the quantile of Student's distribution at probability ``share``; the degrees of freedom are the number of
+        requests that vary.
+        """
         return float(stdtrit(_freedom(self.square, self.fourth, self.effective), share))
 
     def reach(self, share: float) -> float:
-        """Return the distance from the value to the interval's end at this probability."""
+        """Return the distance from the value to the interval's end at probability ``share``."""
         return self.quantile(share) * self.standard_error + self.unsupported * self.bound
 
 
@@ -186,7 +189,9 @@ def moments(halves: Sequence[HalfScores], target: str, bound: float | None = Non
 
 
 def _residuals(centred: FloatArray, balance: Mapping[object, FloatArray]) -> FloatArray:
-    """Return the residuals of the fit, each enlarged for its leverage in the fit (HC2 of MacKinnon and White 1985)."""
+    """Return the residuals of ``centred`` after a fit of the columns in ``balance``, each enlarged for its leverage in the fit
+    (HC2 of MacKinnon and White 1985).
+    """
     if not balance:
         return centred
     # At most one column for five requests: more columns would fit the noise and make the interval too short.
@@ -206,8 +211,9 @@ def effective_number(weight: FloatArray) -> float:
 
 
 def _freedom(square: float, fourth: float, m: float) -> float:
-    """Return the effective number of requests whose scores vary, from the sums of squares and fourth powers; at least
-    4, or ``m`` - 1 if that is less.
+    """Return the effective number of requests whose scores vary, from the sums of squares and fourth powers.
+
+    It is at least 4, or ``m`` - 1 if that is less; ``m`` is the effective number of requests.
     """
     spread = max(fourth - square**2 / max(m, 1.0), 0.0)
     varying = square**2 / spread if spread > 0.0 else math.inf

@@ -77,7 +77,14 @@ def paired_scores(policy: Policy, reference: Policy, bought: BoughtRows, *, max_
 
 @dataclass(eq=False)
 class _Side:
-    """The progress of one of the two policies on a request."""
+    """The progress of one of the two policies on a request.
+
+    Attributes:
+        policy: The policy.
+        step: Its next step.
+        rest: The success, cost and latency that it still expects, shape (3,).
+        seen: The rows of the request so far.
+    """
 
     policy: StepPolicy
     step: Step
@@ -90,15 +97,24 @@ class _Side:
         return cls(found, found.step(()), np.array(found.rest(())))
 
     def place(self, bought: BoughtRows, request: str) -> Hashable:
-        """Return the position and the model that runs next; it stays the same once the policy has ended."""
+        """Return the request's point in the recorded rows and the model that runs next, as a key; it stays the same once the
+        policy has ended.
+        """
         return bought.place(self.seen, request), self.seen[-1].prefix if self.seen else (), self.step.model
 
     def next_row(self, bought: BoughtRows, request: str) -> Observation | bool | None:
-        """Return the row of the next model; None if it was not bought, False if the policy has ended."""
+        """Return the row of the policy's next model for this request; None if it was not bought, False if the policy has
+        ended.
+        """
         return False if self.step.model is None else bought.row(request, self.seen, self.step.model)
 
     def taken(self, row: Observation | bool | None, cap: float | None) -> FloatArray | None:
-        """Take one step, and return its result minus the expected result; None if the request ends without a score."""
+        """Take one step with ``row``, and return its success, cost and latency minus their expectation; None if the request
+        ends without a score.
+
+        The result is 0 if ``row`` is no row, because the policy has ended. ``cap``: a right answer after more seconds counts as
+        wrong.
+        """
         if not isinstance(row, Observation):
             return np.zeros(3)
         self.seen = (*self.seen, row)

@@ -102,7 +102,14 @@ def scored(policy: StepPolicy | StepsByStart, bought: BoughtRows, *, max_latency
 
 
 class _Walk:
-    """Follows a policy through the rows of many requests of one type."""
+    """Follows a policy through the rows of many requests of one type.
+
+    Args:
+        policy: The policy.
+        bought: The requests and their rows.
+        cap: A right answer after more seconds counts as wrong; None means no cap.
+        kind: The type of the requests; None without types.
+    """
 
     def __init__(self, policy: StepPolicy | StepsByStart, bought: BoughtRows, cap: float | None, kind: str | None) -> None:
         self._policy, self.bought, self.cap, self.kind = policy, bought, cap, kind
@@ -110,7 +117,9 @@ class _Walk:
         self.balance: dict[tuple[Place, str], FloatArray] = {}
 
     def scores(self, at: int, request: str) -> tuple[float, ...]:
-        """Return the values of :data:`_ARRAYS` for one request, the request at index ``at``."""
+        """Return one request's scores, weight and unsupported weight, in the order of :data:`_ARRAYS`; ``at`` is the request's
+        index.
+        """
         seen: Seen = ()
         first = self.bought.first(request)
         if first not in self._starts:

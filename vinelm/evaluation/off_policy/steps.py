@@ -30,13 +30,13 @@ class PathSteps:
         return self.annotated.trie.prefix(self.target)
 
     def step(self, seen: Seen) -> Step:
-        """Return the next step; see :meth:`StepPolicy.step`."""
+        """Return the model to run after the rows ``seen``, or the answer to return; see :meth:`StepPolicy.step`."""
         if len(seen) >= len(self.path) or (seen and seen[-1].ended(self.annotated.template.stop)):
             return Step(None)
         return Step(self.path[len(seen)])
 
     def rest(self, seen: Seen) -> Rest:
-        """Return the success, cost and latency still to expect; see :meth:`StepPolicy.rest`."""
+        """Return the success, cost and latency still to expect after the rows ``seen``; see :meth:`StepPolicy.rest`."""
         return self._rests[len(seen)]
 
     @cached_property
@@ -45,8 +45,8 @@ class PathSteps:
 
 
 def rests(annotated: AnnotatedTrie, target: int) -> list[Rest]:
-    """Return, after each number of calls on the path to a node, the success, cost and latency to expect from then on,
-    for requests still open.
+    """Return, after each number of calls on the path to node ``target``, the success, cost and latency to expect from then
+    on, for requests still open.
     """
     return [Rest(*ahead) for ahead in ahead_along(annotated, target)]
 
@@ -86,7 +86,10 @@ class StepRule(Protocol):
     """A rule that returns the next step from a request's outcomes so far. It never sees whether an answer is right."""
 
     def step(self, seen: Seen) -> Step:
-        """Return the next step, for a request that has not failed and that the workflow has not ended."""
+        """Return the model to run after the rows ``seen``, or the answer to return if the request should end.
+
+        ``seen`` are the rows of a request that has not failed and that the workflow has not ended.
+        """
 
 
 class StepPolicy(StepRule, Protocol):
@@ -110,7 +113,10 @@ class StepsByStart:
 
 
 def steps_for(policy: StepPolicy | StepsByStart, kind: str | None, first: str | None = None) -> StepPolicy:
-    """Return the steps for requests of a type that begin with a stage; None if no results were bought for them."""
+    """Return the steps for requests of this type that begin with stage ``first``.
+
+    ``kind`` is None without types; ``first`` is None if no row shows the first stage.
+    """
     if not isinstance(policy, StepsByStart):
         return policy
     found = policy.of_start.get((kind or "", first))

@@ -25,6 +25,7 @@ class ArmShares:
     """The branches taken after one model ran a stage, averaged over the histories before it.
 
     Attributes:
+        stage: The stage after which the application chooses a branch.
         model: The model that ran the stage.
         arms: The probability that each stage comes next, by its name, in template order.
         half_width90: Half the width of each probability's 90 % interval; None if the estimator gives no standard errors.
@@ -57,7 +58,10 @@ def arm_shares(annotated: AnnotatedTrie) -> list[ArmShares]:
 
 
 def _arms(trie: Trie) -> dict[int, dict[str, int]]:
-    """Return the first edge of each branch, by stage, for every node that has successors."""
+    """Return the index of the first edge of each branch, by node and by the stage that the branch leads to.
+
+    Nodes without successors are left out.
+    """
     found: dict[int, dict[str, int]] = defaultdict(dict)
     first = np.flatnonzero(trie.begins_arm)
     stages = trie.stage[trie.target[first]]
@@ -91,6 +95,7 @@ class PlanOfKind:
     """The behaviour of a plan on requests of one type.
 
     Attributes:
+        kind: The request type.
         share: The type's share of the requests, in [0, 1].
         accuracy: Expected accuracy, in [0, 1].
         cost_usd: Expected cost per request, in dollars.

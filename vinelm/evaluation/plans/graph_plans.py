@@ -210,7 +210,7 @@ class GraphPlans(Plans[StagePlan]):
         )  # fmt: skip
 
     def frontier(self, most: int) -> PlanFrontier:
-        """Return selected plans of the frontier; see :meth:`Plans.frontier`."""
+        """Return at most ``most`` plans of the frontier, evenly spaced; see :meth:`Plans.frontier`."""
         found = self.along_budgets()
         return PlanFrontier([self._row(decision) for decision in thinned(found, most)], len(found), found[-1])
 
@@ -227,7 +227,9 @@ class GraphPlans(Plans[StagePlan]):
         }
 
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """Evaluate another trie's plan on this trie; see :meth:`Plans.carried`."""
+        """Return the figures of ``old``, another trie's plan, on this trie, next to this trie's plan ``now``; see
+        :meth:`Plans.carried`.
+        """
         plan, own = (cast("ContingentDecision", decision).plan for decision in (old, now))
         there = _plan_on(own.graph, plan)
         if there is None:
@@ -290,7 +292,11 @@ class GraphPlans(Plans[StagePlan]):
 
 
 def matched(before: DecisionGraph, after: DecisionGraph) -> dict[int, int]:
-    """Map each item of ``after`` to the index of the item in ``before`` with the same stages and models, if there is one."""
+    """Map the index of each node of ``after`` to the index of the node of ``before`` that is reached by the same stages and
+    models.
+
+    Nodes without such a counterpart are left out.
+    """
     found, waiting = {0: 0}, [0]
     for at in waiting:
         for group in after.groups_at(at):

@@ -97,8 +97,9 @@ class PathPlans(Plans[Decision]):
         return FrontierRange(*ends, float(latency[by_latency[0]]), float(latency[by_latency[-1]]))
 
     def frontier(self, most: int) -> PlanFrontier:
-        """Return selected plans of the frontier; see :meth:`Plans.frontier`. The 90th percentiles assume that every
-        call runs, at zero load.
+        """Return at most ``most`` plans of the frontier, evenly spaced; see :meth:`Plans.frontier`.
+
+        The 90th percentiles assume that every call runs, at zero load.
         """
         nodes = frontier_nodes(self.annotated, "cost")  # thousands in a large trie, so rows are made only for those shown
         return PlanFrontier([self._row(node) for node in thinned(nodes, most)], len(nodes), self._to(nodes[-1]))
@@ -118,7 +119,9 @@ class PathPlans(Plans[Decision]):
         }
 
     def carried(self, old: Decision, now: Decision) -> CarriedPlan | None:
-        """Evaluate another trie's plan on this trie; see :meth:`Plans.carried`."""
+        """Return the figures of ``old``, another trie's plan, on this trie, next to this trie's plan ``now``; see
+        :meth:`Plans.carried`.
+        """
         try:
             node = self.trie.node(old.path)
         except KeyError:

@@ -57,8 +57,13 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class PlannedPolicy:
-    """One policy's plan. ``decision`` is None if no plan of the policy meets the objective's limits; ``plan`` describes
-    the plan in words.
+    """One policy's plan.
+
+    Attributes:
+        policy: The policy's name.
+        role: The policy's role in tables and charts.
+        decision: The plan; None if no plan of the policy meets the objective's limits.
+        plan: The plan in words.
     """
 
     policy: str
@@ -68,7 +73,10 @@ class PlannedPolicy:
 
 
 class CarriedPlan(NamedTuple):
-    """A plan of one trie evaluated on another trie, and whether the other trie leads to the same plan."""
+    """A plan of one trie evaluated on another trie.
+
+    ``is_same`` says whether planning on the other trie leads to the same plan; ``standard_error`` is the accuracy's, or None.
+    """
 
     accuracy: float
     cost_usd: float
@@ -77,8 +85,9 @@ class CarriedPlan(NamedTuple):
 
 
 class PlanFrontier(NamedTuple):
-    """Selected plans of the estimated frontier of accuracy and cost as JSON types, cheapest first, with the number of
-    all its plans.
+    """Selected plans of the estimated frontier of accuracy and cost as JSON types, cheapest first.
+
+    ``n_plans`` is the number of all plans of the frontier, ``best`` the last of them, which is the most accurate.
     """
 
     rows: list[dict[str, Any]]
@@ -105,7 +114,7 @@ class Plans(ABC, Generic[Fixed]):
         self.planner = Planner(annotated)
 
     def decision(self, objective: Objective) -> Decision:
-        """Plan for newly arrived requests: one plan, or a mixture of two.
+        """Return the plan for newly arrived requests: one plan, or a mixture of two.
 
         Raises:
             InfeasibleError: No plan meets the bounds, and the objective asks to raise then.
@@ -120,8 +129,8 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
-        """Return the hull of the fixed plans, for an objective that mixes plans; None if no plan meets the limits for
-        every single request.
+        """Return the hull of the fixed plans' costs and accuracies, for an objective that mixes plans; None if no plan meets
+        the limits for every single request.
         """
 
     def mixed_fixed(self, objective: Objective, role: Role) -> Expected | None:

@@ -38,7 +38,9 @@ class VotePolicy:
         return PolicyResult(asked.success[np.arange(len(table)), best], asked.cost_usd.sum(axis=1))
 
     def step(self, seen: Seen) -> Step:
-        """Return the next step; see :meth:`StepRule.step`. A failed call ends the request."""
+        """Return the system to call after the rows ``seen``, or the answer to return; see :meth:`StepRule.step`. A failed
+        call ends the request.
+        """
         if seen and seen[-1].failure is not None:
             return Step(None)
         if len(seen) < len(self.systems):
@@ -78,7 +80,9 @@ class TwoAgreePolicy:
         return PolicyResult(success, cost)
 
     def step(self, seen: Seen) -> Step:
-        """Return the next step; see :meth:`StepRule.step`. A failed call ends the request."""
+        """Return the system to call after the rows ``seen``, or the answer to return; see :meth:`StepRule.step`. A failed
+        call ends the request.
+        """
         if seen and seen[-1].failure is not None:
             return Step(None)
         if seen and _counts(seen[-1]) and any(_same(seen[-1], row) and _counts(row) for row in seen[:-1]):
@@ -95,7 +99,7 @@ class VoteOfK:
     name: str = "vote"
 
     def fit(self, evidence: Evidence) -> TriedPolicies:
-        """Return the choice for every budget. Equal evidence gives equal choices."""
+        """Return the tried votes, which choose the best vote for any budget. Equal evidence gives equal choices."""
         trust = trusted(evidence)
         cost = dict(zip(evidence.systems, evidence.model.cost_usd, strict=True))
         cheapest = tuple(sorted(trust, key=lambda name: cost[name]))
@@ -111,7 +115,10 @@ class UntilTwoAgree:
     name: str = "two_agree"
 
     def fit(self, evidence: Evidence) -> TriedPolicies:
-        """Return the choice for every budget. Equal evidence gives equal choices."""
+        """Return the tried orders of systems, which choose the best order for any budget.
+
+        Equal evidence gives equal choices.
+        """
         trust = trusted(evidence)
         policies: list[tuple[AnswerPolicy, str]] = [
             (TwoAgreePolicy(order, trust), " > ".join(order))
@@ -131,8 +138,13 @@ def trusted(evidence: Evidence) -> tuple[str, ...]:
 class _Asked:
     """The answers of the called systems, in call order. Arrays have shape (requests, systems).
 
-    ``same`` (requests, systems, systems): both systems answered, with equal answer class. ``counts``: the answer passed
-    the check. ``rank``: the system's rank by trust, scaled to [0, 1); shape (systems,).
+    Attributes:
+        success: Whether the answer is right.
+        cost_usd: Dollars of the call.
+        has_answer: Whether the call gave an answer.
+        same: Whether both systems answered, with equal answer class; shape (requests, systems, systems).
+        counts: Whether the answer passed the check.
+        rank: The system's rank by trust, scaled to [0, 1); shape (systems,).
     """
 
     success: BoolArray

@@ -55,7 +55,9 @@ def check_quality(rows: Iterable[Observation]) -> list[CheckQuality]:
 
 
 def share_interval(part: float, whole: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share by Jeffreys' prior (Brown, Cai and DasGupta 2001); (0, 1) without data."""
+    """Return the 95 % interval of the share ``part`` / ``whole`` by Jeffreys' prior (Brown, Cai and DasGupta 2001); (0, 1)
+    without data.
+    """
     if not whole:
         return 0.0, 1.0
     low = float(betaincinv(part + 0.5, whole - part + 0.5, 0.025)) if part > 0 else 0.0

@@ -28,7 +28,7 @@ N_CAPS = 24
 _EXTREMES = Objective(minimize="cost"), Objective(maximize="accuracy")
 """The objectives between whose plans caps are tried."""
 _TWO_SIDED_95 = 1.96
-"""Relative difference below which two figures count as equal."""
+"""Standard errors within which 95 % of the values of a normal distribution lie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,8 @@ class PlanFlip:
 
     @property
     def why(self) -> Literal["gone", "over the cap", "beyond noise", "within noise"]:
-        """The reason why the old plan is no longer chosen: a model is missing, the plan costs too much, or another plan
-        is more accurate.
+        """The reason why the old plan is no longer chosen: a model is missing (``gone``), the plan costs too much (``over the
+        cap``), or another plan is more accurate, by more or less than chance explains (``beyond noise``, ``within noise``).
         """
         if self.gain is None or self.old_cost_usd is None:
             return "gone"
@@ -69,7 +69,9 @@ class PlanFlip:
 
 
 def plan_flips(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[PlanFlip, ...]:
-    """Return the caps on mean cost at which the tries' plans differ; neighbouring caps with the same two plans are merged."""
+    """Return the ranges of caps on mean cost in which the tries' plans differ; neighbouring caps with the same two plans are
+    merged.
+    """
     both = plans_over(before), plans_over(after)
     ends = [plans.decision(goal).path_cost_usd for plans in both for goal in _EXTREMES]
     found: list[PlanFlip] = []

@@ -20,7 +20,9 @@ from vinelm.trie.annotated_trie import AnnotatedTrie
 BUDGETS = 8
 """Number of budgets for whose plans the two estimates are compared."""
 _BOTH_WAYS = 2.0
-"""A prediction is reduced by half of the curve, so the curve is doubled: the longer memory may not show the whole effect."""
+"""The measured excess is multiplied by this: predictions are reduced by half of the curve, and the longer memory may not show
+the whole effect.
+"""
 
 
 def merging_optimism(annotated: AnnotatedTrie, rows: Sequence[Observation]) -> SelectionOptimism | None:

@@ -16,7 +16,10 @@ _BAR, _ROW, _HEAD = 14.0, 22.0, 24.0
 
 
 def plot_stage_bars(bars: StageBars, colour_of: ColourOf, kind: str, label: str, note: str = "") -> str:
-    """Return the bars as an SVG element of this kind, ``wide`` or ``narrow``."""
+    """Return the bars as an SVG element of this ``kind``, ``wide`` or ``narrow``.
+
+    ``label`` describes the picture for screen readers; ``note`` is printed inside.
+    """
     room = WIDE if kind == "wide" else NARROW
     names = 130.0 if kind == "wide" else 92.0
     length = room - names - 76.0
@@ -69,7 +72,13 @@ _REST = "Estimated from all rows; all budgets have the same scale."
 
 @dataclass(frozen=True)
 class BudgetPart:
-    """One kind of picture in the section, drawn for every stop of the slider."""
+    """One kind of picture in the section, drawn for every stop of the slider.
+
+    Attributes:
+        name: The name of the kind, such as ``tree``.
+        title, caption: The texts above and below the picture.
+        shown: The SVG text for each stop, in the slider's order.
+    """
 
     name: str
     title: str
@@ -78,7 +87,10 @@ class BudgetPart:
 
 
 def plotted_budgets(slider: BudgetSlider, note: str) -> tuple[BudgetSlider, list[BudgetPart]]:
-    """Return the section's pictures, and the slider with the maximum number of stops that fit on the page."""
+    """Return the slider with as many stops as fit on the page, and the section's pictures of these stops.
+
+    ``note`` is printed inside each picture.
+    """
     while True:
         parts = budget_parts(slider, note)
         kept = [i for i in range(len(slider.stops)) if not i % 2 or i == slider.start]
@@ -89,7 +101,10 @@ def plotted_budgets(slider: BudgetSlider, note: str) -> tuple[BudgetSlider, list
 
 
 def budget_parts(slider: BudgetSlider, note: str) -> list[BudgetPart]:
-    """Return the section's pictures, each as two SVG elements: a wide one for laptops and print, a narrow one for phones."""
+    """Return the section's pictures, each as two SVG elements: a wide one for laptops and print, a narrow one for phones.
+
+    ``note`` is printed inside each picture.
+    """
 
     def part(name: str, title: str, caption: str, plot: Callable[[BudgetStop, str, str], str]) -> BudgetPart:
         label = f"{title}: arrow keys read out its parts"

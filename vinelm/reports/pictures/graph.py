@@ -19,8 +19,12 @@ _BOX, _GAP, _FORK, _LABEL = 188.0, 30.0, 40.0, 18.0
 class _Block:
     """A part of the picture. Lines enter at ``middle`` of its top or left edge and leave on the opposite side.
 
-    ``ends`` means that no request continues after the part; ``has_head`` means that lines to the part end with an
-    arrow.
+    Attributes:
+        width, height: The size of the part in pixels.
+        middle: The distance of the lines from the part's corner.
+        plot: Draws the part with its top left corner at (x, y).
+        ends: Whether no request continues after the part.
+        has_head: Whether lines to the part end with an arrow.
     """
 
     width: float
@@ -32,7 +36,10 @@ class _Block:
 
 
 def plot_graph(graph: GraphPicture, colour_of: ColourOf, kind: str, label: str, note: str = "") -> str:
-    """Return the graph as an SVG element of this kind, ``wide`` or ``narrow``."""
+    """Return the graph as an SVG element of this ``kind``, ``wide`` or ``narrow``.
+
+    ``label`` describes the picture for screen readers; ``note`` is printed inside.
+    """
     sketch = Sketch()
     steps = graph.template.steps
     across = _Across(sketch, graph.calls, colour_of).whole(steps)
@@ -47,7 +54,13 @@ def plot_graph(graph: GraphPicture, colour_of: ColourOf, kind: str, label: str, 
 
 
 class _Layout:
-    """The common part of the layouts from left to right and from top to bottom."""
+    """The common part of the layouts from left to right and from top to bottom.
+
+    Args:
+        sketch: The picture to draw on.
+        calls: For each stage, its models with their expected number of calls per request.
+        colour_of: Returns the index of a model's colour.
+    """
 
     def __init__(self, sketch: Sketch, calls: Mapping[str, Parts], colour_of: ColourOf) -> None:
         self.sketch, self.calls, self.colour_of = sketch, calls, colour_of

@@ -18,9 +18,10 @@ _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 def plot_scatter(scatter: Scatter, kind: str, label: str, note: str = "") -> str:
-    """Return the picture as an SVG element of this kind, ``wide`` or ``narrow``.
+    """Return the picture as an SVG element of this ``kind``, ``wide`` or ``narrow``.
 
-    Each dot has its name on a free side, and its interval as a line.
+    Each dot has its name on a free side, and its interval as a line. ``label`` describes the picture for screen readers;
+    ``note`` is printed inside.
     """
     (width, tall), sketch = _SIZES[kind], Sketch()
     dots = sorted(scatter.dots, key=lambda dot: dot.usd)
@@ -69,7 +70,10 @@ def _lines(dots: list[Dot], step: float) -> int:
 
 
 def _amounts(low: float, high: float, most: int) -> list[float]:
-    """Return round dollar amounts for an axis, at most ``most`` if possible."""
+    """Return round dollar amounts for a logarithmic axis, at most ``most`` if possible.
+
+    ``low`` and ``high`` are the decimal logarithms of the axis's ends.
+    """
     for digits in ((1, 2, 5), (1, 3), (1,)):
         found = [digit * 10.0**power for power in range(floor(low), ceil(high) + 1) for digit in digits]
         found = [usd for usd in found if low <= log10(usd) <= high]
@@ -89,12 +93,21 @@ def _place(
     is_left: bool,
     is_wanted: bool,
 ) -> tuple[float, float] | None:
-    """Return where a dot's name begins, and the name's base line: right, left, above or below the dot, wherever the
-    name overlaps least.
+    """Return where a dot's name begins, and the name's base line: right, left, above or below the dot, wherever the name
+    overlaps least.
 
-    None if every place is taken; the name is then only in the dot's text and in the table. ``floor_y`` is the lowest
-    base line. ``is_left`` means that another dot is close on the right, so that a name there would seem to belong to
-    that dot. ``is_wanted`` means that the name is written in any case.
+    Args:
+        x: The dot's distance from the left in pixels.
+        y: The dot's distance from the top in pixels.
+        length: The length of the name in pixels.
+        width: The width of the picture.
+        taken: Boxes that are covered already, as (left, top, right, bottom).
+        floor_y: The lowest base line.
+        is_left: Whether another dot is close on the right, so that a name there would seem to belong to that dot.
+        is_wanted: Whether the name is written in any case.
+
+    Returns:
+        None if every place is taken; the name is then only in the dot's text and in the table.
     """
     right = [] if is_left else [(x + 13, y + 4), (x + 9, y - 8), (x + 9, y + 17)]
     left = [(x - 13 - length, y + 4), (x - 9 - length, y - 8), (x - 9 - length, y + 17)]

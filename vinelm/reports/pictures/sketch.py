@@ -13,7 +13,7 @@ CHARACTER = 0.56
 ARROW = 5.0
 
 ColourOf = Callable[[str], int]
-"""Returns the number of a model's colour."""
+"""Returns the index of a model's colour."""
 
 
 class Sketch:
@@ -38,7 +38,10 @@ class Sketch:
         anchor: str = "",
         is_bold: bool = False,
     ) -> None:
-        """Write words whose base line begins at a place, cut to fit the given width."""
+        """Write words whose base line begins at (``x``, ``y``) in pixels, cut to fit ``room`` pixels.
+
+        ``colour`` is a colour of the page; ``anchor`` is SVG's ``text-anchor``, such as ``middle``.
+        """
         extras = f' font-size="{size:g}"' if size != 13 else ""
         extras += f' fill="var(--{colour})"' if colour != "ink" else ""
         extras += f' text-anchor="{anchor}"' if anchor else ""
@@ -58,7 +61,7 @@ class Sketch:
         self._boxes.append(f'<path d="{path}" fill="var(--{fill})"{stroke}/>')
 
     def bar(self, x: float, y: float, width: float, height: float, colour: int) -> None:
-        """Draw a filled rectangle in the colour of a model."""
+        """Draw a filled rectangle in the colour of a model; ``colour`` is the index that :data:`ColourOf` returns."""
         self._boxes.append(
             f'<path d="M{x:.1f} {y:.1f}h{width:.1f}v{height:.1f}h{-width:.1f}z" fill="var(--model-{colour % MODEL_COLOURS})"/>'
         )
@@ -96,13 +99,16 @@ class Sketch:
         self._boxes.append(f'<path d="{shape}" fill="var(--{colour})"/>')
 
     def says(self, x: float, y: float, width: float, height: float, words: str) -> None:
-        """Add a place with a text, which readers can point at or reach by the arrow keys."""
+        """Add a rectangle that shows the text ``words`` when readers point at it or reach it by the arrow keys."""
         self._hits.append(
             f'<rect class="hit" x="{x:.0f}" y="{y:.0f}" width="{width:.0f}" height="{height:.0f}" data-tip="{escape(words)}"/>'
         )
 
     def svg(self, width: float, height: float, kind: str, label: str, note: str = "") -> str:
-        """Return the picture. The note is printed inside, so that an exported picture still has it."""
+        """Return the picture as an SVG element of this ``kind``, ``wide`` or ``narrow``.
+
+        ``label`` describes it for screen readers. The note is printed inside, so that an exported picture still has it.
+        """
         if note:
             self.text(4, height + 12, note, size=11, colour="muted")
             height += 18

@@ -29,7 +29,10 @@ class _Place:
 
 
 def plot_tree(tree: PlanTree, colour_of: ColourOf, kind: str, label: str, note: str = "") -> str:
-    """Return the plan as an SVG element of this kind, ``wide`` or ``narrow``."""
+    """Return the plan as an SVG element of this ``kind``, ``wide`` or ``narrow``.
+
+    ``label`` describes the picture for screen readers; ``note`` is printed inside.
+    """
     columns = _depth(tree.roots)
     room = WIDE if kind == "wide" else NARROW
     is_across = kind == "wide" and columns * LEAST_COLUMN <= room
@@ -49,7 +52,7 @@ def _depth(nodes: Sequence[PlanNode]) -> int:
 
 
 class _Layout:
-    """Computes where the steps are placed."""
+    """Computes where the steps are placed, within ``room`` pixels; see the subclasses."""
 
     def __init__(self, room: float) -> None:
         self.room = room
@@ -59,7 +62,10 @@ class _Layout:
         raise NotImplementedError
 
     def place(self, nodes: Sequence[PlanNode], depth: int, top: float, above: _Place | None) -> float:
-        """Place the nodes below each other with their steps; return the position below the last."""
+        """Place ``nodes`` below each other from ``top``, each with its later steps; return the position below the last.
+
+        ``depth`` is the number of steps before them, ``above`` the place of the step that they follow.
+        """
         raise NotImplementedError
 
     def connect(self, sketch: Sketch, above: _Place, place: _Place) -> None:
@@ -121,7 +127,9 @@ def _thick(place: _Place) -> float:
 
 
 def _when(node: PlanNode, width: float) -> list[str]:
-    """Return the step's condition as the words in front of the step, in at most two lines."""
+    """Return the step's condition, to write in front of the step, as at most two lines of ``width`` pixels; empty without
+    one.
+    """
     return wrapped(f"if {node.when}", width - 14, 12) if node.when else []
 
 

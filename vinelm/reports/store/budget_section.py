@@ -196,7 +196,7 @@ def _parts(spent: Sequence[SpentOn], stage: str, field: str) -> Parts:
 
 
 def _totals(plans: Sequence[Sequence[SpentOn]], field: str) -> list[float]:
-    """Return the value of every bar, which is the total of one plan in one stage."""
+    """Return the value of every bar: the total of one plan in one stage, of the field called ``field`` (dollars or seconds)."""
     return [
         sum(amount for _, amount in _parts(spent, stage, field)) for spent in plans for stage in {one.stage for one in spent}
     ]

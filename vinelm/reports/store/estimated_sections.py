@@ -37,7 +37,15 @@ _FRONTIER_INTRO = (
 
 @dataclass(frozen=True, slots=True)
 class FrontierPoint:
-    """A policy's estimated averages per request under one cap on cost or latency; ``plan`` is in words."""
+    """A policy's estimated averages per request under one cap.
+
+    Attributes:
+        cap: The limit on cost in dollars, or on latency in seconds.
+        plan: The plan in words.
+        accuracy: The accuracy with its interval.
+        cost_usd: Dollars per request.
+        latency_s: Seconds per request.
+    """
 
     cap: float
     plan: str
@@ -148,7 +156,14 @@ def _hover(what: str, point: FrontierPoint) -> str:
 
 
 def _frontier_table(kind: str, frontiers: Sequence[PolicyFrontier], bound: str, unit: Callable[[float], str]) -> Table:
-    """Return a table with the data of a chart: one row per policy and cap."""
+    """Return a table with the data of a chart: one row per policy and cap.
+
+    Args:
+        kind: "cost" or "latency", the quantity that is capped; named in the title.
+        frontiers: The policies' points.
+        bound: The heading of the column of caps.
+        unit: Formats a cap.
+    """
     rows = []
     for one in frontiers:
         for point in one.points:

@@ -177,7 +177,7 @@ def store_page(
 def _require_evaluation_of(
     rows: Sequence[Observation], annotated: AnnotatedTrie, seed: int, evaluation: Evaluation | None
 ) -> None:
-    """Raise :class:`ConfigError` unless the evaluation is the same that the page itself would compute."""
+    """Raise :class:`ConfigError` if the evaluation is not of these rows, this trie and this seed, or served its requests."""
     if evaluation is None:
         return
     fit = evaluation.fit
@@ -189,7 +189,19 @@ def _require_evaluation_of(
 
 @dataclass(frozen=True)
 class _StorePage:
-    """Builds the page, section by section."""
+    """Builds the page, section by section.
+
+    Attributes:
+        identity: The store's identity.
+        annotated: The trie.
+        rows: The rows of the store.
+        comparison: The comparison of all policies by the rows.
+        has_judge: Whether a judge scored answers.
+        today: The current setup; None if it is unknown.
+        prompts: The common parts of each stage's prompts.
+        files: The paths of the store and the trie, for command lines.
+        show_text: Whether examples show the answers.
+    """
 
     identity: StoreIdentity
     annotated: AnnotatedTrie
@@ -363,7 +375,7 @@ class _StorePage:
         )
 
     def _baseline_over(self, plans: Plans[Any]) -> Any:
-        """Return the verdict's baseline as one of these plans; None if the plans do not contain the baseline."""
+        """Return the verdict's baseline as one of these plans; None if it is not one of them."""
         if self.today is not None:
             return plans.having(self.today.settings)
         return dict(plans.single_models()).get(self.verdict.opponent)
@@ -376,7 +388,9 @@ class _StorePage:
 
     @property
     def _check(self) -> Section | None:
-        """The section on the workflow's own check; None if a first step, such as a router, gives no answer."""
+        """The section on the workflow's own check; None if there is no data on it, or if a first step, such as a router,
+        gives no answer.
+        """
         first = self.annotated.template.stage_after(0)
         return check_section(self.rows) if first is not None and first.answerable else None
 
