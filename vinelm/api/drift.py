@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vinelm.traces import ObservationStore
 
 FOLDED = frozenset(("dollars", "seconds"))
-"""What served rows can correct without labels: they do not show which answers are right."""
+"""Annotations that served rows can correct without labels; rows do not show which answers are right."""
 
 
 def drift(

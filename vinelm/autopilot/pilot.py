@@ -380,7 +380,9 @@ class Pilot:
             state.since, state.chosen = max(self.kept.units, default=0), 0
 
     def _begin(self, state: StepState, why: str) -> None:
-        """Return a step to the current model, and begin a new attempt on new calls."""
+        """Return a step to the current model, and begin a new attempt on new calls; ``why`` is the alarm if a plan served, or
+        "".
+        """
         if why and state.plan is not None:
             day = datetime.fromtimestamp(self._day() * 86_400.0, UTC).date().isoformat()
             state.alarms.append([day, why])

@@ -25,7 +25,7 @@ BLOCKS = 100
 MEMORY = 0.1
 """Share of the requests over which the ratio of actual to predicted figures is averaged."""
 LEAST_MEMORY = 50.0
-"""The least number of requests over which it is averaged."""
+"""The least number of requests over which the ratio of actual to predicted figures is averaged."""
 BELIEF = 5.0
 """How many finished requests the trie's figures count for."""
 KEPT_BACK = 2.5
@@ -33,7 +33,9 @@ KEPT_BACK = 2.5
 TAIL = 6.0
 """Under a deadline, the last requests begin early enough to take this many standard deviations longer than the mean."""
 LATEST = 4.0
-"""The same for the time after which no request begins any more."""
+"""Under a deadline, no request begins that would miss the deadline by taking this many standard deviations longer than the
+mean.
+"""
 KEPT_FREE = (0.03, 0.1, 0.25, 0.5)
 """Shares of the reserved dollars that may be kept free under a deadline. Upper bounds of calls exceed their prices, so that
 near the end of the budget ever fewer calls fit, and workers wait. Dollars kept free are not spent, but no time is lost. The
@@ -272,7 +274,14 @@ class Steering:
         return max(seconds, _mean(self._first, "seconds")) if self._finish == "good" else seconds
 
     def _ratio(self, real: FloatArray, promised: FloatArray, has_ended: BoolArray, name: str) -> tuple[float, float]:
-        """Return the recent ratio of actual to predicted use, and the standard deviation of single requests around it."""
+        """Return the recent ratio of actual to predicted use, and the standard deviation of single requests around it.
+
+        Args:
+            real: The actual dollars or seconds of each request.
+            promised: The predicted dollars or seconds of each request; NaN if it had no plan.
+            has_ended: Which requests have ended.
+            name: The field of the plans with the predicted figure.
+        """
         expected = max(_mean(self._first, name), 1e-300)
         places = np.flatnonzero(has_ended & ~np.isnan(promised[: len(has_ended)]))
         # Towards the end, past requests matter less and those in progress more.
@@ -302,7 +311,7 @@ class Steering:
 
 
 def _starts(requests: int, workers: int) -> list[int]:
-    """Return the number of the first request of each block, and finally the number of all requests.
+    """Return the position of the first request of each block, and finally the number of all requests.
 
     Blocks shrink towards the end: the plans of a block do not depend on the previous block's results, so the last two blocks
     decide how closely the budget is met. Each block has at least one request for each worker, except the last, so that plans

@@ -218,7 +218,7 @@ def _harmless(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_warning(models: list[Model]) -> list[Model]:
-    """Return the catalog unchanged, after logging a warning if some prices are old."""
+    """Return the models unchanged, after logging a warning if some prices are old."""
     if (note := old_price_note(models, date.today())) is not None:
         logging.getLogger(__name__).warning("catalog: %s", note)
     return models
