@@ -342,7 +342,7 @@ class Canary:
             is_plan: Whether the plan, not the current setup, ran the request.
             value: The quantity's value for the request; for accuracy, 1 minus the score.
             caller: The index of the caller's group.
-            ratio: The predicted value of the plan divided by the current setup's.
+            ratio: For dollars, the plan's predicted cost divided by the current setup's.
         """
         means, is_share = self._means[name], name in _SHARES
         most = 1.0 if is_share else means.most

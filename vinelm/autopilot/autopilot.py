@@ -71,7 +71,8 @@ _LOG = logging.getLogger("vinelm")
 class Counted:
     """The outcomes of a step's calls that are not yet written to the store.
 
-    Each call has a letter for its outcome, and its cost and seconds (None if these are not compared).
+    ``outcomes`` has a letter for each call's outcome, ``figures`` its cost in dollars and its seconds (None if these are not
+    compared). ``usd`` and ``calls`` are the totals of the calls that a plan answered.
     """
 
     outcomes: str = ""

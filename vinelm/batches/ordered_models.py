@@ -175,7 +175,15 @@ def _slots_of(models: Catalog, limiters: Mapping[str, Any], under_way: int) -> d
 
 
 class _Place:
-    """Follows the calls of one invocation, of which one is made at a time, and gives the waiting call its priority."""
+    """Follows the calls of one invocation, of which one is made at a time, and gives the waiting call its priority.
+
+    Args:
+        models: The models of the batch.
+        position: The position of the invocation's request in the starting order.
+        call: The facts about the invocation, which :attr:`followed` extends.
+        slots: Orders the calls of the engine, if it has separate slots.
+        names_slots: Whether a call can name the slot that it takes.
+    """
 
     def __init__(
         self, models: OrderedModels, position: int, call: CallContext, slots: SlotOrder | None, *, names_slots: bool

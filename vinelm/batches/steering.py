@@ -214,7 +214,14 @@ class Steering:
             self._promised_usd[place], self._promised_s[place] = plan.usd, plan.seconds
 
     def _within(self, usd: float | None, seconds: float | None, block: int, ratio: float) -> tuple[Share, ...]:
-        """Return the plans of a block; if time is short, part of the money is kept free so that no worker waits for it."""
+        """Return the plans of a block; if time is short, part of the money is kept free so that no worker waits for it.
+
+        Args:
+            usd: The limit on the block's mean cost in dollars; None for no limit.
+            seconds: The limit on the block's mean seconds; None for no limit.
+            block: The index of the block.
+            ratio: The ratio of actual to predicted cost.
+        """
         left, bound = len(self._keys) - self._starts[block], self._bound / ratio
         if usd is None or seconds is None or bound <= 1.0 or self._finish == "good":
             return self._plans.within(usd, seconds)
@@ -263,7 +270,14 @@ class Steering:
     def _mean_seconds(
         self, elapsed_s: float, has_ended: BoolArray, pending: np.ndarray[tuple[int], np.dtype[np.intp]], left: int
     ) -> float | None:
-        """Return the maximum mean seconds of the remaining requests, in terms of the trie's predictions; None for no limit."""
+        """Return the maximum mean seconds of the remaining requests, in terms of the trie's predictions; None for no limit.
+
+        Args:
+            elapsed_s: Seconds since the start of the batch.
+            has_ended: Which requests have ended.
+            pending: The indexes of the requests in progress.
+            left: The number of the remaining requests.
+        """
         if self._deadline_s is None:
             return None
         self._ratio_s, self._deviation_s = self._ratio(self._seconds, self._promised_s, has_ended, "seconds")

@@ -44,7 +44,7 @@ class ChatAnswer:
         return {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
 
     def read(self, plain: Mapping[str, Any], seen: SeenAnswer) -> bool:
-        """Parse an answer or a chunk, record it in ``seen``, and return whether it contains model output."""
+        """Parse the JSON of an answer or a chunk, record it in ``seen``, and return whether it contains model output."""
         seen.has_begun = True
         chars, has_calls, reason = 0, False, None
         choices = plain.get("choices")
@@ -124,7 +124,7 @@ class ResponsesAnswer(ChatAnswer):
         return answer_of(said) if said else None
 
     def read(self, plain: Mapping[str, Any], seen: SeenAnswer) -> bool:
-        """Parse an answer or an event; see :meth:`ChatAnswer.read`."""
+        """Parse the JSON of an answer or an event; see :meth:`ChatAnswer.read`."""
         seen.has_begun = True
         kind, delta = str(plain.get("type", "")), plain.get("delta")
         if kind == "error":

@@ -92,8 +92,10 @@ class BoundGuard:
             self._on_failure(what, error)
 
     def _own(self, permit: CallPermit | None, upper_usd: float) -> BoundPermit:
-        """Count a call in this object's own account, and return its permit; ``permit`` is the guard's, None if the guard has
-        failed. If the guard has failed, the call must also fit into the account's limit.
+        """Count a call in this object's own account, and return its permit.
+
+        ``permit`` is the guard's permit. If it is None, because there is no guard or the guard has failed, the call must fit
+        into the account's limit.
         """
         with self._lock:
             if permit is None:

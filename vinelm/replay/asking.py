@@ -378,8 +378,9 @@ class Asker:
         return found
 
     def ask(self, wanted: Sequence[tuple[ReplayUnit, str]]) -> bool:
-        """Ask for missing answers, and return whether all answers are known now; False if the budget has refused a
-        call.
+        """Ask for the missing ones of the ``wanted`` answers (a sampled call, and a model or a judge's verdict).
+
+        Return whether all wanted answers are known now; False if the budget has refused a call.
 
         Raises:
             ConfigError: A provider has refused the key, or a setting of the catalog is wrong.

@@ -46,12 +46,14 @@ def cut(units: Iterable[ReplayUnit], most: int) -> list[ReplayUnit]:
 
 
 def prompts_of(cluster: str) -> str:
-    """Return the part of a cluster's name that is the same for equal prompts at all times."""
+    """Return the first part of a cluster's name, which is the same for equal prompts, also in later conversations of a
+    stream.
+    """
     return cluster.partition(" ")[0]
 
 
 def began(unit: ReplayUnit) -> int:
-    """Return the number of the first unit in a unit's conversation in a stream."""
+    """Return the number of the first sampled call in the conversation of ``unit``, which a stream's cluster names contain."""
     return int(unit.cluster.partition(" ")[2])
 
 

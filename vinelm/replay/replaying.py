@@ -333,7 +333,20 @@ def _name_of(given: Any) -> str:
 
 @dataclass
 class ReplayRun:
-    """One run of :func:`replay`, with its arguments."""
+    """One run of :func:`replay`, with its arguments.
+
+    Attributes:
+        kept: The open store.
+        asker: Calls the models.
+        same, follower: Compares answers, and finds the answers of plans.
+        with_check: Whether plans may use the application's check.
+        asked: The catalog entries that may be asked.
+        days, weighed, weights: The sample's calls by day and its weighting, by step, and how requests are weighted.
+        choosing_share: Share of the budget that may be spent before the plans are chosen.
+        alpha: The error probability of all attempts together.
+        lines: The lines printed so far.
+        counted: The numbers of the questions whose labels a test has used.
+    """
 
     kept: Kept
     asker: Asker
@@ -364,8 +377,11 @@ class ReplayRun:
         self.said = scores(self.kept)
 
     def run(self, bill: Bill, named: Sequence[str] | None) -> ReplayResult:
-        """Choose plans, test them, and return their state; ``named`` are the titles of the steps to study, None the most
-        expensive steps.
+        """Choose plans, test them, and return the state of the tests.
+
+        Args:
+            bill: The costs of the recorded calls, by step.
+            named: The titles of the steps to study; None or empty for the most expensive steps.
         """
         shares = {step.key: step.cost_usd / bill.cost_usd if bill.cost_usd else 0.0 for step in bill.steps}
         chosen = [one for one in bill.steps if (one.title in named if named else shares[one.key] >= LEAST_SHARE)]
@@ -579,7 +595,10 @@ class ReplayRun:
             self.asker.ask([one for _, more in wanted for one in more])
 
     def race(self, step: StepRun, attempt: int) -> _Asking[None]:
-        """Test the candidates on the units that did not choose them, until the test ends or waits for people."""
+        """Test the candidates on the units that did not choose them, until the test ends or waits for people.
+
+        Yields the calls that it needs; ``attempt`` is the number of the attempt.
+        """
         units = step.units[step.choosing :]
         step.race = race = step.begun(
             max_loss=self.max_loss, attempt=attempt, alpha=self.alpha, judge=self.judge is not None, seed=self.seed

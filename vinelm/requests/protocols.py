@@ -81,7 +81,9 @@ class RateLimiter(Protocol):
 
 
 CallsInText: TypeAlias = Callable[[str], Iterable[tuple[str, Mapping[str, Any]]]]
-"""Takes the next piece of a text that a model writes; return the calls, ``(tool, arguments)``, that are complete with it."""
+"""A function that takes the next piece of a text that a model writes, and returns the calls, ``(tool, arguments)``, that are
+complete with this piece.
+"""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
