@@ -345,7 +345,9 @@ class Pilot:
                 self._compare(key, state)
 
     def _compare(self, key: str, state: StepState) -> None:
-        """Run the plan on a sample of prompts that the current model has answered, and count how often it differs."""
+        """Run the plan on a sample of prompts that the current model has answered, and count how often the plan's answer
+        differs.
+        """
         plan = state.plan_of("plan")
         if plan is None or state.share <= 0.0:
             return

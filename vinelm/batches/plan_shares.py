@@ -198,7 +198,15 @@ class PlanShares:
     def _worth(
         self, marginals: Sequence[float], plans: Sequence[DrawnPlan], usd: float | None, seconds: float | None, scale: float
     ) -> float:
-        """Return the value of a second in dollars, from the marginal values of the limits on cost and seconds."""
+        """Return the value of a second in dollars, from the marginal values of the limits on cost and seconds.
+
+        Args:
+            marginals: The marginal values of the two limits in the linear program.
+            plans: The plans of the program.
+            usd: The limit on the mean cost of a request in dollars; None for no limit.
+            seconds: The limit on the mean seconds of a request; None for no limit.
+            scale: The dollars by which the program's target is divided if plans minimize cost.
+        """
         # The marginal of a bound is what the target gains per unit of it; their ratio is the price of a second in dollars.
         of_usd, of_second = -float(marginals[0]), -float(marginals[1])
         if seconds is None or of_second <= 0.0:

@@ -40,7 +40,9 @@ def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Ite
 
 
 def at_step(text: str, *, after: ThrottledReporter | None = None) -> None:
-    """Print which step of a long command begins. On a terminal the previous step's progress stays on screen."""
+    """Print which step of a long command begins. Before that, ``after`` reports the last progress of the previous step, except
+    on a terminal.
+    """
     if after is not None:
         after.last()
     echo(text, err=True)

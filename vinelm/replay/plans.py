@@ -206,7 +206,9 @@ class PlanComparison:
     today_s: float | None
 
     def is_slower(self, than: float | None) -> bool:
-        """Return whether the plan's mean latency is above this multiple of today's; False if either latency is unknown."""
+        """Return whether the plan's mean latency is above ``than`` times today's; False without ``than``, or if a latency is
+        unknown.
+        """
         return bool(than and self.latency_s and self.today_s and self.latency_s > than * self.today_s)
 
     def facts(self, name: str) -> PlanFacts:

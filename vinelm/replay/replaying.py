@@ -443,7 +443,11 @@ class ReplayRun:
     def study(
         self, bill: StepBill, month_usd: float | None, units: list[ReplayUnit] | None = None, *, is_stream: bool = False
     ) -> StepRun:
-        """Return a step with its units (all, or the given units) and the models worth asking about them."""
+        """Return a step with its sampled calls (all, or ``units``), the models worth asking about them, and their plans.
+
+        ``bill`` has the step's costs, ``month_usd`` the dollars per month, None if unknown; ``is_stream``: see
+        :class:`StepRun`.
+        """
         units = self.kept.of_step(bill.key) if units is None else units
         today = sum(unit.cost_usd for unit in units)
         costs = {
