@@ -42,7 +42,10 @@ def _plain(status: int, text: str) -> Any:
 
 
 def bounded_protocol(limits: HttpLimits, told: Told = _plain) -> type[H11Protocol]:
-    """Return uvicorn's protocol class with the limits on a connection and its headers; the application limits bodies."""
+    """Return uvicorn's protocol class with the limits on a connection and its headers; the application limits bodies.
+
+    ``told`` makes the JSON of refusals.
+    """
 
     class Bounded(_BoundedProtocol):
         bounds = limits

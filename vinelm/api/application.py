@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 Node = Callable[..., Any]
 MOVED = 0.1
-"""How far a cache's hit rate must move before plans are updated."""
+"""The smallest absolute change of a cache's hit rate after which plans are updated."""
 _LOG = logging.getLogger(__name__)
 MOST_OBJECTIVES = 1024
 """How many objectives' recommendations and spend corrections are kept; callers choose objectives freely."""
@@ -462,7 +462,8 @@ class VineLM(VineInterface, LongRunning):
         return session
 
     def _bound(self, planner: Planner, objective: Objective, key: str) -> tuple[float | None, Exception | None]:
-        """Return the cost limit drawn for a request, which selects one of the plans that requests are divided between.
+        """Return the cost limit drawn for a request by its ``key``, which selects one of the plans that requests are divided
+        between.
 
         It is None if one plan serves all requests. The second value is the error if no limit could be drawn, or None.
         """

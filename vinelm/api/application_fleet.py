@@ -52,7 +52,7 @@ class ApplicationFleet:
         return summed
 
     def rows(self, planner: Planner, objective: Objective, configurable: Mapping[str, Any] | None) -> SessionRows:
-        """Return the object through which a request reports its invocations to the fleet."""
+        """Return the object through which a request reports its model calls to the fleet."""
         self._share_limits()
         return self.fleet.rows(
             planner,

@@ -42,7 +42,9 @@ CALLERS = 32
 NOBODY = CALLERS
 """The group of requests whose caller is unknown: they count in all comparisons, each once."""
 _WITHOUT_AND_OF = np.concatenate([~np.eye(CALLERS + 1, CALLERS, dtype=bool), np.eye(CALLERS + 1, CALLERS, dtype=bool)], axis=1)
-"""By group: the comparisons in which its callers count (all but the one without it, and the one of it alone)."""
+"""For each group of callers (row), the comparisons (columns) in which its requests count: all except the comparison that leaves
+this group out, and the comparison of this group alone.
+"""
 MOST_PROMISES = 1024
 """How many objectives' predicted dollars are kept."""
 _LOG = logging.getLogger(__name__)
@@ -96,8 +98,9 @@ class CanaryStatus:
 class _Draw:
     """Which plan a request or a conversation runs, and what was counted for it.
 
-    A conversation counts once, since its requests are not independent. ``caller`` is the number of its caller's group, or
-    :data:`NOBODY`.
+    ``is_plan`` is whether the plan runs, not the current setup; ``is_counted`` and ``is_labelled`` are whether the outcome and
+    the feedback were counted. A conversation counts once, since its requests are not independent. ``caller`` is the number of
+    its caller's group, or :data:`NOBODY`.
     """
 
     is_plan: bool
@@ -330,7 +333,17 @@ class Canary:
         return next((event for event in found if event is not None), None)
 
     def _compare(self, name: str, is_plan: bool, value: float, caller: int, ratio: float = 1.0) -> CanaryEvent | None:
-        """Update the tests of whether the plan is worse in the quantity ``name`` and, for dollars, whether it is cheaper."""
+        """Update the tests of whether the plan is worse in a quantity and, for dollars, whether it is cheaper.
+
+        Return the event if this rolls the canary back or proves that the plan should be served; None otherwise.
+
+        Args:
+            name: The quantity, a key of :data:`WORSE`.
+            is_plan: Whether the plan, not the current setup, ran the request.
+            value: The quantity's value for the request; for accuracy, 1 minus the score.
+            caller: The index of the caller's group.
+            ratio: For dollars, the plan's predicted cost divided by the current setup's.
+        """
         means, is_share = self._means[name], name in _SHARES
         most = 1.0 if is_share else means.most
         means.add(is_plan, 1.0 - value if name == "accuracy" else value)
@@ -348,7 +361,10 @@ class Canary:
         return self._prove("cheaper", not is_plan, value, caller, most) if name == "dollars" else None
 
     def _label(self, is_plan: bool, success: float, caller: int) -> CanaryEvent | None:
-        """Update the tests of whether the plan's answers are worse, as accurate, or more accurate."""
+        """Update the tests of whether the plan's answers are worse, as accurate, or more accurate, by the score of one answer.
+
+        Return the event if this rolls the canary back or proves that the plan should be served; None otherwise.
+        """
         found = self._compare("accuracy", is_plan, 1.0 - success, caller)
         return (
             found

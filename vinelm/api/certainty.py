@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from vinelm.traces import PostgresUrl
 
 FIRST_LOOK = 0.0025
-"""The coverage at which a profile first checks: with many paths, a small share of them can be enough."""
+"""The coverage at which a profile first checks its estimate: with many paths, a small share of them can be enough."""
 FIRST_LOOK_SHARE = 0.125
-"""The share of the budget at which it does so, unless a race of single models comes before."""
+"""The share of the budget at which a profile first checks its estimate, unless a race of single models comes before."""
 MARGIN = 1.15
 """Safety factor on the square root law, which holds only on average: half of all stores need more."""
 FASTEST_GROWTH = 4.0
@@ -31,7 +31,7 @@ SLACK = 2.0
 FEWEST_ROWS = 20
 """With fewer rows nothing is certain, and a step takes seconds to begin."""
 LEAST_GROWTH = 1.25
-"""A look takes seconds: it waits for this many times the rows of the last one."""
+"""A check takes seconds, so the next check waits until there are this many times as many rows."""
 UNSETTLED_GROWTH = 2.0
 """Growth of a step if the estimate is certain but the comparison with the current setup is not."""
 
@@ -164,7 +164,10 @@ def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
 
 
 def _hopeless(verdict: Verdict, alone: SingleModels | None) -> str:
-    """Return why no plan can be proven on these requests; empty if a plan may be proven, or if it is too early to know."""
+    """Return why no plan can be proven on these requests; empty if a plan may be proven, or if it is too early to know.
+
+    ``alone`` has the results of the single models; None if they have not been compared.
+    """
     if verdict.by_today is not None:  # whether today's answers are right is not known
         needed = verdict.by_today.needed
         if alone is None or verdict.waiting or not verdict.by_today.differing or 0 < needed <= SLACK * verdict.requests:

@@ -16,7 +16,7 @@ from vinelm.template import Template
 LEAST_ROWS = 40
 """With fewer rows nothing is recommended yet."""
 BUDGETS = 9
-"""Budgets that plans are recommended under where it is not known what runs today."""
+"""Number of budgets for which plans are recommended if the current setup is unknown."""
 
 
 def recommended_plans(template: Template, catalog: Catalog) -> Candidates | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vinelm.traces import ObservationStore
 
 FOLDED = frozenset(("dollars", "seconds"))
-"""What served rows can correct without labels: they do not show which answers are right."""
+"""Annotations that served rows can correct without labels; rows do not show which answers are right."""
 
 
 def drift(
@@ -100,7 +100,10 @@ def _opened(trie: AnnotatedTrie | str | Path, traces: ObservationStore | str | P
 
 
 def require_servable(annotated: AnnotatedTrie, where: str) -> None:
-    """Raise :class:`ConfigError` if a trie stops by the oracle, since the right answers of served requests are unknown."""
+    """Raise :class:`ConfigError` if a trie stops by the oracle, since the right answers of served requests are unknown.
+
+    ``where`` names the trie in the message.
+    """
     unseen = "it stops by the oracle, whose stops no served request shows: give a trie that stops by the workflow's own check"
     annotated.template.rule.require_served(ConfigError(f"{where}: {unseen}", code="oracle-trie"))
 

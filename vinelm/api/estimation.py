@@ -149,11 +149,11 @@ def estimate_store(
     max_loss: float = MAX_LOSS,
     verdict: Verdict | None = None,
 ) -> AnnotatedTrie:
-    """Fit an estimator to the results in the store at a path.
+    """Fit an estimator to the results in the store at a path, and return the annotated trie.
 
     Args:
         path: The store.
-        estimator: Its name.
+        estimator: The estimator's name.
         stop: The stop rule to estimate for; None takes the workflow's rule.
         checked: Also test the estimate by fits on each half of the requests (about seven more fits), and put the result into
             ``meta["evidence"]``.

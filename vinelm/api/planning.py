@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vinelm.controller import Decision
 
 LEAST_TIMES = 1.1
-"""The smallest recommended growth, a tenth: even a plan that only just fails needs more rows."""
+"""The smallest recommended factor by which the rows grow: even a plan that only just fails needs a tenth more."""
 
 
 class ObjectiveFields(TypedDict, total=False):

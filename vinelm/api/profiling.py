@@ -52,7 +52,9 @@ FORECAST_ON = 10
 """Requests on which such runs are simulated."""
 DEFAULT_PRESET = "paper"
 ASKING = ("certain", "hopeless", "budget")
-"""Other ends of a profile after which a verdict is made and people are asked to label."""
+"""Reasons for the end of a profile (``stopped_by``), apart from its coverage, after which a verdict is made and people are
+asked to label.
+"""
 ENDED_WELL = ("coverage", "complete", "sampler")
 BATCH_WORKERS = 500
 """At batch prices: each unit that waits is a thread, and the more wait together, the fewer batches there are."""
@@ -446,7 +448,7 @@ def identity_of(workflow: Workflow, catalog: Catalog, backends: Mapping[str, Bac
     """Return the identity of the store of a profile of this workflow. Also builds the graph, to raise its errors early.
 
     Args:
-        workflow: Its template is bound to ``catalog``.
+        workflow: The workflow, with its template bound to ``catalog``.
         catalog: The models.
         backends: One per provider of the catalog.
         seed: A part of the identity if some answers are simulated.

@@ -127,7 +127,13 @@ class References:
         return found, failed
 
     def _beside(self, request: str, one: _Answered, unit: int) -> dict[str, ReferredAnswer]:
-        """Return, for each answer to a request by its digest, how it compares with the current setup's answer."""
+        """Return, for each answer to a request by its digest, how it compares with the current setup's answer.
+
+        Args:
+            request: The request's id.
+            one: The current setup's answer, and all answers.
+            unit: The number under which people are asked about the request; -1 if it has none.
+        """
         share, found = self.scorer.same.audit([one.message]), {}
         for digest, message in one.others.items():
             is_today = digest == one.digest
@@ -142,7 +148,14 @@ class References:
         return found
 
     def _unit(self, unit: int, request_id: str, one: _Answered, text: str) -> dict[str, Any]:
-        """Return the stored row of a request, in the form that is shown to people who compare its answers."""
+        """Return the stored row of a request, in the form that is shown to people who compare its answers.
+
+        Args:
+            unit: The row's number.
+            request_id: The request's id.
+            one: The current setup's answer and its run.
+            text: That answer as JSON.
+        """
         request = next(request for request in self.workflow.requests if request.id == request_id)
         given = self.workflow.graph_input(request)
         shown = next(iter(given.values())) if len(given) == 1 else given

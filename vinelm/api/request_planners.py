@@ -60,7 +60,7 @@ class RequestPlanners:
         return self._chosen[key]
 
     def _made(self, earlier: bool) -> Planner:
-        """Return the planner of runs that can, or cannot, return an earlier answer."""
+        """Return the planner of runs that can return an earlier answer, or, without ``earlier``, only their last answer."""
         paths, signals = self.over_paths.annotated, self._signals
         within = self._within(paths)
         # A plan that continues after a passed check needs a route behind every loop: elsewhere the graph ends by itself.

@@ -71,7 +71,8 @@ _LOG = logging.getLogger("vinelm")
 class Counted:
     """The outcomes of a step's calls that are not yet written to the store.
 
-    Each call has a letter for its outcome, and its cost and seconds (None if these are not compared).
+    ``outcomes`` has a letter for each call's outcome, ``figures`` its cost in dollars and its seconds (None if these are not
+    compared). ``usd`` and ``calls`` are the totals of the calls that a plan answered.
     """
 
     outcomes: str = ""
@@ -269,7 +270,11 @@ class Autopilot:
         return self._states.get(step)
 
     def part_of(self, state: StepState, key: str) -> Part:
-        """Return which plan a request runs. It is the same for all of the request's calls unless the plans' shares change."""
+        """Return whether a request runs the "plan", the plan "below" it, or "today"'s model, drawn by ``key``, the request's
+        name.
+
+        The result is the same for all of the request's calls unless the plans' shares change.
+        """
         if state.plan is None or self._draws is None or self._is_cut_off:
             return "today"
         return state.assignment().of(self._draws.key("autopilot", "request", "", key))
@@ -285,9 +290,16 @@ class Autopilot:
             self._calls.append(call)
 
     def counted(self, step: str, key: str, outcome: str, usd: float, seconds: float | None = None) -> None:
-        """Count a call's outcome, cost and seconds.
+        """Count a call's outcome, its cost in dollars and its seconds, summed over all models called.
 
         Without ``seconds`` the cost is not compared between plans, since the call's plan was not drawn.
+
+        Args:
+            step: The key of the call's step.
+            key: The request's name.
+            outcome: The letter of the outcome: who answered.
+            usd: The cost.
+            seconds: The seconds; None if unknown.
         """
         state = self._states.get(step)
         if state is None or state.plan is None:

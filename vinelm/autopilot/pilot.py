@@ -345,7 +345,9 @@ class Pilot:
                 self._compare(key, state)
 
     def _compare(self, key: str, state: StepState) -> None:
-        """Run the plan on a sample of prompts that the current model has answered, and count how often it differs."""
+        """Run the plan on a sample of prompts that the current model has answered, and count how often the plan's answer
+        differs.
+        """
         plan = state.plan_of("plan")
         if plan is None or state.share <= 0.0:
             return
@@ -380,7 +382,9 @@ class Pilot:
             state.since, state.chosen = max(self.kept.units, default=0), 0
 
     def _begin(self, state: StepState, why: str) -> None:
-        """Return a step to the current model, and begin a new attempt on new calls."""
+        """Return a step to the current model, and begin a new attempt on new calls; ``why`` is the alarm if a plan served, or
+        "".
+        """
         if why and state.plan is not None:
             day = datetime.fromtimestamp(self._day() * 86_400.0, UTC).date().isoformat()
             state.alarms.append([day, why])

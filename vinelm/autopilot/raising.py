@@ -84,7 +84,9 @@ class ShareWatch:
 
 
 def interval(ones: int, seen: int, z: float = REFERENCE_Z) -> tuple[float, float]:
-    """Return Wilson's confidence interval for a share, given ``ones`` of ``seen`` values; it is never empty."""
+    """Return Wilson's confidence interval for a share, given ``ones`` of ``seen`` values; it is never empty. Its half-width is
+    about ``z`` standard errors.
+    """
     share, more = ones / max(seen, 1), z * z / max(seen, 1)
     middle = (share + more / 2.0) / (1.0 + more)
     reach = z * math.sqrt(share * (1.0 - share) / max(seen, 1) + more / max(seen, 1) / 4.0) / (1.0 + more)
@@ -145,7 +147,10 @@ class Raising:
         self._count()
 
     def served(self, *, has_escalated: bool, took: Took | None = None) -> None:
-        """Count a call that the plan has served; ``has_escalated`` is whether the current model had to answer it."""
+        """Count a call that the plan has served; ``has_escalated`` is whether the current model had to answer it.
+
+        ``took`` is given for a request's first call, None for others.
+        """
         self._compare(True, took)
         self._count()
         if self.alarm is None and self._escalations.add(has_escalated):

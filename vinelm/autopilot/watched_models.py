@@ -39,13 +39,14 @@ class Watches(Protocol):
         """Return the step's current state; None for an unknown step."""
 
     def part_of(self, state: StepState, key: str) -> Part:
-        """Return which plan a request runs."""
+        """Return whether a request runs the "plan", the plan "below" it, or "today"'s model; ``key`` is the request's name."""
 
     def recorded(self, call: LoggedCall) -> None:
         """Record a call of the current model."""
 
     def counted(self, step: str, key: str, outcome: str, usd: float, seconds: float | None = None) -> None:
-        """Count a call's outcome, cost and seconds.
+        """Count a call's outcome, cost in dollars and seconds; ``key`` is the request's name, ``outcome`` a letter that says
+        who answered.
 
         Without ``seconds`` the cost is not compared between plans, since the call's plan was not drawn.
         """

@@ -291,8 +291,13 @@ class _Prepared:
     ) -> BatchResult:
         """Answer the requests that have no stored answer, and write the lines.
 
-        ``calls`` is the store for answers of calls (None for the batch's own store) and the maximum age of answers in seconds;
-        if ``calls`` is None, the model is called every time.
+        Args:
+            address: The store of the batch.
+            steered: The limits of the batch.
+            settings: Further fields of the result, such as ``output``.
+            on_done: As in :func:`batch`.
+            calls: The store for answers of calls (None for the batch's own store) and the maximum age of answers in seconds;
+                None calls the model every time.
         """
         with ExitStack() as stack:
             store = stack.enter_context(opened_record(address, self.identity()))

@@ -189,7 +189,10 @@ class BatchApiRun(DatasetRun):
         self._lock.notify_all()
 
     def _answered(self, key: str, future: Any = None) -> None:
-        """Record that a call for which a request waits has been answered, so that the request is ready to run again."""
+        """Record that a call for which a request waits has been answered, so that the request is ready to run again.
+
+        ``key`` is the request's key. ``future`` is ignored.
+        """
         with self._lock:
             if key in self._parked:
                 self._parked.remove(key)
@@ -267,7 +270,13 @@ class BatchApiRun(DatasetRun):
             raise unit.halt(NoRoom())
 
     def _run(self, key: str, begun: _Begun, made: list[Answer], guard: UnitBudget) -> Answer:
-        """Run the request from its start, until it ends or waits for a batch."""
+        """Run the request from its start, until it ends or waits for a batch, and return its answer.
+
+        The answer is also added to ``made``; ``guard`` authorizes the calls.
+
+        Raises:
+            BatchesLeft: Waiting for batches has stopped.
+        """
         unit, request = begun.unit, begun.request
         self._guards[request.id] = begun.guard = guard
         unit.begin(guard.add_inherited)

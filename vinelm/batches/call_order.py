@@ -104,7 +104,9 @@ class CallOrder:
         return self._is_across
 
     def waits(self, position: int, depth: int, shape: Shape, slots: SlotOrder | None = None) -> WaitingCall:
-        """Return a new waiting call for a prompt."""
+        """Return a new waiting call with its rank, for a prompt of this ``shape``; see :class:`WaitingCall` for the other
+        arguments.
+        """
         points, tokens = points_of(shape)
         # Beginnings of prompts are numbered as they first appear. Sorting by these numbers is then a depth-first walk, which
         # keeps prompts with a common beginning together.
@@ -176,7 +178,9 @@ class CallOrder:
             found.sums.add(_Sums(total, call.own, expected, min(cached or 0, expected)))
 
     def ended(self, position: int, slots: Iterable[SlotOrder] = ()) -> None:
-        """Record that a request has ended."""
+        """Record that the request at this position has ended, also in ``slots``, the slots of all engines that have separate
+        ones.
+        """
         for one in slots:
             one.forget(position)
             self.version += one.is_used

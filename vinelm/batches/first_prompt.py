@@ -75,12 +75,13 @@ def of_inputs(requests: Sequence[Mapping[str, Any]]) -> FirstPrompt:
 
 
 def first_prompt(workflow: Workflow, catalog: Catalog, requests: Sequence[Request]) -> tuple[FirstPrompt | None, str]:
-    """Run the graph of up to :data:`PILOTS` requests to its first call, without making it, and return that prompt.
+    """Run the graph of up to :data:`PILOTS` requests to its first call, without making it, and return the pattern of these
+    prompts.
 
     Spends nothing. The application's own code before the call runs, but only in nodes that are stages.
 
     Returns:
-        The prompt, or None and the reason, worded as the end of a sentence.
+        The pattern and "", or None and the reason why there is no pattern, worded as the end of a sentence.
     """
     pilot = _Pilot()
     vine = VineLM(

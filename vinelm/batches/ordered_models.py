@@ -71,7 +71,14 @@ class OrderedModels(ModelResolver):
             self._rank_again()
 
     def wait(self, position: int, depth: int, parts: Sequence[str], slots: SlotOrder | None = None) -> WaitingCall:
-        """Put a call into the queue and return it."""
+        """Put a call into the queue and return it.
+
+        Args:
+            position: The position of the call's request in the starting order.
+            depth: The number of the request's earlier calls.
+            parts: The parts of the prompt, in the order in which a server reads them.
+            slots: Orders the calls of an engine with separate slots; None for other engines.
+        """
         shape = shape_of(parts, _KEY)
         with self._lock:
             waiting = self._calls.waits(position, depth, shape, slots)
@@ -155,7 +162,8 @@ class OrderedModels(ModelResolver):
 def _slots_of(models: Catalog, limiters: Mapping[str, Any], under_way: int) -> dict[str, SlotOrder]:
     """Return, for each model on a self-hosted engine, the :class:`SlotOrder` of that engine, which its models share.
 
-    Models on other engines are left out: such an engine is treated as one common cache.
+    Models on other engines are left out: such an engine is treated as one common cache. ``limiters`` has the rate limiter of
+    each model, ``under_way`` is the number of requests in progress at a time.
     """
     found: dict[int, SlotOrder] = {}
     slots: dict[str, SlotOrder] = {}
@@ -167,7 +175,15 @@ def _slots_of(models: Catalog, limiters: Mapping[str, Any], under_way: int) -> d
 
 
 class _Place:
-    """Follows the calls of one invocation, of which one is made at a time, and gives the waiting call its priority."""
+    """Follows the calls of one invocation, of which one is made at a time, and gives the waiting call its priority.
+
+    Args:
+        models: The models of the batch.
+        position: The position of the invocation's request in the starting order.
+        call: The facts about the invocation, which :attr:`followed` extends.
+        slots: Orders the calls of the engine, if it has separate slots.
+        names_slots: Whether a call can name the slot that it takes.
+    """
 
     def __init__(
         self, models: OrderedModels, position: int, call: CallContext, slots: SlotOrder | None, *, names_slots: bool

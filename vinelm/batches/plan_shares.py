@@ -135,7 +135,7 @@ class PlanShares:
         return Share(1.0 - mixture.share, low), Share(mixture.share, high)
 
     def _find(self, price: int | None, usd: float | None, seconds: float | None) -> None:
-        """Add the plans that are best within these limits when seconds have the price ``price``."""
+        """Add the plans that are best within these limits when seconds have a price: its index on the grid, or None for 0."""
         planner, (of_usd, of_second) = self._at(price), self._weights(price)
         bound = None
         if usd is not None or price is not None:  # without a budget seconds are priced so high that dollars hardly count
@@ -151,7 +151,9 @@ class PlanShares:
                 self._kept(price, one)
 
     def _kept(self, price: int | None, objective: Objective) -> DrawnPlan:
-        """Return the plan of an objective at a price, or an equal plan that was found before."""
+        """Return the plan of an objective at a price (its index on the grid, None for 0), or an equal plan that was found
+        before.
+        """
         planner = self._at(price)
         decision = planner.plan(objective, elapsed_s=float(planner.annotated.latency_s[0]))
         annotated, reached = self._planner.annotated, decision.reached
@@ -196,7 +198,15 @@ class PlanShares:
     def _worth(
         self, marginals: Sequence[float], plans: Sequence[DrawnPlan], usd: float | None, seconds: float | None, scale: float
     ) -> float:
-        """Return the value of a second in dollars, from the marginal values of the limits on cost and seconds."""
+        """Return the value of a second in dollars, from the marginal values of the limits on cost and seconds.
+
+        Args:
+            marginals: The marginal values of the two limits in the linear program.
+            plans: The plans of the program.
+            usd: The limit on the mean cost of a request in dollars; None for no limit.
+            seconds: The limit on the mean seconds of a request; None for no limit.
+            scale: The dollars by which the program's target is divided if plans minimize cost.
+        """
         # The marginal of a bound is what the target gains per unit of it; their ratio is the price of a second in dollars.
         of_usd, of_second = -float(marginals[0]), -float(marginals[1])
         if seconds is None or of_second <= 0.0:
@@ -208,7 +218,7 @@ class PlanShares:
         return of_second / of_usd if of_usd > 0.0 else math.inf
 
     def _price(self, per_second: float) -> int | None:
-        """Return the number of the price on the grid that is nearest to a price in dollars per second; None for 0."""
+        """Return the index of the price on the grid that is nearest to a price in dollars per second; None for 0."""
         most = OCTAVES * STEPS_PER_OCTAVE
         if per_second <= 0.0:
             return None
@@ -216,14 +226,18 @@ class PlanShares:
         return None if step < -most else min(step, most)
 
     def _weights(self, price: int | None) -> tuple[float, float]:
-        """Return the weights of a dollar and a second at a price; their scale keeps costs about as large as in the trie."""
+        """Return the weights of a dollar and a second at a price (its index on the grid, None for 0); their scale keeps costs
+        about as large as in the trie.
+        """
         if price is None:
             return NO_PRICE
         times = 2.0 ** (price / STEPS_PER_OCTAVE)
         return 1.0 / (1.0 + times), self._usd_per_second * times / (1.0 + times)
 
     def _at(self, price: int | None) -> Planner:
-        """Return a planner over a copy of the trie whose costs include this price per second."""
+        """Return a planner over a copy of the trie whose costs include this price per second (its index on the grid, None for
+        0).
+        """
         found = self._planners.get(price)
         if found is None:
             assert price is not None

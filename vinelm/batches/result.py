@@ -174,7 +174,14 @@ def require_own(output: Path, answers: Answers) -> None:
 
 
 def _line(request_id: str, answer: Answer | None, because: str | None, *, is_again: bool) -> dict[str, Any]:
-    """Return the line of one request. A shared answer has its cost in one line only, so that the lines add up to the total."""
+    """Return the line of one request as JSON types.
+
+    Args:
+        request_id: The request's id.
+        answer: Its answer; None if it is unanswered.
+        because: Why it is unanswered.
+        is_again: Whether an earlier line has this answer, and its cost: this line then has the cost 0, so that lines add up.
+    """
     if answer is None:
         return {"id": request_id, "status": "unanswered", "reason": because}
     line = {

@@ -337,7 +337,10 @@ class DatasetRun:
         self._note_end(key, self._ledger.serve(request.id, answer, self._answers.add), made, lost_usd)
 
     def _note_end(self, key: str, found: Answer | None, made: Sequence[Answer], lost_usd: float = 0.0) -> None:
-        """Count an ended request: its answer (None if the budget refused a call) and its cost."""
+        """Count an ended request: its answer (None if the budget refused a call) and its cost.
+
+        ``made`` has the answer if this run has produced it. ``lost_usd``: dollars for its calls of unknown outcome.
+        """
         with self._lock:
             paid_usd, seconds = (made[0].cost_usd, made[0].latency_s) if made else (0.0, 0.0)
             self._steering.ended(key, cost_usd=paid_usd, seconds=seconds, lost_usd=lost_usd)

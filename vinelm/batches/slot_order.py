@@ -41,7 +41,16 @@ class Prompted(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """A slot of an engine, with the prompt that its cache has and the call that it serves."""
+    """A slot of an engine, with the prompt that its cache has and the call that it serves.
+
+    Attributes:
+        points: Digests of the cached prompt's prefixes.
+        call: The call in progress; None if the slot is free.
+        depth: The number of calls that preceded the slot's last call in its request.
+        own: The number of tokens of that call's prompt that the slot already had.
+        other: The number of further tokens that another slot had.
+        used: When the slot's last call ended, as a number that increases over time.
+    """
 
     points: frozenset[int] = frozenset()
     call: Prompted | None = None  # in progress

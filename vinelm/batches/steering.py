@@ -25,7 +25,7 @@ BLOCKS = 100
 MEMORY = 0.1
 """Share of the requests over which the ratio of actual to predicted figures is averaged."""
 LEAST_MEMORY = 50.0
-"""The least number of requests over which it is averaged."""
+"""The least number of requests over which the ratio of actual to predicted figures is averaged."""
 BELIEF = 5.0
 """How many finished requests the trie's figures count for."""
 KEPT_BACK = 2.5
@@ -33,7 +33,9 @@ KEPT_BACK = 2.5
 TAIL = 6.0
 """Under a deadline, the last requests begin early enough to take this many standard deviations longer than the mean."""
 LATEST = 4.0
-"""The same for the time after which no request begins any more."""
+"""Under a deadline, no request begins that would miss the deadline by taking this many standard deviations longer than the
+mean.
+"""
 KEPT_FREE = (0.03, 0.1, 0.25, 0.5)
 """Shares of the reserved dollars that may be kept free under a deadline. Upper bounds of calls exceed their prices, so that
 near the end of the budget ever fewer calls fit, and workers wait. Dollars kept free are not spent, but no time is lost. The
@@ -212,7 +214,14 @@ class Steering:
             self._promised_usd[place], self._promised_s[place] = plan.usd, plan.seconds
 
     def _within(self, usd: float | None, seconds: float | None, block: int, ratio: float) -> tuple[Share, ...]:
-        """Return the plans of a block; if time is short, part of the money is kept free so that no worker waits for it."""
+        """Return the plans of a block; if time is short, part of the money is kept free so that no worker waits for it.
+
+        Args:
+            usd: The limit on the block's mean cost in dollars; None for no limit.
+            seconds: The limit on the block's mean seconds; None for no limit.
+            block: The index of the block.
+            ratio: The ratio of actual to predicted cost.
+        """
         left, bound = len(self._keys) - self._starts[block], self._bound / ratio
         if usd is None or seconds is None or bound <= 1.0 or self._finish == "good":
             return self._plans.within(usd, seconds)
@@ -261,7 +270,14 @@ class Steering:
     def _mean_seconds(
         self, elapsed_s: float, has_ended: BoolArray, pending: np.ndarray[tuple[int], np.dtype[np.intp]], left: int
     ) -> float | None:
-        """Return the maximum mean seconds of the remaining requests, in terms of the trie's predictions; None for no limit."""
+        """Return the maximum mean seconds of the remaining requests, in terms of the trie's predictions; None for no limit.
+
+        Args:
+            elapsed_s: Seconds since the start of the batch.
+            has_ended: Which requests have ended.
+            pending: The indexes of the requests in progress.
+            left: The number of the remaining requests.
+        """
         if self._deadline_s is None:
             return None
         self._ratio_s, self._deviation_s = self._ratio(self._seconds, self._promised_s, has_ended, "seconds")
@@ -272,7 +288,14 @@ class Steering:
         return max(seconds, _mean(self._first, "seconds")) if self._finish == "good" else seconds
 
     def _ratio(self, real: FloatArray, promised: FloatArray, has_ended: BoolArray, name: str) -> tuple[float, float]:
-        """Return the recent ratio of actual to predicted use, and the standard deviation of single requests around it."""
+        """Return the recent ratio of actual to predicted use, and the standard deviation of single requests around it.
+
+        Args:
+            real: The actual dollars or seconds of each request.
+            promised: The predicted dollars or seconds of each request; NaN if it had no plan.
+            has_ended: Which requests have ended.
+            name: The field of the plans with the predicted figure.
+        """
         expected = max(_mean(self._first, name), 1e-300)
         places = np.flatnonzero(has_ended & ~np.isnan(promised[: len(has_ended)]))
         # Towards the end, past requests matter less and those in progress more.
@@ -302,7 +325,7 @@ class Steering:
 
 
 def _starts(requests: int, workers: int) -> list[int]:
-    """Return the number of the first request of each block, and finally the number of all requests.
+    """Return the position of the first request of each block, and finally the number of all requests.
 
     Blocks shrink towards the end: the plans of a block do not depend on the previous block's results, so the last two blocks
     decide how closely the budget is met. Each block has at least one request for each worker, except the last, so that plans

@@ -150,6 +150,10 @@ class Catalog(Mapping[str, Model]):
 
         Plans and reports need the models, prices and engines. Addresses, key variables, options and provider settings are left
         out, except for simulated models, and :meth:`require_own` refuses calls with this catalog.
+
+        Args:
+            plain: The stored catalog, see :meth:`from_dict`.
+            where: The name of the source in error messages.
         """
         models, backends = tables_of(plain, where)
         kept = {name: table for name, table in backends.items() if name in _HARMLESS}
@@ -218,7 +222,7 @@ def _harmless(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_warning(models: list[Model]) -> list[Model]:
-    """Return the catalog unchanged, after logging a warning if some prices are old."""
+    """Return the models unchanged, after logging a warning if some prices are old."""
     if (note := old_price_note(models, date.today())) is not None:
         logging.getLogger(__name__).warning("catalog: %s", note)
     return models

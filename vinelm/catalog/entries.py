@@ -16,7 +16,7 @@ _GIVE_A_PRICE = "add price = { input, output, source, as_of } (dollars per milli
 
 
 def entry(item: Mapping[str, Any], where: str) -> Model:
-    """Return the model that a ``[[model]]`` table describes.
+    """Return the model that a ``[[model]]`` table describes; ``where`` names the source in error messages.
 
     Raises :class:`ConfigError`, which names the table and the key, if the table is invalid.
 

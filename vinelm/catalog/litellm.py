@@ -22,9 +22,9 @@ from vinelm.errors import ConfigError
 
 SETTINGS = ("litellm_settings", "router_settings")
 TAKEN = ("num_retries", "request_timeout", "timeout")
-"""The keys of these sections that are read."""
+"""The keys of LiteLLM's sections (:data:`SETTINGS`) that are read."""
 ROUTING = ("fallbacks", "context_window_fallbacks", "content_policy_fallbacks", "default_fallbacks", "model_group_alias")
-"""The keys of these sections that get a separate note."""
+"""The keys of LiteLLM's sections (:data:`SETTINGS`) that get a separate note."""
 SHOWN = 3
 """How many entries a note names for one parameter; beyond that it gives only their number."""
 

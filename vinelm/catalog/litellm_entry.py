@@ -152,9 +152,17 @@ def _azure_ai(url: str, route: Route) -> str:
 
 
 def _key_env(key: Any, route: Route, base: str | None, label: str, *, is_elsewhere: bool) -> str | None:
-    """Return the environment variable of the API key; None if no key is needed.
+    """Return the environment variable of an entry's API key; None if no key is needed.
 
-    Without a key in the entry it is LiteLLM's default variable, if the entry calls that provider's own service.
+    Args:
+        key: The entry's ``api_key``. None takes LiteLLM's default variable, if the entry calls that provider's own service.
+        route: The entry's provider.
+        base: The entry's URL; None if it names none.
+        label: The entry's name in error messages.
+        is_elsewhere: Whether the entry names a URL although its provider has a default URL.
+
+    Raises:
+        ConfigError: The file has the key itself.
     """
     if key is None:
         if route.is_own_server and not os.environ.get(route.key_env or ""):

@@ -39,7 +39,7 @@ _ONLY_WITH = (
     (re.compile(r"search|interpreter|computer|vector_store|file_|maps|session"), ("web_search_options", "tools")),
     (re.compile(r"^output_cost_per_(image|audio|video)"), ("modalities", "audio")),
 )
-"""Rates that only apply if the entry asks for it, with the parameters that ask."""
+"""Patterns of rates that only apply if the entry asks for what they charge, with the parameters that ask for it."""
 
 
 class Priced(NamedTuple):

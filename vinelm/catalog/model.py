@@ -21,7 +21,7 @@ CACHE_TTL_S = 300.0
 WRITE_FACTOR = 1.25
 """Cost of writing a token to a prompt cache, as a multiple of plain input, if the price does not say."""
 WRITE_1H_FACTOR = 2.0
-"""The same for a prefix that is kept for an hour."""
+"""Cost of writing a token to a prompt cache for an hour, as a multiple of plain input, if the price does not say."""
 AUDIO_FACTOR = 17.0
 """Cost of a token of sound, as a multiple of a token of text, if the price does not say: the highest among OpenAI's models."""
 
@@ -230,7 +230,10 @@ class Price(BaseModel):
         levels: list[Price | LongPromptRates] = [self, *(long for long in self.long_prompts if tokens_in > long.above)]
 
         def named(name: str) -> tuple[int, float | None]:
-            """Return the number of the highest level (the price, or a long-prompt threshold) that sets a rate, and the rate."""
+            """Return the index of the highest level that sets the rate ``name``, and the rate; (0, None) if no level sets it.
+
+            Level 0 is the price; the next levels are the long-prompt rates that apply, by ascending threshold.
+            """
             return next(
                 ((at, rate) for at in range(len(levels))[::-1] if (rate := getattr(levels[at], name)) is not None), (0, None)
             )
@@ -373,7 +376,7 @@ class ReplicaGroup(Model):
         return cls(**{**_fields(first), "name": group, "engine": group}, replicas=tuple(replicas))
 
     def replica(self, place: int) -> Model:
-        """Return the entry that serves a call, with any limits set on this group for the call."""
+        """Return the replica at the index ``place``, with any limits set on this group for the call."""
         chosen = self.replicas[place]
         return chosen.model_copy(update={"max_tokens": self.max_tokens, "timeout_s": self.timeout_s})
 

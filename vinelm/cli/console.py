@@ -93,7 +93,9 @@ def _point_stdout_at(descriptor: int) -> None:
 
 
 def stdout(*, err: bool = False) -> Console:
-    """Return a console for data. It has no markup, and is 80 columns wide if the output is not a terminal."""
+    """Return a console for data, or with ``err`` for stderr. It has no markup, and is 80 columns wide if it is not a
+    terminal.
+    """
     from rich.console import Console
 
     return Console(file=sys.stderr if err else output(), highlight=False, soft_wrap=False, markup=False, emoji=False)
@@ -177,6 +179,8 @@ def _wrapped(head: str, cells: Sequence[str]) -> str:
 def _widest(heads: Sequence[str], cells: Sequence[Sequence[str]], piece: re.Pattern[str]) -> list[int]:
     """Return for each column the width of the widest text in its heading and cells that cannot be broken, in terminal
     characters.
+
+    ``piece`` matches a text that cannot be broken.
     """
     from rich.cells import cell_len
 

@@ -47,7 +47,9 @@ class _Column(NamedTuple):
 
 
 def _columns() -> dict[str, _Column]:
-    """Return the headings of a frontier's table by the key of each row's item."""
+    """Return the columns of a frontier's table (heading, function that formats a value, note) by the key of the value
+    in a row.
+    """
 
     def half(width: float | None) -> str:
         return "-" if width is None else f"{100 * width:.1f}"

@@ -96,7 +96,7 @@ def text_of(said: str, names: Collection[str]) -> str:
     """Convert a docstring's description of a keyword to the text that the command line's help shows.
 
     ``None: ...`` becomes the default, sentences that begin with ``In Python`` are left out, and names of keywords become names
-    of options.
+    of options: ``names`` are all keywords of the function.
     """
     text, none, default = re.sub(r" In Python.*?(?= None: |$)", "", said).partition(" None: ")
     text = f"{text.rstrip('.')} [default: {default.rstrip('.')}]." if none else text

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_PRESET = "paper"
 FILE = "objective"
 BOUNDS = ("maximize", "minimize", "min_accuracy", "max_cost_usd", "max_latency_s", "cost_budget", "risk", FILE)
-"""The parameter that receives :data:`~vinelm.cli.options.objective_options`."""
+"""The parameters of a command that receive :data:`~vinelm.cli.options.objective_options`."""
 UNSET = {"cost_budget": "population", "risk": "mean"}
 """Objective options that are never None."""
 _FIELDS = f"({'|'.join((*BOUNDS[:-1], 'elapsed_s'))})"

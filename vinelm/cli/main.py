@@ -220,7 +220,9 @@ def _wants_json(given: Sequence[str]) -> bool:
 
 
 def _run(given: list[str], *, is_process: bool) -> tuple[int, Failure | None]:
-    """Run the command. Return its exit code and, if it failed, the failure to show on stderr."""
+    """Run the command; ``is_process``: whether the process ends after the command. Return its exit code and, if it failed, the
+    failure to show on stderr.
+    """
     try:
         result = cli.main(args=given, prog_name="vinelm", standalone_mode=False, obj=is_process)
         return (result if isinstance(result, int) else 0), None

@@ -91,7 +91,10 @@ def option(usage: str, help: str, kind: Any = str, *, into: str | None = None, *
 
 
 def flag(usage: str, help: str, *, into: str | None = None, default: bool = False) -> Callable[[Command], Command]:
-    """Return the decorator of an option without a value, such as ``"-q --quiet"`` or ``"--check/--no-check"``."""
+    """Return the decorator of an option without a value, such as ``"-q --quiet"`` or ``"--check/--no-check"``.
+
+    Takes ``usage``, ``help`` and ``into`` as :func:`option` does.
+    """
     return click.option(*usage.split(), *([into] if into else []), is_flag=True, default=default, help=help)
 
 

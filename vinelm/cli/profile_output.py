@@ -29,7 +29,10 @@ ENDED = {
 
 
 def show(result: ProfileResult, store: ObservationStore, *, max_error: float | None) -> None:
-    """Print the cost by model, depth and stage, the coverage, the savings, and the next command."""
+    """Print the cost by model, depth and stage, the coverage, the savings, and the next command.
+
+    ``max_error`` is the profile's option; None if it was not given.
+    """
     from vinelm.reports.store_text import shown_lines
     from vinelm.traces.store.shown import ShownRows
 
@@ -67,7 +70,10 @@ def show(result: ProfileResult, store: ObservationStore, *, max_error: float | N
 
 
 def _show_next(result: ProfileResult, store: ObservationStore, max_error: float | None) -> None:
-    """Print the next command: `vinelm estimate`, or how to continue if there are too few results to estimate."""
+    """Print the next command: `vinelm estimate`, or how to continue if there are too few results to estimate.
+
+    ``max_error`` is the profile's option; None if it was not given.
+    """
     from vinelm.api.certainty import shortfall
     from vinelm.api.estimation import MAX_ERROR
 

@@ -22,7 +22,7 @@ _TERMINAL_S, _LOG_S, _EVENT_S = 0.1, 10.0, 1.0
 
 @contextmanager
 def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Iterator[ThrottledReporter | None]:
-    """Yield the callback that the profiler calls after each result; None if nothing is shown."""
+    """Yield the callback that the profiler calls after each result; None if ``kind`` is "quiet", so that nothing is shown."""
     if kind == "quiet":
         yield None
         return
@@ -40,7 +40,9 @@ def live(kind: EventKind, *, clock: Callable[[], float] = time.monotonic) -> Ite
 
 
 def at_step(text: str, *, after: ThrottledReporter | None = None) -> None:
-    """Print which step of a long command begins. On a terminal the previous step's progress stays on screen."""
+    """Print which step of a long command begins. Before that, ``after`` reports the last progress of the previous step, except
+    on a terminal.
+    """
     if after is not None:
         after.last()
     echo(text, err=True)
@@ -48,14 +50,14 @@ def at_step(text: str, *, after: ThrottledReporter | None = None) -> None:
 
 
 def noted(kind: EventKind) -> Callable[[str], None] | None:
-    """Return the callback that prints the profiler's notices; None if nothing is shown."""
+    """Return the callback that prints the profiler's notices; None if ``kind`` is "quiet", so that nothing is shown."""
     if kind == "quiet":
         return None
     return lambda text: echo(json_text({"event": "note", "text": text}) if kind == "json" else text, err=True)
 
 
 def raced(kind: EventKind) -> Callable[[SingleModels], None] | None:
-    """Return the callback that prints the table of single models after they have been compared; None if nothing is shown."""
+    """Return the callback that prints the table of single models after they have been compared; None if ``kind`` is "quiet"."""
     if kind == "quiet":
         return None
     if kind == "json":
@@ -74,6 +76,10 @@ def show_single_models(found: SingleModels, *, err: bool = False) -> None:
 class RateEstimate:
     """The speed of this run in calls per second, and its estimated remaining time ``eta_s`` in seconds, which is None until
     there is progress.
+
+    Args:
+        started_s: When the run started, in seconds of the clock.
+        share: The progress at that time, a fraction in [0, 1] (:func:`share`).
     """
 
     def __init__(self, started_s: float, share: float) -> None:

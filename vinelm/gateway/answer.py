@@ -44,7 +44,7 @@ class ChatAnswer:
         return {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
 
     def read(self, plain: Mapping[str, Any], seen: SeenAnswer) -> bool:
-        """Parse an answer or a chunk, record it in ``seen``, and return whether it contains model output."""
+        """Parse the JSON of an answer or a chunk, record it in ``seen``, and return whether it contains model output."""
         seen.has_begun = True
         chars, has_calls, reason = 0, False, None
         choices = plain.get("choices")
@@ -68,7 +68,10 @@ class ChatAnswer:
         return bool(chars or has_calls)
 
     def _said(self, said: Mapping[str, Any], seen: SeenAnswer, *, keep: bool) -> tuple[int, bool]:
-        """Parse a message or a chunk of a message. Return its number of characters, and whether it calls tools."""
+        """Parse a message or a chunk of a message. Return its number of characters, and whether it calls tools.
+
+        With ``keep`` its text and calls are added to the answer so far.
+        """
         chars, has_calls, text, refusal = 0, False, said.get("content"), said.get("refusal")
         if isinstance(text, str) and text:
             chars += len(text)
@@ -88,7 +91,11 @@ class ChatAnswer:
         return chars, has_calls
 
     def _call(self, call: Mapping[str, Any], place: int, *, keep: bool) -> int:
-        """Add a tool call, or a chunk of a tool call, to the answer so far. Return its number of characters."""
+        """Parse a tool call, or a chunk of a tool call, and return its number of characters. With ``keep`` add it to the answer
+        so far.
+
+        ``place`` is the index of the call in its message, used if the call states none.
+        """
         inner = call.get("function") or call.get("function_call")
         inner = inner if isinstance(inner, Mapping) else {}
         name, arguments = (one if isinstance(one := inner.get(key), str) else "" for key in ("name", "arguments"))
@@ -117,7 +124,7 @@ class ResponsesAnswer(ChatAnswer):
         return answer_of(said) if said else None
 
     def read(self, plain: Mapping[str, Any], seen: SeenAnswer) -> bool:
-        """Parse an answer or an event; see :meth:`ChatAnswer.read`."""
+        """Parse the JSON of an answer or an event; see :meth:`ChatAnswer.read`."""
         seen.has_begun = True
         kind, delta = str(plain.get("type", "")), plain.get("delta")
         if kind == "error":
@@ -201,6 +208,8 @@ class AnswerPiece(RawPiece):
         data: the bytes that the client gets.
 
     Args:
+        plains: the JSON of the answer, or of each event in these bytes.
+        answer: the answer so far, which parses them.
         is_end: whether the answer ends here, with or without a finish reason.
     """
 

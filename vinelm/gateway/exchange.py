@@ -188,7 +188,7 @@ class Exchange:
                     kept.append(data)
 
     async def _end(self, kept: list[bytes]) -> None:
-        """Finish the answer to the client, streamed or whole."""
+        """Finish the answer to the client; if it is not streamed, send it as a whole: ``kept`` has its pieces."""
         if not self._has_begun:
             content = b"".join(kept)
             await self._begin(200, _JSON, {"content-length": str(len(content)), **self._told()})

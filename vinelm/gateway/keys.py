@@ -219,8 +219,13 @@ class KeyBook:
             )
 
     def reserve(self, key: CallerKey, upper_nano: int, most: int) -> int | None:
-        """Reserve a call's maximum cost in dollars on the current UTC day, and return the day. Return None, without a
-        reservation, if the cap would be exceeded.
+        """Reserve a call's maximum cost on the current UTC day, and return the number of the day. Return None, without a
+        reservation, if the day's spending would exceed the cap.
+
+        Args:
+            key: The key of the call.
+            upper_nano: The call's maximum cost in billionths of a dollar.
+            most: The key's cap per day in billionths of a dollar.
         """
         day = self._day()
         if upper_nano > most:
@@ -234,7 +239,11 @@ class KeyBook:
         return day if found.rowcount else None
 
     def settle(self, key: CallerKey, day: int, upper_nano: int, cost_nano: int, *, calls: int) -> None:
-        """Replace a reservation by the call's real cost."""
+        """Replace a reservation of ``upper_nano`` by the real cost ``cost_nano`` (both in billionths of a dollar), and count
+        ``calls``.
+
+        ``day`` is the day that :meth:`reserve` returned.
+        """
         with self._writing():
             self._connection.execute(
                 "UPDATE gateway_days SET held_nano = held_nano + ?, spent_nano = spent_nano + ?, calls = calls + ? "

@@ -39,7 +39,14 @@ _ACCOUNT = re.compile(r"\b(org|proj)[-_][\w-]{6,}")
 
 @dataclass(frozen=True, slots=True)
 class WireRequest(ModelRequest):
-    """The body of a call as sent to the provider. ``added``: settings that the gateway added, and may remove again."""
+    """The body of a call as sent to the provider.
+
+    Attributes:
+        body: the body's JSON.
+        text: all text in the body.
+        added: settings that the gateway added, and may remove again.
+        is_own: whether the client named this model.
+    """
 
     body: Mapping[str, Any] = field(default_factory=dict)
     text: str = ""

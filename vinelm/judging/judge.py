@@ -36,8 +36,8 @@ AGAIN = "Your last reply was not of that form. Reply with one JSON object with t
 
 @dataclass(frozen=True, kw_only=True)
 class LLMJudge:
-    """A scorer that asks a model; made by :func:`llm_judge`. A profile calls it through code that books its cost; it cannot be
-    called as a plain function.
+    """A scorer that asks a model; made by :func:`llm_judge`, whose arguments are its fields. A profile calls it through code
+    that books its cost; it cannot be called as a plain function.
     """
 
     model: str | Model

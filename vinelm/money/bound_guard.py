@@ -80,8 +80,8 @@ class BoundGuard:
 
     @contextmanager
     def _surviving(self, what: str, *, may_refuse: bool) -> Iterator[None]:
-        """Switch to this object's own account if the guard fails inside the block. A refusal is passed on only if a call asks
-        for money; otherwise it counts as a failure.
+        """Switch to this object's own account if the guard fails inside the block. With ``may_refuse`` a refusal is passed on,
+        because a call asks for money; otherwise it counts as a failure. ``what`` names the failed part in messages.
         """
         try:
             yield
@@ -92,8 +92,10 @@ class BoundGuard:
             self._on_failure(what, error)
 
     def _own(self, permit: CallPermit | None, upper_usd: float) -> BoundPermit:
-        """Count a call in this object's own account. If the guard has failed, the call must also fit into the account's
-        limit.
+        """Count a call in this object's own account, and return its permit.
+
+        ``permit`` is the guard's permit. If it is None, because there is no guard or the guard has failed, the call must fit
+        into the account's limit.
         """
         with self._lock:
             if permit is None:

@@ -53,7 +53,7 @@ SENT = (
 TRANSIENT = ("rate_limit", "server", "timeout")
 """Temporary failures: if they cost nothing they are not stored, so that a later run asks again."""
 ENDING_S = 30.0
-"""The longest that is waited for threads that store what a batch has answered."""
+"""Maximum seconds to wait, when an asker closes, for threads that store answers of batches."""
 _BY_SCHEMA = ("anthropic", "amazon_bedrock", "bedrock_converse", "google_genai", "google_vertexai")
 """Providers that accept a schema by ``with_structured_output``, not as OpenAI's ``response_format``."""
 
@@ -65,7 +65,8 @@ class AsIs:
     Attributes:
         messages: The prompt.
         options: Keyword arguments of the call.
-        tools: Declarations of tools; ``tools_options`` go with them.
+        tools: Declarations of tools.
+        tool_options: Keyword arguments with which the tools are bound to the chat model.
         schema: The schema of structured output, if the provider accepts no ``response_format``.
         limit: The recorded maximum length of the answer in tokens; None without a maximum.
     """
@@ -110,7 +111,7 @@ class AsIs:
         return cls(messages, options, list(prompt["tools"]), tool_options, schema, max(limits, default=None))
 
     def said(self, chat: Any) -> dict[str, Any]:
-        """Call the chat model, and return its answer."""
+        """Call the chat model, and return its answer: ``content``, and ``tool_calls`` with names and arguments."""
         if self.schema is not None:
             schema = {"title": self.schema.get("name") or "answer", **self.schema.get("schema", self.schema)}
             found = chat.with_structured_output(schema, include_raw=True).invoke(self.messages, **self.options)["raw"]
@@ -129,10 +130,10 @@ def _text(message: AIMessage) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedCall:
-    """One call to be made, here or elsewhere.
+    """One model call to be made, by this process or on a node of a cluster.
 
     Attributes:
-        unit_id, step, request: The number, step and request of the sampled call that this call belongs to.
+        unit_id, step, request: The number, step and request of the recorded call that this call repeats.
         name: The name under which its answer is kept: the model's name, or the name of a judge's verdict.
         model: The catalog entry to call.
         prompt: The prompt, in the form in which recorded prompts are stored.
@@ -146,7 +147,7 @@ class ReplayedCall:
     prompt: Mapping[str, Any]
 
     def made(self, models: ModelResolver, guard: CallGuard) -> Answer:
-        """Make the call; the guard authorizes every attempt. A failure is returned as an answer."""
+        """Make the call and return its answer, or its failure as an answer; the guard authorizes the cost of every attempt."""
         usages: list[Usage] = []
         entry, said, failure, detail = models.catalog[self.model], None, None, None
         context = CallContext(
@@ -219,7 +220,9 @@ class NodeCaller:
         self._models = models
 
     def run(self, job: RequestJob, top_up: TopUp) -> RequestOutcome:
-        """Make a call; ``top_up`` must authorize attempts that may cost more than reserved."""
+        """Make a call, and return its answer and its cost in dollars; ``top_up`` must authorize attempts that may cost more
+        than reserved.
+        """
         budget = UnitBudget(job.upper_usd, top_up)
         try:
             answer = job.plan.made(self._models, budget)
@@ -375,8 +378,9 @@ class Asker:
         return found
 
     def ask(self, wanted: Sequence[tuple[ReplayUnit, str]]) -> bool:
-        """Ask for missing answers, and return whether all answers are known now; False if the budget has refused a
-        call.
+        """Ask for the missing ones of the ``wanted`` answers (a sampled call, and a model or a judge's verdict).
+
+        Return whether all wanted answers are known now; False if the budget has refused a call.
 
         Raises:
             ConfigError: A provider has refused the key, or a setting of the catalog is wrong.
@@ -409,7 +413,11 @@ class Asker:
         return all(self._is_there(number, name) for number, name in left)
 
     def _hand_in(self, jobs: Iterable[tuple[ReplayUnit, str]], gate: BatchGate) -> None:
-        """Start a thread for each call that waits for its batch and stores the answer; :meth:`take_in` then collects it."""
+        """Start a thread for each call (a sampled call, and the name of its answer) that waits for its batch and stores the
+        answer.
+
+        :meth:`take_in` then collects the answer.
+        """
         for unit, name in jobs:
             key = unit.unit_id, name
             if self.is_exhausted or len(self._handed_in) >= self.workers:
@@ -475,7 +483,16 @@ class Asker:
             self._kept.add(entry, answer)
 
     def _noted(self, number: int, name: str, answer: Answer | None) -> bool:
-        """Keep a call's result in memory; return False if the budget refused the call."""
+        """Keep a call's result in memory; return False if the budget refused the call.
+
+        Args:
+            number: The number of the sampled call.
+            name: The name under which the answer is stored.
+            answer: The answer or failure; None if the budget refused the call.
+
+        Raises:
+            ConfigError: The provider has refused the key.
+        """
         if answer is None:
             return False
         if answer.failure == "auth":
@@ -494,7 +511,10 @@ class Asker:
         return answer
 
     def _bought(self, call: ReplayedCall, gate: BatchGate, keep: Callable[[int, Answer], None]) -> Answer | None:
-        """Make a call in a batch; if an earlier run has bought it, fetch its answer."""
+        """Make a call in a batch, or fetch its answer if an earlier run has bought it.
+
+        Return the answer or failure, after ``keep`` has stored it; None if the budget refused the call.
+        """
         records, cell = self._records, (key_of(call.unit_id, call.name), ())
 
         def keep_and_drop(entry: int, answer: Answer) -> None:

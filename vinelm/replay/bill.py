@@ -92,7 +92,7 @@ class Seconds:
         self._buckets: dict[int, float] = {}
 
     def add(self, seconds: float, times: float = 1) -> None:
-        """Count a duration."""
+        """Count a duration as often as ``times`` says."""
         bucket = math.ceil(math.log(min(max(seconds, 1e-6), _DAY_S), _RATIO))
         self._buckets[bucket] = self._buckets.get(bucket, 0) + times
 
@@ -354,7 +354,10 @@ def dollars_of(call: LoggedCall) -> float | None:
 
 @lru_cache(maxsize=4096)
 def price_of(provider: str, model: str) -> Price | None:
-    """Return a model's list price by its name in a trace. The provider is ignored if it is missing or a gateway."""
+    """Return a model's list price by its name in a trace; None if unknown.
+
+    The provider is ignored if it is missing or a gateway.
+    """
     named = _PROVIDERS.get(provider.lower(), provider.lower())
     model = model.removeprefix("models/")
     seller, name = split_model(model, {})

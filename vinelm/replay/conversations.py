@@ -20,7 +20,7 @@ LATE = 0.1
 
 
 def whole(units: Sequence[ReplayUnit], count: int) -> int:
-    """Return ``count``, increased until it includes the whole conversation of the last sampled call."""
+    """Return ``count``, increased until the first ``count`` sampled calls end with a whole conversation."""
     while 0 < count < len(units) and units[count].cluster == units[count - 1].cluster:
         count += 1
     return count
@@ -46,12 +46,14 @@ def cut(units: Iterable[ReplayUnit], most: int) -> list[ReplayUnit]:
 
 
 def prompts_of(cluster: str) -> str:
-    """Return the part of a cluster's name that is the same for equal prompts at all times."""
+    """Return the first part of a cluster's name, which is the same for equal prompts, also in later conversations of a
+    stream.
+    """
     return cluster.partition(" ")[0]
 
 
 def began(unit: ReplayUnit) -> int:
-    """Return the number of the first unit in a unit's conversation in a stream."""
+    """Return the number of the first sampled call in the conversation of ``unit``, which a stream's cluster names contain."""
     return int(unit.cluster.partition(" ")[2])
 
 
@@ -76,7 +78,11 @@ class Conversations:
         """The number of the last unit that was added."""
 
     def add(self, unit: ReplayUnit, prompt: Callable[[], Mapping[str, Any]]) -> ReplayUnit:
-        """Add the next unit, and return it with its conversation as its cluster: ``digest number-of-the-first-unit``."""
+        """Add the next sampled call of the stream; return it with its conversation as its cluster: ``digest
+        number-of-the-first-unit``.
+
+        ``prompt`` returns the prompt of the call, and is only called if needed.
+        """
         self.last = unit.unit_id
         if not self._pause_s:
             return self._begin(unit, unit.cluster)
@@ -88,7 +94,8 @@ class Conversations:
         return found[-1]
 
     def over(self, now_s: float) -> list[ReplayUnit]:
-        """Return the units of finished conversations, each in a random order; conversations are ordered by their beginning.
+        """Return the sampled calls of conversations that are finished at ``now_s`` (since 1970), each in a random order;
+        conversations are ordered by their beginning.
 
         An open conversation delays all that began after it, since otherwise short conversations would come first.
         """

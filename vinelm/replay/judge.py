@@ -10,7 +10,7 @@ from typing import Any
 from vinelm.replay.same import Message
 
 ORDERS = (0, 1)
-"""Whether the recorded answer comes first or second."""
+"""The orders in which a judge gets two answers: 0 shows the recorded answer first, 1 shows it second."""
 TRIED = 20
 """Number of labels after which a useless judge is no longer asked."""
 INSTRUCTIONS = """You compare two answers to the same prompt. The user's message is one JSON object: "prompt" is what was \
@@ -29,7 +29,11 @@ def verdict_name(judge: str, other: Message, order: int) -> str:
 
 
 def comparison(prompt: Mapping[str, Any], today: Message, other: Message, order: int) -> dict[str, Any]:
-    """Return the prompt for the judge, in the form of recorded prompts."""
+    """Return the prompt in which a judge compares the recorded answer ``today`` with ``other``, in the form of recorded
+    prompts.
+
+    ``order`` is one of the :data:`ORDERS`.
+    """
     first, second = (other, today) if order else (today, other)
     asked = {"messages": prompt["messages"], "tools": prompt["tools"], "response_format": prompt["response_format"]}
     content = json.dumps({"first": first, "prompt": asked, "second": second})

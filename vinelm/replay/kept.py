@@ -77,8 +77,10 @@ class ReplayUnit:
 
 
 class _Sampled(NamedTuple):
-    """The call that represents a request in a step: the call with the smallest ``number`` of the step's ``calls`` in
-    the request.
+    """The call that represents a request in a step, as a row of the store: the call with the smallest ``number`` of the step's
+    ``calls`` in the request.
+
+    The request represents ``stands_for`` calls; ``day`` is its UTC day, counted from 1970, None if unknown.
     """
 
     number: int
@@ -164,7 +166,9 @@ class Sample:
             self._nearest[step.key] = min(-left_out, self._nearest.get(step.key, math.inf))
 
     def _place(self, request: str, more: str = "") -> float:
-        """Return a number from 0 to 1, pseudo-random but fixed by the seed and the request."""
+        """Return a number from 0 to 1, pseudo-random but fixed by the seed, the request and ``more``, the purpose of
+        the draw.
+        """
         return number_of(f"{self._seed}\0{request}{more}") / _WHOLE
 
     def _weigh(self, step: str, *, even_days: bool) -> list[tuple[float, _Sampled]]:
@@ -238,7 +242,7 @@ class Links:
         return self._clusters[cluster]
 
     def next(self, cluster: str, prompt: Mapping[str, Any]) -> str:
-        """Count the next request of a stream, and return its cluster."""
+        """Count the next request of a stream (its own cluster and its prompt), and return the cluster that it belongs to."""
         self.count(cluster)
         return self.cluster_of(cluster, _json(prompt))
 
@@ -322,7 +326,7 @@ class Kept:
         self.answers[int(unit_id), model] = answer
 
     def add(self, entry: int, answer: Answer) -> None:
-        """Store an answer, in the transaction that settles its price."""
+        """Store an answer, in the transaction that settles its price in the ledger, as the ledger's entry number ``entry``."""
         self._answers.add(entry, answer)
 
     def prompt(self, unit: ReplayUnit) -> dict[str, Any]:

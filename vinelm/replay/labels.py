@@ -138,9 +138,10 @@ def undo_label(store: Kept, who: str = "") -> int | None:
 
 
 def scores(store: Kept) -> dict[tuple[int, str], tuple[int, float | None]]:
-    """Return the labels by (unit, model): the question, and the other answer's score minus the recorded answer's.
+    """Return the labels by (number of the sampled call, model): the number of the question, and the score of the model's answer
+    minus the score of the recorded answer.
 
-    Scores are in [-1, 1]: the mean over people of each person's last answer; None if everybody skipped the question.
+    This difference is in [-1, 1]: the mean over people of each person's last answer; None if everybody skipped the question.
     """
     return {
         key: (one.question, None if one.today is None or one.other is None else one.other - one.today)

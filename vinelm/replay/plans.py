@@ -83,7 +83,7 @@ class AnswerPlan:
 
 @dataclass(frozen=True, slots=True)
 class PlanAnswer:
-    """A plan's answer to a unit.
+    """A plan's answer to a sampled call.
 
     Attributes:
         model: The model whose answer the plan uses; None for today's.
@@ -98,7 +98,11 @@ class PlanAnswer:
 
 
 def all_plans(models: Sequence[str], *, with_check: bool) -> Iterator[AnswerPlan]:
-    """Yield the plans over these models, which must be in order of rising cost; plans ask them in this order."""
+    """Yield the plans over these models, which are in order of rising cost and are asked in this order.
+
+    The plans are each model alone, each pair that must agree, and each triple of which two must agree; with ``with_check`` also
+    each model, and each pair, whose answers the application's check must pass.
+    """
     kinds: list[tuple[Kind, int]] = [("alone", 1), ("agree", 2), ("two of three", 3)]
     if with_check:
         kinds += [("check", 1), ("check", 2)]
@@ -128,7 +132,7 @@ class Follower:
 
         Args:
             plan: The plan.
-            unit: The unit.
+            unit: The sampled call.
             failed: Whether a model without an answer was asked, and failed.
         """
         asked: dict[str, bool] = {}
@@ -157,7 +161,7 @@ class Follower:
         return self._agree(unit, "", followed.model)
 
     def _agree(self, unit: ReplayUnit, one: str, other: str) -> bool:
-        """Return whether two models agree; "" stands for the recorded answer."""
+        """Return whether two models give the same answer to a sampled call; ``one`` = "" stands for the recorded answer."""
         key = (unit.unit_id, one, other)
         found = self._agreed.get(key)
         if found is None:
@@ -182,7 +186,7 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class PlanComparison:
-    """A plan compared with today on answered units.
+    """A plan compared with today's model on sampled calls that the plan has answered.
 
     Attributes:
         saved: Share of the current cost that the plan saves; each sampled call counts as often as the step is called in
@@ -202,7 +206,9 @@ class PlanComparison:
     today_s: float | None
 
     def is_slower(self, than: float | None) -> bool:
-        """Return whether the plan's mean latency is above this multiple of today's; False if either latency is unknown."""
+        """Return whether the plan's mean latency is above ``than`` times today's; False without ``than``, or if a latency is
+        unknown.
+        """
         return bool(than and self.latency_s and self.today_s and self.latency_s > than * self.today_s)
 
     def facts(self, name: str) -> PlanFacts:
@@ -211,7 +217,7 @@ class PlanComparison:
 
 
 def figures(follower: Follower, done: Sequence[tuple[ReplayUnit, PlanAnswer]]) -> PlanComparison:
-    """Return the comparison of a plan with today on these units."""
+    """Return the comparison of a plan with today's model on the sampled calls in ``done``, each with the plan's answer."""
     today = sum(unit.weight * unit.cost_usd for unit, _ in done)
     now = sum(unit.weight * one.cost_usd for unit, one in done)
     timed = [(one.latency_s, unit.latency_s) for unit, one in done if one.latency_s is not None and unit.latency_s is not None]

@@ -76,20 +76,26 @@ _Asking: TypeAlias = Generator[list[tuple[ReplayUnit, str]], None, _Found]
 
 @dataclass
 class StepRun:
-    """A step that is being studied.
+    """A step of the application whose cheaper models are compared and whose plans are tested.
 
     Attributes:
+        bill: The step's costs and calls.
+        units: The sampled calls, in their random order.
+        month_usd: The step's cost in dollars per month; None if the trace is too short.
         models: Cheaper models, cheapest first; ``dropped``: why a model is no longer asked.
-        choosing: Units that choose the plans; the others are for the proof. No conversation has both.
+        audit: Share of equal answers about which people are asked as well.
+        plans, candidates: The plans by name, and those that are tested for a proof.
+        race: The test; None before it begins.
+        choosing: Number of first units that choose the plans; the others are for the proof. No conversation has both.
         together: The maximum number of units used of one conversation, or of one prompt.
-        uncut: Number of units before conversations were cut to ``together``.
+        uncut: Number of sampled calls before conversations were cut to ``together``.
         done: By model: the number of choosing units on which the model was asked.
         labels: The step's part of the labels; ``is_behind``: a proof would need labels that other steps get.
         forecast: The number of labels expected, before the first label, to exclude ``max_loss`` in half of all cases,
             and in 80 % of them.
         open: Questions for people: a unit, and the model whose answer to compare with the recorded one.
-        is_stream: New units still arrive, in a given order.
-        is_short: Too few units of a stream have arrived to choose plans.
+        is_stream: Whether sampled calls still arrive, in a given order.
+        is_short: Whether too few sampled calls of a stream have arrived to choose plans.
         least_saved: The share of the step's cost that a plan must save to be tested.
         max_slowdown: Plans slower than this multiple of today's latency are not tested; None ignores latency.
     """
@@ -138,11 +144,12 @@ class StepRun:
 
     @property
     def choosing(self) -> int:
-        """Units that choose the plans."""
+        """Number of first units that choose the plans."""
         return max((size for size in ROUNDS if size <= self._chosen), default=0) if self.is_short else self._chosen
 
     def begun(self, **settings: Any) -> Race:
-        """Begin the test of the candidates on the units for the proof, and return it.
+        """Begin the test of the candidates on the units for the proof, and return it; ``settings`` are further arguments of
+        :class:`Race`.
 
         The test counts a conversation once, with its number of requests as the weight.
         """
@@ -326,7 +333,20 @@ def _name_of(given: Any) -> str:
 
 @dataclass
 class ReplayRun:
-    """One run of :func:`replay`, with its arguments."""
+    """One run of :func:`replay`, with its arguments.
+
+    Attributes:
+        kept: The open store.
+        asker: Calls the models.
+        same, follower: Compares answers, and finds the answers of plans.
+        with_check: Whether plans may use the application's check.
+        asked: The catalog entries that may be asked.
+        days, weighed, weights: The sample's calls by day and its weighting, by step, and how requests are weighted.
+        choosing_share: Share of the budget that may be spent before the plans are chosen.
+        alpha: The error probability of all attempts together.
+        lines: The lines printed so far.
+        counted: The numbers of the questions whose labels a test has used.
+    """
 
     kept: Kept
     asker: Asker
@@ -357,7 +377,12 @@ class ReplayRun:
         self.said = scores(self.kept)
 
     def run(self, bill: Bill, named: Sequence[str] | None) -> ReplayResult:
-        """Choose plans, test them, and report their state."""
+        """Choose plans, test them, and return the state of the tests.
+
+        Args:
+            bill: The costs of the recorded calls, by step.
+            named: The titles of the steps to study; None or empty for the most expensive steps.
+        """
         shares = {step.key: step.cost_usd / bill.cost_usd if bill.cost_usd else 0.0 for step in bill.steps}
         chosen = [one for one in bill.steps if (one.title in named if named else shares[one.key] >= LEAST_SHARE)]
         chosen = chosen or list(bill.steps[:MOST_EQUAL])  # many steps, none of which has a large share of the bill
@@ -418,7 +443,11 @@ class ReplayRun:
     def study(
         self, bill: StepBill, month_usd: float | None, units: list[ReplayUnit] | None = None, *, is_stream: bool = False
     ) -> StepRun:
-        """Return a step with its units (all, or the given units) and the models worth asking about them."""
+        """Return a step with its sampled calls (all, or ``units``), the models worth asking about them, and their plans.
+
+        ``bill`` has the step's costs, ``month_usd`` the dollars per month, None if unknown; ``is_stream``: see
+        :class:`StepRun`.
+        """
         units = self.kept.of_step(bill.key) if units is None else units
         today = sum(unit.cost_usd for unit in units)
         costs = {
@@ -556,7 +585,7 @@ class ReplayRun:
 
     @staticmethod
     def take_up(step: StepRun, noted: Mapping[str, Any]) -> None:
-        """Continue with an earlier run's choice, if that run tested any plan."""
+        """Continue with an earlier run's choice, as :meth:`_noted` stored it, if that run tested any plan."""
         if noted.get("candidates"):
             step.dropped, step.labels = dict(noted["dropped"]), noted["labels"]
             step.candidates = [Candidate(*one) for one in noted["candidates"]]
@@ -570,7 +599,10 @@ class ReplayRun:
             self.asker.ask([one for _, more in wanted for one in more])
 
     def race(self, step: StepRun, attempt: int) -> _Asking[None]:
-        """Test the candidates on the units that did not choose them, until the test ends or waits for people."""
+        """Test the candidates on the units that did not choose them, until the test ends or waits for people.
+
+        Yields the calls that it needs; ``attempt`` is the number of the attempt.
+        """
         units = step.units[step.choosing :]
         step.race = race = step.begun(
             max_loss=self.max_loss, attempt=attempt, alpha=self.alpha, judge=self.judge is not None, seed=self.seed
@@ -636,12 +668,21 @@ class ReplayRun:
         return None
 
     def _question(self, unit: ReplayUnit, model: str) -> tuple[str, ...]:
-        """Return a key that is equal for questions with the same label: the prompt and the two answers."""
+        """Return a key of the question that compares a model's answer with the recorded one; equal keys need only one label.
+
+        The key has the prompt and both answers.
+        """
         said = (self.kept.prompt(unit), unit.answer, self.kept.message(unit, model))
         return tuple(json.dumps(one, sort_keys=True) for one in said)
 
     def _is_question(self, asked: tuple[int, str], unit: ReplayUnit, said: Message | None) -> bool:
-        """Return whether a labelled question compares the same two answers to the same prompt."""
+        """Return whether a labelled question compares the same two answers to the same prompt as a new question would.
+
+        Args:
+            asked: The labelled question: the number of its sampled call, and the model of its other answer.
+            unit: The sampled call of the new question, with the recorded answer.
+            said: The other answer of the new question.
+        """
         other = self.kept.units[asked[0]]
         found, wanted = (
             (prompts_of(one.cluster), one.answer, message)
@@ -814,7 +855,10 @@ class ReplayRun:
         return "keep", f"{why}: about {more:,.0f} more would be needed" if math.isfinite(more) else why
 
     def _without(self, step: StepRun, table: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-        """Return the verdict for a step in which no plan was tested."""
+        """Return the advice, the reason and further fields of :class:`StepResult` for a step in which no plan was tested.
+
+        ``table`` has the plans that were compared: name and :class:`PlanComparison`.
+        """
         if len(step.units) < LEAST_ROWS:
             why = f"{len(step.units)} requests can be compared, and {LEAST_ROWS} are needed"
             if step.uncut > len(step.units):
@@ -903,7 +947,7 @@ class ReplayRun:
         )
 
     def _of_judge(self, step: StepRun, at: Standing) -> str:
-        """Return how useful the judge was in a step."""
+        """Return a line on the judge in a step: its number of verdicts, and how much of the labels' variance these explain."""
         units, begins = {unit.unit_id for unit in step.units}, f"{self.judge} on "
         said = [answer for (unit, name), answer in self.kept.answers.items() if unit in units and name.startswith(begins)]
         failed = Counter(answer.detail or str(answer.failure) for answer in said if answer.answer is None)

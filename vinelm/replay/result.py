@@ -190,7 +190,13 @@ class ReplayResult:
 
 
 def canary_lines(step: str, today: str, max_loss: float) -> str:
-    """Return the lines that serve a plan file to a share of the requests."""
+    """Return the lines of code that serve a step's plan file to a share of the requests.
+
+    Args:
+        step: The step.
+        today: The catalog entry of today's model.
+        max_loss: The allowed loss of accuracy, a fraction.
+    """
     return "\n".join(
         (
             f"# or to 5 % of the requests first, beside today's model; --plans FOLDER writes {file_name(step)}",

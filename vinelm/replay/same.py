@@ -167,7 +167,9 @@ def form_of(recorded: Message) -> str:
 
 
 def named_function(function: str | Callable[..., Any], what: str) -> Callable[..., Any]:
-    """Return a function, imported if it is named as ``module:function``; see :func:`~vinelm.workflows.registry.load_function`.
+    """Return a function, imported if it is named as ``module:function``; ``what`` names the argument in error messages.
+
+    See :func:`~vinelm.workflows.registry.load_function`.
 
     Raises:
         ConfigError: There is no function of that name.
@@ -183,8 +185,8 @@ def named_function(function: str | Callable[..., Any], what: str) -> Callable[..
 
 
 def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
-    """Call a user's function. If it fails, raise :class:`WorkflowError` with the exception's name, but not its text,
-    which may contain a prompt.
+    """Return what a user's function returns for these arguments; ``what`` names the function in messages. If it fails, raise
+    :class:`WorkflowError` with the exception's name, but not its text, which may contain a prompt.
     """
     where = f"the function given as {what} raised"
     with explained(lambda error: WorkflowError(f"{where} {type(error).__name__}: it must take any answer")):

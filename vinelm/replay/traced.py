@@ -34,7 +34,7 @@ def is_entry_of(entry: Model, recorded: str) -> bool:
 
 @dataclass
 class Traces:
-    """Requests with their recorded calls; :class:`~vinelm.backends.remote.equal_calls.RecordedCalls`.
+    """Requests with their recorded calls; implements :class:`~vinelm.backends.remote.equal_calls.RecordedCalls`.
 
     Attributes:
         calls: By request: its answered calls, in the order of the trace.
@@ -117,7 +117,7 @@ class Traces:
             file.write(text)
 
     def answers(self, catalog: Catalog) -> Iterator[tuple[str, str]]:
-        """Yield the digest of each recorded call, for each matching catalog entry, with its answer and cost.
+        """Yield, for each recorded call and each matching catalog entry, the call's digest and a text with its answer and cost.
 
         A prompt that was answered in different ways is left out, since it is unknown which answer is meant.
         """

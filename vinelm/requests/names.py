@@ -14,7 +14,9 @@ RunLabel = str | Callable[[Mapping[str, Any]], Any]
 
 
 def label_of(label: RunLabel, configurable: Mapping[str, Any] | None) -> str:
-    """Return the label of a run; empty if the run has no label or the application's function fails."""
+    """Return the label of a run, given its ``config["configurable"]``; empty if the run has no label or the application's
+    function fails.
+    """
     given = configurable or {}
     found: Any = given.get(label) if isinstance(label, str) else answered(lambda: label(given), None)
     return "" if found is None else str(found)

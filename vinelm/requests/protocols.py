@@ -81,7 +81,9 @@ class RateLimiter(Protocol):
 
 
 CallsInText: TypeAlias = Callable[[str], Iterable[tuple[str, Mapping[str, Any]]]]
-"""Takes the next piece of a text that a model writes; return the calls, ``(tool, arguments)``, that are complete with it."""
+"""A function that takes the next piece of a text that a model writes, and returns the calls, ``(tool, arguments)``, that are
+complete with this piece.
+"""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -204,14 +206,16 @@ class BesideService(Protocol):
     """The interface of the autopilot, which learns which models can replace today's models while a service runs."""
 
     def around(self, models: Any) -> ChatModelSource:
-        """Start the autopilot, and return a source of chat models that wraps the resolver and replaces it.
+        """Start the autopilot, and return a source of chat models that wraps ``models`` and is used instead.
 
         Raises:
             ConfigError: the autopilot has started already, or cannot start.
         """
 
     def feedback(self, run: str, score: float) -> None:
-        """Count feedback on a request's answer, in [0, 1]; feedback for an unknown request is ignored."""
+        """Count feedback on a request's answer, a score in [0, 1]; ``run`` is the request's name; feedback for an unknown
+        request is ignored.
+        """
 
     def write(self, call: Mapping[str, Any]) -> None:
         """Record a call that a gateway has passed on. Never raises."""
@@ -338,7 +342,10 @@ class Vine(Protocol):
         default: str | None = None,
         eager: Callable[[Any], CallsInText] | None = None,
     ) -> Callable[..., Any]:
-        """Return a graph node that runs ``fn(state, model[, config, runtime, ...])`` with the model that the policy chooses."""
+        """Return a graph node that runs ``fn(state, model[, config, runtime, ...])`` with the model that the policy chooses.
+
+        See :meth:`vinelm.VineLM.stage` for the arguments.
+        """
 
     def route(
         self,
@@ -349,7 +356,10 @@ class Vine(Protocol):
         to: Sequence[str] | Mapping[Any, str] | None = None,
         times: int | Mapping[str, int] | None = None,
     ) -> Callable[..., Any]:
-        """Return a conditional edge to ``fn``'s choice, or to ``end`` if ``fn``, the policy or a limit ends the request."""
+        """Return a conditional edge to ``fn``'s choice, or to ``end`` if ``fn``, the policy or a limit ends the request.
+
+        See :meth:`vinelm.VineLM.route` for the arguments: the targets, and a loop's start and bound.
+        """
 
     def tool(
         self,
@@ -360,7 +370,10 @@ class Vine(Protocol):
         cost_usd: float = 0.0,
         ttl_s: float | None = None,
     ) -> Any:
-        """Return a LangChain tool with its owner's declaration; while profiling it is called normally."""
+        """Return a LangChain tool with its owner's declaration; while profiling it is called normally.
+
+        See :meth:`vinelm.VineLM.tool` for the arguments.
+        """
 
     @property
     def finish(self) -> Callable[..., Any]:

@@ -254,7 +254,9 @@ class RequestLedger:
             self._commits.run(partial(self._batches.keep, paying.reservation.entry))
 
     def _waits(self, ended: int) -> bool:
-        """Wait until another request has ended; return False if all other requests are waiting, too."""
+        """Wait until more than ``ended`` requests have ended, and return True; return False if all other requests are waiting,
+        too.
+        """
         with self._changed:
             self._waiting += 1
             try:

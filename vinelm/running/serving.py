@@ -79,7 +79,10 @@ def final_state(
 
 
 def measured(policy: Policy) -> dict[str, Any]:
-    """Return the cost in dollars, the seconds and the models of the request that a policy has served."""
+    """Return the cost in dollars, the seconds and the models of the request that a policy has served.
+
+    The keys are ``cost_usd``, ``latency_s`` and ``prefix``.
+    """
     return {
         "cost_usd": policy.spent_usd,
         "latency_s": max(policy.clock.now() - policy.started_at, 0.0),

@@ -308,7 +308,15 @@ def _template(
     repeating: Sequence[str],
     turns: int,
 ) -> _Read:
-    """Return the template that the graph implies, or why there is none."""
+    """Return (template, None) for the template that the graph implies, or (None, the reason why there is none).
+
+    Args:
+        graph: The graph.
+        vine: The object that wraps the graph's stages.
+        held: What the nodes hold.
+        repeating: Nodes that may call a model several times in one execution.
+        turns: The number of turns of each loop without a bound.
+    """
     unread = Workflow(name="app", build=lambda _: graph, requests=(Request("none", {}),), score=lambda *_: False)
     try:
         found = template_of_graph(unread, graph, vine.adapter.agents, held, turns=turns, repeating=repeating)

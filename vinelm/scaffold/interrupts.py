@@ -16,7 +16,7 @@ from vinelm.scaffold.plain_code import source_of
 _YES = ("accept", "approve", "approved", "yes", "y", "ok", "okay", "continue", "confirm", "proceed", "true")
 """Words that let an application continue, the most common first."""
 _ON = "Go on."
-"""A free text that lets it continue."""
+"""A free text that lets an application continue."""
 _MIDDLEWARE = '{"decisions": [{"type": "approve"} for _ in value["action_requests"]]}'
 """An answer that LangChain's ``HumanInTheLoopMiddleware`` accepts."""
 _INBOX = '[{"type": "accept" if one["config"].get("allow_accept") else "response", "args": "Go on."} for one in value]'
@@ -81,7 +81,10 @@ def _answer(tree: ast.AST) -> str | None:
 
 
 def _wanted(uses: list[ast.AST], above: Mapping[ast.AST, ast.AST]) -> dict[str | None, list[Any]]:
-    """Return the values that the code compares the answer with, by key of the answer; the key None is the answer itself."""
+    """Return the values that the code compares the answer with, by key of the answer; the key None is the answer itself.
+
+    ``uses`` are the syntax nodes that read the answer, ``above`` has the parent of each syntax node.
+    """
     found: dict[str | None, list[Any]] = {}
     for use in uses:
         at, key = above.get(use), None

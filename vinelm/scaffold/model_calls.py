@@ -43,7 +43,9 @@ def edited(path: Path, calls: Iterable[ModelCall], models_file: str, *, is_named
 
 
 def _making_vine(path: Path, text: str, tree: ast.Module, first: int, made: str) -> str:
-    """Return the text with a sorted import of VineLM, and a ``VineLM`` created before the line ``first``."""
+    """Return the text with a sorted import of VineLM, and with ``made``, the code that creates a ``VineLM``, before the line
+    ``first``.
+    """
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) and node.lineno < first]
     heads = imports or (tree.body[:1] if ast.get_docstring(tree) is not None else [])
     after = max((node.end_lineno or 0 for node in heads), default=0)
@@ -132,7 +134,7 @@ class ModelCall:
     Attributes:
         line: The line of the call, counted from 1.
         source: The text of the call.
-        start: The place in the file where the call begins, in characters.
+        start: The position in the file where the call begins, in characters.
         model: The model as ``provider:model``; None if the source does not name it, or names another server.
         endpoint: The source of the argument that names a server, as in ``base_url="http://gpu-1:8000/v1"``; None without one.
         name: The variable that the model is assigned to, else the function that creates it.
@@ -258,7 +260,9 @@ def _in_file(path: Path, names: dict[str, Any]) -> Iterator[ModelCall]:
 
 
 def _is_wrapped(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether an expression is inside ``vine.around(...)``, directly or further out."""
+    """Return whether an expression is inside ``vine.around(...)``, directly or further out; ``above`` has each node's
+    parent.
+    """
     at = above.get(made)
     while isinstance(at, ast.expr | ast.keyword):
         if isinstance(at, ast.Call) and isinstance(at.func, ast.Attribute) and at.func.attr == "around":
@@ -284,7 +288,7 @@ def _gives_chat(call: ast.Call, above: Mapping[ast.AST, ast.AST], names: Mapping
 
 
 def _configured(made: ast.AST, above: Mapping[ast.AST, ast.AST]) -> ast.AST:
-    """Return the call of ``configurable_fields`` on a new model; if there is none, the call that makes the model."""
+    """Return the call of ``configurable_fields`` on a new model; if there is none, ``made``, the call that makes the model."""
     attribute = above.get(made)
     if isinstance(attribute, ast.Attribute) and attribute.attr == "configurable_fields":
         call = above.get(attribute)

@@ -138,7 +138,7 @@ def label_of(dataset: RequestSet) -> str | None:
 
 
 def _inputs(keys: Sequence[str], columns: Sequence[str], *, is_known: bool) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """Return pairs of key and column, and whether the names determine the pairs."""
+    """Return pairs of key and column, and whether the names determine the pairs; ``is_known`` is whether there is a dataset."""
     same = tuple((key, key) for key in keys if key in columns)
     if same:
         return same, True
@@ -153,7 +153,10 @@ def _inputs(keys: Sequence[str], columns: Sequence[str], *, is_known: bool) -> t
 
 @dataclass(frozen=True, kw_only=True)
 class _Inside:
-    """The columns that are fields of keys: pairs of key and column, each column's field, and the fields without a column."""
+    """The columns that are fields of keys: pairs of key and column, each column's field, and the fields without a column.
+
+    ``is_same`` is whether the columns have exactly the fields' names.
+    """
 
     pairs: tuple[tuple[str, str], ...]
     fields: dict[str, str]

@@ -147,7 +147,7 @@ def project_folder(root: Path, folder: Path) -> Path:
 
 
 def _instance(kind: type, where: str) -> Any:
-    """Create an object of a class whose objects hold a graph."""
+    """Create an object of a class whose objects hold a graph; ``where`` names the class in error messages."""
     if required := required_of(kind):
         raise ConfigError(
             f"{where} is a class that wants {', '.join(required)}: make an object of it at module level, and name its graph, "
@@ -162,7 +162,10 @@ def _making(what: str) -> AbstractContextManager[None]:
 
 
 def _held_graph(value: Any, where: str, module: ModuleType) -> str | None:
-    """Return the attribute of an object that holds its graph; None for a graph, function or workflow."""
+    """Return the attribute of an object that holds its graph; None for a graph, function or workflow.
+
+    ``where`` names the object in error messages, ``module`` contains it.
+    """
     if isinstance(value, CompiledStateGraph):
         return held_in(value)
     if isinstance(value, Pregel | StateGraph | Workflow | ModuleType) or inspect.isroutine(value):
@@ -195,7 +198,13 @@ def place_of(spec: str | None, folder: Path) -> str:
 
 
 def _of_langgraph_file(folder: Path, wanted: str) -> str:
-    """Return the place of a graph that a folder's ``langgraph.json`` names, which LangGraph's own tools read."""
+    """Return the place of the graph ``wanted`` in a folder's ``langgraph.json``, which LangGraph's own tools read.
+
+    "" takes the only graph of the file.
+
+    Raises:
+        ConfigError: There is no such file, graph, or only graph.
+    """
     advice = "name the graph, such as app.py:graph"
     try:
         graphs = json.loads(read_text(folder / LANGGRAPH_FILE))["graphs"]

@@ -44,7 +44,9 @@ class FirstRun:
 
 
 def with_requests(asked: FirstRun, recorded: Traces, before: Before) -> FirstRun:
-    """Write the requests in recorded traces to a file next to the application if it has no project yet; return the file's path.
+    """Write the requests in recorded traces to a file next to the application if it has no project yet.
+
+    Return the settings with this file as the dataset, or unchanged. The file's old content is added to ``before``.
 
     Raises:
         ConfigError: The traces have no inputs, or another file has that name.
@@ -64,7 +66,8 @@ Before = dict[Path, bytes | None]
 
 @contextmanager
 def put_back(before: Before, tell: Callable[[str], None]) -> Iterator[None]:
-    """After the block, which adds files to ``before``, restore the content of these files.
+    """After the block, which adds files to ``before``, restore the content of these files, and name the restored files to
+    ``tell``.
 
     The modules that the block imported from these files are removed from ``sys.modules``, because their code is the changed
     version.
@@ -85,7 +88,7 @@ def put_back(before: Before, tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def project_of(asked: FirstRun, tell: Callable[[str], None], before: Before) -> Path:
-    """Return the folder of an application's project. Write missing files, and report what is left to do.
+    """Return the folder of an application's project. Write missing files, and report what is left to do to ``tell``, in lines.
 
     With ``apply`` another process imports and changes the application, so that this process imports the changed version. The
     old contents of the written files are added to ``before``.

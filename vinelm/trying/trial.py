@@ -282,7 +282,10 @@ def _forecast(inputs: Inputs, budget_usd: float | None, workers: int, tell: Call
 def _bought(
     inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[str], None], **asked: Any
 ) -> tuple[Verdict | None, bool]:
-    """Call :func:`_buy`; if requests take more turns of a loop than the template has, call it again with a longer template."""
+    """Call :func:`_buy`; if requests take more turns of a loop than the template has, call it again with a longer template.
+
+    Takes and returns the same as :func:`_buy`.
+    """
     while True:
         open_turns = asks_for_turns(Path(WORKFLOW_FILE))
         try:
@@ -300,7 +303,7 @@ def _bought(
 def _buy(
     inputs: Inputs, workers: int, max_loss: float, *, on_note: Callable[[str], None], **asked: Any
 ) -> tuple[Verdict | None, bool]:
-    """Profile until the verdict is certain, or the budget is reached.
+    """Profile until the verdict is certain, or the budget is reached; ``asked`` are further settings of the profile.
 
     Returns:
         The verdict, if the profile has made a final verdict; and whether the buying was stopped.
@@ -334,7 +337,7 @@ def _buy(
 
 
 def _stopped(store: ObservationStore, before: int, on_note: Callable[[str], None]) -> bool:
-    """Report what a stopped run has bought; return True, for :func:`_buy`."""
+    """Report what a stopped run has bought, given the store's number of rows ``before``; return True, for :func:`_buy`."""
     on_note(f"stopped: {len(store) - before:,} new rows are in {STORE}, ${store.committed_usd():.3g} so far")
     return True
 

@@ -33,7 +33,10 @@ def command() -> None:
 
 
 def autopilot_of(store: str, asked: Mapping[str, Any]) -> Any:
-    """Return the autopilot for a service that a command starts. The accuracy loss in ``asked`` is a fraction."""
+    """Return the autopilot, with its store, for a service that a command starts.
+
+    ``asked`` has further arguments of :class:`~vinelm.autopilot.Autopilot`, but with the accuracy loss as a fraction.
+    """
     from vinelm.autopilot import Autopilot
 
     points = {"max_loss": 100.0 * asked["max_loss"]} if "max_loss" in asked else {}

@@ -114,7 +114,10 @@ def _show(report: CheckReport, spec: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedModels:
-    """The models of a catalog file, each with its diagnosis; ``problems`` are the file's own problems."""
+    """The models of a catalog file, each with its diagnosis; ``problems`` and ``notes`` concern the file itself.
+
+    ``is_called`` is whether each model got a call.
+    """
 
     file: Path
     found: list[ModelDiagnosis]

@@ -107,7 +107,9 @@ def _run_recorded(name: str, folder: Path, *, seed: int, as_json: bool, quiet: b
 
 
 def _print_recorded(found: RecordedResult, *, is_opened: bool) -> None:
-    """Print the result of a demo on recorded answers, in at most 18 lines of 80 columns."""
+    """Print the result of a demo on recorded answers, in at most 18 lines of 80 columns; ``is_opened``: whether a browser shows
+    the report.
+    """
     from vinelm.demo.recorded_page import MOST_MODELS, bought, open_question, sentence, table_columns, table_rows
 
     subject = found.subject

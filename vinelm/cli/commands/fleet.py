@@ -120,7 +120,9 @@ def _ended_by_signals(loop: GlobalLoop) -> Iterator[None]:
 
 
 class _Teller:
-    """Prints the changes since the last round to stderr."""
+    """Prints to stderr, after each round, who leads the fleet now, and new problems of the policy; nothing if nothing has
+    changed.
+    """
 
     def __init__(self, name: str, policy: str) -> None:
         self._name, self._policy = name, policy

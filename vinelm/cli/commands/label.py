@@ -135,7 +135,9 @@ def _ask(desk: Desk, who: str) -> None:
 
 
 def _show(asked: Mapping[str, Any], standing: str, *, whole: bool) -> None:
-    """Show a question. Unless ``whole`` is true, show only the end of the prompt and the first lines of each answer."""
+    """Show a question below ``standing``, a line on the progress. Unless ``whole`` is true, show only the end of the prompt and
+    the first lines of each answer.
+    """
     width = min(shutil.get_terminal_size().columns, 100)
     dim, plain = {"dim": True}, dict[str, bool]()
     prompt = [f"{role}: {text}" for role, text in asked["prompt"]]

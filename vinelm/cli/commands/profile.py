@@ -92,7 +92,11 @@ def command(*, workflow: str, as_json: bool, quiet: bool, **given: Any) -> int |
 
 
 def _exit_code(result: ProfileResult) -> int | None:
-    """Return the exit code of a run; raise an error if the run reached its budget."""
+    """Return the exit code of a run: 130 if the user interrupted it, else None for success.
+
+    Raises:
+        BudgetExhausted: The run reached its budget.
+    """
     from vinelm.cli.profile_output import print_interrupted
 
     if result.stopped_by == "budget":

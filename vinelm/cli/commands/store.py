@@ -134,7 +134,9 @@ def _show_info(facts: dict[str, Any]) -> None:
 
 
 def _is_shared(facts: dict[str, Any], rows_usd: float) -> bool:
-    """Return whether the results of an imported log together cost more than was paid."""
+    """Return whether the rows of an imported log cost more together (``rows_usd``) than was paid; ``facts`` describe
+    the store.
+    """
     return any(source["kind"] == "import" for source in facts["sources"]) and rows_usd > facts["committed_usd"] * (1 + 1e-9)
 
 

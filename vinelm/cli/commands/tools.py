@@ -110,7 +110,14 @@ def record(
 
 
 def _recorded_inputs(app: str, how: dict[str, Any]) -> tuple[Inputs, VineLM | None]:
-    """Return the workflow with its models, and the object that runs the application, or None if the object is unknown."""
+    """Return the inputs for recording (the workflow and its models), and the application's own :class:`~vinelm.VineLM`.
+
+    The latter is None if ``app`` is a workflow, or a graph whose module has no single VineLM. ``how`` has the command's
+    options.
+
+    Raises:
+        ConfigError: A graph has no ``--dataset``, or its models are named twice or not at all.
+    """
     from vinelm.api.profiling import load_inputs, prepared
     from vinelm.cli.inputs import catalog_for_check
     from vinelm.datasets import Columns, read_dataset

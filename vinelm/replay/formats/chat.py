@@ -122,7 +122,9 @@ def answer_of(value: Any) -> dict[str, Any] | None:
 
 
 def _messages(value: Any, role: str = "user") -> Iterator[dict[str, Any]]:
-    """Yield one message, or several if Anthropic puts tool results into a user message."""
+    """Yield one message, or several if Anthropic puts tool results into a user message; ``role`` is for values that
+    state none.
+    """
     if not isinstance(value, Mapping):
         yield {"role": role, "content": value if isinstance(value, str) else _json(value)}
         return
@@ -187,7 +189,9 @@ def _block(block: Any) -> dict[str, Any] | None:
 
 
 def _role(value: Mapping[str, Any], otherwise: str) -> str:
-    """Return the role of a message in OpenAI's terms; for a LangChain object, the role of its class."""
+    """Return the role of a message in OpenAI's terms, or ``otherwise`` if it states none; for a LangChain object, the role of
+    its class.
+    """
     names, inner = value.get("id"), value.get("kwargs")
     kind = first(value.get("role"), value.get("type"), otherwise)
     if isinstance(inner, Mapping):

@@ -31,7 +31,9 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call of a generation; yield nothing for other observations."""
+    """Yield the call of a generation, found at ``where`` (file and line); yield nothing for other
+    observations.
+    """
 
     def of(camel: str, snake: str) -> Any:
         return first(record.get(camel), record.get(snake))
@@ -78,7 +80,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the request and the inputs of an outermost observation, unless it is a generation."""
+    """Yield the request's name and the inputs of an outermost observation, unless it is a generation."""
     is_outermost = not first(record.get("parentObservationId"), record.get("parent_observation_id"))
     if (record.get("type") or "GENERATION") != "GENERATION" and is_outermost:
         yield text(first(record.get("traceId"), record.get("trace_id"))), json_in(record.get("input"))

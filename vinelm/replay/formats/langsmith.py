@@ -20,7 +20,7 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call of a model's run; yield nothing for other runs."""
+    """Yield the call of a model's run, found at ``where`` (file and line); yield nothing for other runs."""
     if str(record["run_type"]).lower() != "llm":
         return
     inputs, outputs, extra = json_in(record.get("inputs")), json_in(record.get("outputs")), mapping(record.get("extra"))
@@ -58,7 +58,7 @@ def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the request and the inputs of an outermost run that is not a model call."""
+    """Yield the request's name and the inputs of an outermost run that is not a model call."""
     if str(record["run_type"]).lower() != "llm" and not record.get("parent_run_id"):
         yield text(first(record.get("trace_id"), record.get("id"))), json_in(record.get("inputs"))
 

@@ -28,7 +28,9 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call of a completion; yield nothing for embeddings, images and the like."""
+    """Yield the call of a completion, found at ``where`` (file and line); yield nothing for embeddings and
+    images.
+    """
     of = _payload(record)
     kind = str(of.get("call_type") or "completion").lower()
     if not any(word in kind for word in ("completion", "responses", "anthropic_messages", "generate_content")):

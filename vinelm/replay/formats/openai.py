@@ -36,7 +36,10 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call. A request without a response, as in a batch that has not been sent yet, yields nothing."""
+    """Yield the call of a record, found at ``where`` (file and line).
+
+    A request without a response, as in a batch that has not been sent yet, yields nothing.
+    """
     asked, answered = _parts(record)
     is_batched = "custom_id" in record
     if is_batched and "response" not in record:

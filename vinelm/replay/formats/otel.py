@@ -60,7 +60,7 @@ def _spans(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the calls of models among the spans."""
+    """Yield the model calls among the spans of a record, found at ``where`` (file and line)."""
     for name in ("resourceSpans", "scopeSpans", "spans"):
         if isinstance(record.get(name), list):
             for one in record[name]:

@@ -25,13 +25,16 @@ def is_record(record: Mapping[str, Any]) -> bool:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield a request and its inputs."""
+    """Yield the name and the inputs of a request, if the line records them."""
     if REQUEST_MARK in record:
         yield text(record.get("request")), record.get("inputs")
 
 
 def calls_of(record: Mapping[str, Any], where: str) -> Iterator[LoggedCall]:
-    """Yield the call of a line. Unknown fields are dropped; a field of the wrong type counts as missing."""
+    """Yield the call of a line, found at ``where`` (file and line).
+
+    Unknown fields are dropped; a field of the wrong type counts as missing.
+    """
     if MARK not in record:
         return
     found: dict[str, Any] = {"where": where}

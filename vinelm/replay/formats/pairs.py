@@ -38,7 +38,9 @@ class BatchPairs:
         self._halves: sqlite3.Connection | None = None
 
     def fed(self, place: str, record: object) -> Iterator[tuple[str, Any]]:
-        """Yield the record unchanged, unless it is a request or a response to be joined."""
+        """Yield (place, record) unchanged, or nothing if the record is a request or a response to be joined; ``place`` is file
+        and line.
+        """
         if not isinstance(record, dict) or (id_ := record.get("custom_id")) is None:
             yield place, record
             return
@@ -54,10 +56,10 @@ class BatchPairs:
         self._halves.execute("INSERT INTO halves VALUES (?, ?, ?, ?)", (str(id_), is_request, place, json.dumps(record)))
 
     def rest(self, note: Callable[[str, str], None]) -> Iterator[tuple[str, Any]]:
-        """Yield the joined calls, and responses without a request.
+        """Yield (place, record) for each response, joined with its request; ``place`` is the file and line of the response.
 
-        A response that may belong to several requests is reported to ``note`` and has no prompt. So is each of several
-        responses to a request that was made once.
+        A response without a request, or that may belong to several requests, has no prompt; ``note`` is told of the latter, and
+        of each of several responses to a request that was made once.
         """
         if self._halves is None:
             return

@@ -28,7 +28,7 @@ MOST_NAMED = 20
 
 Redact = Callable[[LoggedCall], LoggedCall]
 EVEN_DAYS = "days"
-"""In place of a function of weights: each day counts the same."""
+"""A value of ``weights`` instead of a function: each day counts the same."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ class TraceReading:
     on_inputs: Callable[[str, Any], None] | None = field(default=None, repr=False, compare=False)
 
     def note(self, where: str, why: str) -> None:
-        """Count a line or record that could not be read."""
+        """Count a line or record that could not be read; ``where`` is file and line, ``why`` the reason."""
         self.broken += 1
         if len(self.named) < MOST_NAMED:
             self.named.append(f"{where}: {why}")
@@ -171,7 +171,14 @@ def _files(path: Path) -> list[Path]:
 
 
 def _calls(record: object, where: str, known: list[tuple[str, ModuleType]], reading: TraceReading) -> Iterator[LoggedCall]:
-    """Yield the calls of a record, and count them."""
+    """Yield the calls of a record, and count them in ``reading``, or note there why the record cannot be read.
+
+    Args:
+        record: The record.
+        where: Its file and line.
+        known: The forms that it may have, each as name and reader; the first that fits is used.
+        reading: Updated with what was read.
+    """
     try:
         if not isinstance(record, dict):
             raise TypeError

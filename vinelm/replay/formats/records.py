@@ -68,7 +68,7 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
 
 def _read(file: IO[bytes], most: int) -> bytes:
-    """Return the readable beginning of a file."""
+    """Return the readable beginning of a file, at most ``most`` bytes."""
     found = b""
     with suppress(EOFError, zlib.error, gzip.BadGzipFile):
         while len(found) < most and (piece := file.read(min(_PIECE, most - len(found)))):
@@ -97,7 +97,9 @@ def _parsed(line: bytes) -> Any:
 
 
 def _unfolded(place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the records in a value: the items of an array, or of the array inside an API's page."""
+    """Yield each record in a value (an array, an API's page with an array, or the record itself) with ``place``, its file and
+    line.
+    """
     name = next(
         (name for name in ("data", "runs", "observations") if isinstance(value, dict) and isinstance(value.get(name), list)),
         None,

@@ -22,7 +22,7 @@ def text(value: Any) -> str:
 
 
 def number(value: Any) -> float | None:
-    """Return a value, a number or its text, as a finite number >= 0."""
+    """Return a number, or a text that is a number, as a finite float >= 0; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
@@ -33,13 +33,13 @@ def number(value: Any) -> float | None:
 
 
 def count(value: Any) -> int | None:
-    """Return a value, a number or its text, as a whole number >= 0."""
+    """Return a number, or a text that is a number, as a whole number >= 0; None for anything else."""
     found = number(value)
     return None if found is None else int(found)
 
 
 def first(*values: Any) -> Any:
-    """Return the first value that is neither None nor an empty text."""
+    """Return the first value that is neither None nor an empty text; None without such a value."""
     return next((value for value in values if value is not None and value != ""), None)
 
 
@@ -47,22 +47,24 @@ _CONVERSATION = ("session_id", "thread_id", "conversation_id", "sessionId", "thr
 
 
 def conversation_of(said: Mapping[str, Any], *named: Any) -> str:
-    """Return the first of ``named`` that is not empty, otherwise the session or thread in the application's metadata of
-    a call.
+    """Return the first of ``named`` that is not empty, otherwise the session or thread in ``said``, the application's metadata
+    of a call; "" without either.
     """
     return text(first(*named, *(said.get(name) for name in _CONVERSATION)))
 
 
 def stands_for(said: Mapping[str, Any]) -> float:
-    """Return the number of calls that a recorded call represents: ``sample_weight`` in the application's metadata,
-    otherwise 1.
+    """Return the number of calls that a recorded call represents: ``sample_weight`` in ``said``, the application's metadata of
+    the call, otherwise 1.
     """
     found = number(said.get("sample_weight"))
     return 1 if found is None else found
 
 
 def epoch(value: Any) -> float | None:
-    """Return seconds since 1970 of an ISO time (UTC if it has no zone), or of a number in s, ms, us or ns."""
+    """Return seconds since 1970 of an ISO time (UTC if it has no zone), or of a number in s, ms, us or ns; None for anything
+    else.
+    """
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
     found = number(value)

@@ -60,7 +60,9 @@ class Desk:
             return any(row["question_id"] == question for row in self._kept.rows.questions())
 
     def put_label(self, question: int, choice: str, who: str) -> None:
-        """Store a label; a later label by the same person replaces it."""
+        """Store a label, a key of :data:`CHOICES` or two scores, for the question with this number; it replaces the person's
+        earlier label.
+        """
         with self._lock:
             put_label(self._kept, question, choice, who)
 

@@ -22,7 +22,9 @@ _TEMPLATE = Path(__file__).parent / "page.html"
 
 
 def page_of(data: dict[str, Any]) -> str:
-    """Return the page as HTML. It loads no other resources, and prompts are escaped."""
+    """Return the page as HTML, with ``data`` as JSON for its script. The page loads no other resources, and prompts are
+    escaped.
+    """
     # "<" only occurs inside of JSON strings, so that no text can end the script element or begin a comment in it.
     text = json.dumps({"choices": CHOICES, **data}).replace("<", "\\u003c")
     page = _TEMPLATE.read_text(encoding="utf-8").replace("@NONCE@", secrets.token_urlsafe(16))
