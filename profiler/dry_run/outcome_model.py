@@ -147,7 +147,7 @@ class OutcomeModel:
 
 
 def _may_end(template: Template) -> frozenset[Place]:
-    """Return whether a request may end at this point, by the template or by the workflow's own check."""
+    """Return the (depth, stage) pairs after which a request may end, by the template or by the workflow's own check."""
     flow = template.flow
     return frozenset(
         (depth + 1, stage)

@@ -137,7 +137,10 @@ class SimulatedRun:
             is_continued = is_continued or row.ended(self._rule)
 
     def _draw(self, cell: Cell, stages: Sequence[str], *, is_continued: bool) -> Observation | None:
-        """Return a drawn outcome of the call; None if a budget does not allow it."""
+        """Draw an outcome of the call, book it, and return it; None if a budget does not allow the call.
+
+        ``stages`` are the stages that have run, including this one. ``is_continued`` marks a call after a passed answer.
+        """
         unit = self.model.unit(cell, stages)
         limits = self._limits
         is_too_expensive = limits.budget_usd is not None and self._committed_usd + unit.cost_usd > limits.budget_usd

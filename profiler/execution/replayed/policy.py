@@ -282,10 +282,10 @@ class ReplayPolicy(UnitPolicy):
     # -- the host of chat models' calls: their positions decide --------------------------------------------------------
 
     def admit(self, stage: str, prefix: tuple[str, ...], *, node: str, is_repeated: bool) -> None:
-        """Admit every inner call: :meth:`locate` decides whether it may run."""
+        """Admit every call here, because :meth:`locate` decides whether it may run."""
 
     def admit_inner(self, stage: str, *, node: str) -> None:
-        """Admit every inner call: :meth:`locate` decides whether it may run."""
+        """Admit every call inside a subgraph here, because :meth:`locate` decides whether it may run."""
 
     # -- the outcome -------------------------------------------------------------------------------------------
 
