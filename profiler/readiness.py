@@ -405,7 +405,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
 
 
 def _following(template: Template, rows: Sequence[Observation]) -> Stage | None:
-    """Return the stage that comes next after the last result."""
+    """Return the stage that comes next after the last result; None if the request ends there."""
     return template.following(len(rows), rows[-1].arm) if rows else template.first_stages[0]
 
 

@@ -148,7 +148,7 @@ class RequestRows:
                 self._close(path, one)
 
     def verdict(self, path: Path, finished: bool) -> None:
-        """Record whether the answer after ``path`` passed the workflow's check."""
+        """Record whether the answer after ``path`` passed the workflow's check (``finished``)."""
         with self._lock:
             one = self._pending.get(path)
             if one is not None:

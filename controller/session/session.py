@@ -236,9 +236,13 @@ class Session(StopRulePolicy):
                 self._note_untold(error, "interrupted", prefix)
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return whether to continue: False if the stop rule or the plan ends the request.
+        """Return whether to continue after ``prefix``: False if the stop rule or the plan ends the request.
 
-        If the template branches, one of the stages in ``arms`` comes next; None if these stages are unknown.
+        Args:
+            prefix: models of the calls so far.
+            finished: the verdict of the workflow's own check.
+            state: the application's state, which the judge reads.
+            arms: the stages of which one comes next, if the template branches; None if they are unknown.
         """
         has_ended = finished if self._judge is None else self.has_ended(finished, state)
         self._tell("verdict", prefix, lambda rows: rows.verdict(prefix, has_ended), (self.evidence,))

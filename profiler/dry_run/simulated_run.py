@@ -175,7 +175,7 @@ class SimulatedRun:
             self._extrapolate(self._coverage.fraction)
 
     def _extrapolate(self, fraction: float) -> None:
-        """Estimate the length of the whole run as a multiple of the simulated part."""
+        """Estimate the length of the whole run as a multiple of the simulated part, whose coverage is ``fraction``."""
         limits, totals = self._limits, self._coverage.measure()
         spent = float(totals.paid.sum()) + self._coverage.continued
         new = float(self.new_cells) if self._coverage.is_free else self.cost_usd

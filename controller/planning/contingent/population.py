@@ -155,7 +155,7 @@ class Population:
         """Return the indices of the plans that meet the bounds, best first; None if no plan does.
 
         Args:
-            first: The quantity that is compared first, ``"cost"`` or ``"accuracy"``.
+            first: ``"cost"`` compares cost first; any other target compares accuracy first.
             accuracy: Each plan's accuracy: first the corners', then the fixed plans'.
             cost: Each plan's cost in dollars, in the same order.
             meets: Whether each plan meets the bounds, in the same order.
