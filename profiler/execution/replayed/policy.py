@@ -133,7 +133,7 @@ class ReplayPolicy(UnitPolicy):
         self._counter = Lock()
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return whether the request continues after ``prefix``: by the workflow's own verdict (``finished``).
+        """Return whether the request continues after ``prefix``: by the stop rule and the check's verdict (``finished``).
 
         An earlier answer that passed, but after which the request is known to have continued, does not end it.
         """
