@@ -46,8 +46,8 @@ class Planner:
         annotated: The trie with its estimates; must not be changed afterwards.
         available: Models that can be served; None for all. Paths through other models are never planned.
 
-    Branches may also be outcomes: plan over ``annotated.signals``, or over its ``returning_last()`` if the application
-    cannot return earlier answers.
+    To plan by the outcomes of earlier calls, pass ``annotated.signals`` as the trie. If the application cannot return
+    earlier answers, pass ``annotated.signals.returning_last()``.
 
     Attributes:
         engine_of: model name to engine name.
@@ -276,7 +276,10 @@ class Planner:
         return DecisionGraph.of(self.annotated)
 
     def _without(self, node: int, models: Collection[str], candidates: BoolArray | None) -> BoolArray | None:
-        """Return the candidates that do not lie behind one of these next models; None if all nodes are candidates."""
+        """Return the nodes at which a request at ``node`` may end if none of ``models`` may run next.
+
+        ``candidates`` and the result are masks of shape (n + 1,); None stands for all nodes.
+        """
         trie, left = self.trie, None
         for child in trie.children(node):
             if trie.models[int(trie.model[child])] in models:

@@ -100,7 +100,10 @@ class KeepingWorker:
         self._worker, self._place = worker, place
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
-        """Run as :meth:`Worker.run`. If the checkpoint cannot be written, the error is raised later, with the result."""
+        """Run one job to its end, store its checkpoint, and return its outcome.
+
+        If the checkpoint cannot be written, the error is raised later, with the result.
+        """
         outcome = self._worker.run(job, top_up)
         if outcome.checkpoint is not None:
             with suppress(StoreError):
@@ -108,7 +111,7 @@ class KeepingWorker:
         return outcome
 
     def close(self) -> None:
-        """See :meth:`Worker.close`."""
+        """Stop every job that is still running. Idempotent."""
         self._worker.close()
 
 

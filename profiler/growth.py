@@ -128,7 +128,10 @@ def _grown(rows: KeptRows, identity: StoreIdentity, wanted: dict[str, RequestDig
 
 
 def _score(rows: KeptRows, row: RowToScore, stopped: Mapping[Cell, bool]) -> Rescored:
-    """Return the success of a result, or the reason why it cannot be scored. Makes no paid model call."""
+    """Return the success of a result, or the reason why it cannot be scored. Makes no paid model call.
+
+    ``stopped`` says for each result whether the workflow's own check passed its answer.
+    """
     job = rows.job((row.request_id, row.prefix), row.state, stopped if row.is_continued else None)
     found = rows.evaluated(job).observation
     if found is None:
@@ -218,8 +221,9 @@ class _Renewal:
     """Recomputes signals and answers of results.
 
     Args:
+        rows: the store's results.
         signals: the workflow's declared signals.
-        before: the declaration with which they were computed.
+        before: the declaration with which the stored signals and answers were computed; None if there is none.
         now: the current declaration.
     """
 

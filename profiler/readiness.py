@@ -405,7 +405,7 @@ def _one_run(units: Units, request: Request, refused: Sequence[str], backend: Sc
 
 
 def _following(template: Template, rows: Sequence[Observation]) -> Stage | None:
-    """Return the stage that comes next after the last result."""
+    """Return the stage that comes next after the last result; None if the request ends there."""
     return template.following(len(rows), rows[-1].arm) if rows else template.first_stages[0]
 
 
@@ -417,7 +417,15 @@ def _stages(template: Template, rows: Sequence[Observation], stage: Stage) -> tu
 
 
 def _not_tried(template: Template, rows: Sequence[Observation], refused: Sequence[str], is_beyond: bool, is_stuck: bool) -> str:
-    """Return the stages, tools and loop ends that the scripted answers did not reach."""
+    """Return in words the stages, tools and loop ends that the scripted answers did not reach; empty if they reached all.
+
+    Args:
+        template: the workflow's template.
+        rows: the results of the scripted run.
+        refused: a note on each tool that refused its arguments.
+        is_beyond: whether the loop took more turns than the template allows.
+        is_stuck: whether the application forces a call that a tool refused.
+    """
     tried = {row.stage for row in rows}
     others = [stage.name for stage in template.stages if stage.name not in tried]
     notes = [
@@ -521,7 +529,7 @@ class ScriptedBackend:
         """Whether it has written a text of no asked form since the run began, which an application may misread."""
 
     def chat_model(self, model: Model, call: CallContext) -> BaseChatModel:
-        """See :meth:`vinelm.requests.protocols.Backend.chat_model`."""
+        """Return a chat model for one stage invocation that gives the scripted answers."""
         return ScriptedChatModel.bound(self, model, self.seen.seeing(call))
 
     def answer(self, model: Model, call: CallContext, prompt_chars: int) -> tuple[str, Usage]:

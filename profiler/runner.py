@@ -167,7 +167,7 @@ def _gate(
 
 
 def _begin(rows: KeptRows, requests: Sequence[Request], noted: Mapping[str, Any], gate: BatchGate | None) -> RunState:
-    """Open the ledger, judge pending results, record the run's settings in the store, and read its results."""
+    """Open the ledger, judge pending results, record the run's settings (``noted``) in the store, and read its results."""
     store, units, settings = rows.store, rows.units, rows.settings
     ledger = Ledger(store, settings.limits, batches=None if gate is None else BatchRecords(store))
     records = RunRecords(store)

@@ -61,7 +61,7 @@ def affinity(view: FleetView) -> Orders:
     """Keep each conversation on the replica whose prompt cache holds it, if that replica has room.
 
     All processes and rounds choose the same replica. A conversation has a single pin: if its calls go to several groups,
-    the group with the highest number sets it.
+    the last of these groups in the order of :attr:`FleetView.group` sets the pin.
     """
     pins: dict[int, str] = {}
     for number in np.unique(view.group[_is_replica(view)]).tolist():
@@ -140,7 +140,7 @@ def _by_engine(view: FleetView, values: FloatArray) -> FloatArray:
 
 
 def _of_group(view: FleetView, by_engine: FloatArray) -> FloatArray:
-    """Return for each engine the sum of the values of all replicas in its group; shape (number of engines,)."""
+    """Return for each engine the sum of ``by_engine`` over all engines of its group; shape (number of engines,)."""
     return np.bincount(view.group, by_engine, len(view.engines)).astype(float)[view.group]
 
 

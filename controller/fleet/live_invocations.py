@@ -37,7 +37,11 @@ Rest = Callable[[], tuple[float, float]]
 
 
 class InvocationStart(NamedTuple):
-    """The facts of a call when it begins; for the units, see :class:`~vinelm.controller.fleet.view.FleetView`."""
+    """The facts of a call when it begins; for the units, see :class:`~vinelm.controller.fleet.view.FleetView`.
+
+    ``session`` and ``node`` are the conversation's number and the trie's node. ``rest_s`` and ``rest_usd`` are the expected
+    seconds and dollars from here to the request's end; NaN if unknown.
+    """
 
     session: int
     tenant: str
@@ -74,9 +78,9 @@ class LiveInvocations:
             return len(self._rows) - len(self._free)
 
     def begin(self, start: InvocationStart, rest: Rest | None = None) -> int:
-        """Add a call that runs from now on, and return the number of its row in the table.
+        """Add a call that runs from now on, and return the index of its row in the table.
 
-        If ``start`` lacks the expected remaining time and cost, snapshots call ``rest`` for them, in their thread.
+        If ``start`` lacks the expected remaining time and cost, the next :meth:`snapshot` calls ``rest`` to get both.
         """
         now = self._now()
         with self._lock:
@@ -108,7 +112,7 @@ class LiveInvocations:
         return slot
 
     def queue(self, slot: int, engine: str | None = None) -> None:
-        """Record that the call waits for the rate limits of ``engine`` (None: of the same engine as before)."""
+        """Record that the call in row ``slot`` waits for the rate limits of ``engine`` (None: of the same engine as before)."""
         with self._lock:
             if self._state[slot] != _QUEUED:
                 self._state[slot], self._queued_at[slot] = _QUEUED, self._now()
@@ -116,7 +120,7 @@ class LiveInvocations:
                     self._engine[slot] = self._names["engine"].place(engine)
 
     def run(self, slot: int, engine: str | None = None) -> None:
-        """Record that the call was sent to ``engine`` (None: to the engine that it waited for)."""
+        """Record that the call in row ``slot`` was sent to ``engine`` (None: to the engine that it waited for)."""
         with self._lock:
             if engine is not None:
                 self._engine[slot] = self._names["engine"].place(engine)
@@ -126,7 +130,7 @@ class LiveInvocations:
                 self._waited[slot] += now - self._queued_at[slot]
 
     def end(self, slot: int) -> None:
-        """Remove the call from the table, so that its row can be reused."""
+        """Remove the call in row ``slot`` from the table, so that the row can be reused."""
         with self._lock:
             if self._is_live[slot]:
                 self._is_live[slot] = False

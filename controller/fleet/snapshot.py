@@ -47,7 +47,7 @@ _LENGTH = 4
 
 
 def to_bytes(about: Mapping[str, Any], columns: Iterable[np.ndarray[Any, Any]], magic: bytes = b"") -> bytes:
-    """Encode a header and columns of equal length as bytes. Rows are not handled one by one."""
+    """Encode ``magic``, a header (``about``) and columns of equal length as bytes, without a loop over the rows."""
     header = json.dumps(about, separators=(",", ":")).encode()
     raw = (np.ascontiguousarray(column).tobytes() for column in columns)
     return b"".join([magic, len(header).to_bytes(_LENGTH, "little"), header, *raw])

@@ -83,7 +83,7 @@ class FleetView:
 
     @property
     def group(self) -> IntArray:
-        """The number of each engine's replica group, shape (number of engines,); engines of one group have equal numbers."""
+        """The index of each engine's replica group, shape (number of engines,); engines of one group have the same index."""
         places = {name: place for place, name in enumerate(dict.fromkeys(self.groups))}
         return np.array([places[name] for name in self.groups], np.int32)
 

@@ -74,13 +74,16 @@ class BackgroundLoadMonitor:
         return {engine: replace(delay, is_stale=True) for engine, delay in reading.delays.items()}
 
     def dispatched(self, engine: str) -> None:
-        """Report a call that was sent to the source, in the background."""
+        """Tell the source, in the background, that a call was sent to ``engine``."""
         if not callable(self._source) and self._jobs.qsize() < QUEUE:
             source = self._source
             self._jobs.put(lambda: source.dispatched(engine))
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """Report the end of a call to the source, in the background."""
+        """Tell the source, in the background, that a call to ``engine`` ended.
+
+        ``excess_s`` is the seconds that the call took beyond its time at zero load; None if unknown.
+        """
         if not callable(self._source) and self._jobs.qsize() < QUEUE:
             source = self._source
             self._jobs.put(lambda: source.finished(engine, excess_s))

@@ -119,7 +119,7 @@ def calibrate_endpoint(
 
 
 def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str]) -> float | None:
-    """Make one run and return the measured call's latency in seconds; None if the call failed.
+    """Make one run with this number of other calls, and return the measured call's latency in seconds; None if it failed.
 
     Descriptions of failed calls are appended to ``failures``.
     """
@@ -144,7 +144,7 @@ def _run(experiment: Experiment, others: int, clock: Clock, failures: list[str])
 
 @contextmanager
 def _noted(failures: list[str], is_raised: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Append an error in the block to ``failures`` instead of raising it.
+    """Append an error in the block to ``failures`` instead of raising it, unless its type is in ``is_raised``.
 
     Only the type of other libraries' errors is kept, because their messages may contain a prompt or a key.
     """

@@ -118,7 +118,7 @@ class Endpoint:
             self.spent_usd += usage.cost_usd
 
     def experiment(self, *, flush_url: str | None = None, **settings: Any) -> Experiment:
-        """Return an experiment that makes its calls here; ``settings`` are the other fields of :class:`Experiment`.
+        """Return an experiment that calls this endpoint; ``settings`` are the other fields of :class:`Experiment`.
 
         ``flush_url`` receives a POST before each run to empty the prompt cache (SGLang: ``/flush_cache``).
         """

@@ -23,7 +23,11 @@ LEAST_CALLS, MOST_CALLS = 5, 64
 
 @dataclass(slots=True)
 class _OwnCalls:
-    """Our own calls on one engine: the number in flight, and the recent calls' extra latencies compared with zero load."""
+    """Our own calls on one engine: the number in flight, and the recent calls' extra latencies compared with zero load.
+
+    ``recent`` holds (time of the end, extra seconds) of each recent call, ``total_s`` and ``squares`` the sums of these extra
+    seconds and of their squares. ``seen_s`` is the estimate of the extra seconds, made at the time ``last_s``.
+    """
 
     in_flight: int = 0
     recent: deque[tuple[float, float]] = field(default_factory=deque)

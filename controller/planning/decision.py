@@ -57,9 +57,10 @@ class Alternative:
 
 
 class BoundUse(NamedTuple):
-    """A bound of the objective, with the part that is used before the request's node and the part used at the plan's end.
+    """How a plan uses one bound of the objective.
 
-    A part is None if it has no single value: for a plan with several ends, or for an accuracy floor.
+    ``used`` is the part of the bound that the request has used before its node; None for an accuracy floor. ``needed`` is
+    what the plan needs from there to its end, or the plan's accuracy. Both are None for a plan with several ends.
     """
 
     name: str

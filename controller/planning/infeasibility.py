@@ -26,7 +26,10 @@ def infeasible(view: SubtreeView, choice: Choice) -> InfeasibleError:
 
 
 def unmet(objective: Objective, bound: str, best: float, others: Sequence[str] = (), *, what: str = "plan") -> InfeasibleError:
-    """Return the error for a ``bound`` that no plan meets within the bounds ``others``; ``best`` is the best value reached."""
+    """Return the error for a ``bound`` that no plan meets within the bounds ``others``.
+
+    ``best`` is the best value reached; ``what`` is the word for a plan in the message.
+    """
     limit, unit = float(getattr(objective, bound)), UNITS[bound]
     within = f" within {' and '.join(others)}" if others else ""
     change = "lower" if bound == FLOOR else "raise"

@@ -50,7 +50,7 @@ class MixedDecision(Decision):
 
     @property
     def parts(self) -> tuple[tuple[float, Decision], ...]:
-        """See :attr:`Decision.parts`; the plan that more requests follow comes first."""
+        """The two plans, each with its share of the requests; the plan that more requests follow comes first."""
         both = ((1.0 - self.share, self.low), (self.share, self.high))
         return both if self.share < 0.5 else both[::-1]
 
@@ -66,33 +66,33 @@ class MixedDecision(Decision):
 
     @property
     def remaining_cost_usd(self) -> float:
-        """See :attr:`Decision.remaining_cost_usd`."""
+        """The expected cost below ``node`` in dollars: the mean of both plans, weighted by share."""
         return self._mean(lambda plan: plan.remaining_cost_usd)
 
     @property
     def remaining_latency_s(self) -> float:
-        """See :attr:`Decision.remaining_latency_s`."""
+        """The expected latency below ``node`` in seconds: the mean of both plans, weighted by share."""
         return self._mean(lambda plan: plan.remaining_latency_s)
 
     @property
     def mean_rest_s(self) -> float:
-        """See :attr:`Decision.mean_rest_s`."""
+        """The expected latency below ``node`` at zero load in seconds: the mean of both plans, weighted by share."""
         return self._mean(lambda plan: plan.mean_rest_s)
 
     @property
     def ahead(self) -> tuple[float, float, float]:
-        """See :attr:`Decision.ahead`."""
+        """Expected accuracy, dollars and seconds from ``node`` on: means of both plans, weighted by share."""
         success, cost_usd, latency_s = np.sum([share * np.array(plan.ahead) for share, plan in self.parts], axis=0).tolist()
         return success, cost_usd, latency_s
 
     @property
     def reached(self) -> FloatArray:
-        """See :attr:`Decision.reached`."""
+        """The probability that a request runs each node's call, whichever plan it follows; shape (n + 1,)."""
         return np.asarray(np.sum([share * plan.reached for share, plan in self.parts], axis=0))
 
     @cached_property
     def promise(self) -> Promise:
-        """See :attr:`Decision.promise`; combines the estimates, corrections and advantages of both plans, weighted by share."""
+        """The predicted accuracy with its interval: both plans' estimates, corrections and advantages, weighted by share."""
         promises = [(share, plan.promise) for share, plan in self.parts]
         return replace(
             promises[0][1],
@@ -105,7 +105,7 @@ class MixedDecision(Decision):
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """See :attr:`Decision.intervals`; the interval of the cost combines both plans."""
+        """90 % intervals of the expected figures; the interval of the cost is the weighted mean of both plans' intervals."""
         costs = [(share, plan.intervals.get("path_cost_usd")) for share, plan in self.parts]
         low, high = mean_of(costs, lambda cost: cost and cost[0]), mean_of(costs, lambda cost: cost and cost[1])
         return super().intervals | ({} if low is None or high is None else {"path_cost_usd": (low, high)})
@@ -137,7 +137,10 @@ class MixedDecision(Decision):
         return self.parts[0][1].next_for(stage)
 
     def lines(self, limit: int | None = None) -> list[str]:
-        """See :meth:`Decision.lines`; above each plan stands its share of the requests."""
+        """Return both plans as indented trees, each below a line with its share of the requests.
+
+        ``limit`` is the approximate number of lines in total; None for all lines.
+        """
         most = None if limit is None else max(limit // 2 - 1, 1)
         found: list[str] = []
         for share, plan in self.parts:
@@ -148,7 +151,10 @@ class MixedDecision(Decision):
 
     @cached_property
     def slack(self) -> dict[str, float]:
-        """See :attr:`Decision.slack`. The bound for which traffic is split has no slack."""
+        """The unused part of each bound, in seconds, dollars or as a fraction.
+
+        The bound for which traffic is split has no slack.
+        """
         objective = self.request.objective
         found: dict[str, float] = {}
         if objective.min_accuracy is not None:
@@ -169,7 +175,7 @@ class MixedDecision(Decision):
 
     @property
     def reason(self) -> str:
-        """See :attr:`Decision.reason`."""
+        """One line with the share of the more expensive plan, the expected figures, and the bound that the split meets."""
         limit = getattr(self.request.objective, self.binding)
         text = f"{self.share:.0%} of the requests follow the dearer of two plans: accuracy {self.accuracy:.3f}, "
         text += f"${self.path_cost_usd:.4g} on average"
@@ -182,16 +188,16 @@ class MixedDecision(Decision):
         return [found for _, plan in self.parts for found in plan.alternatives()]
 
     def candidates(self) -> dict[str, Any]:
-        """See :meth:`Decision.candidates`."""
+        """Return the alternatives of both plans as JSON types, each plan with its share; see :meth:`Decision.candidates`."""
         return {"plans": [{"share": share, **plan.candidates()} for share, plan in self.parts]}
 
     def explain(self) -> str:
-        """See :meth:`Decision.explain`; explains both plans."""
+        """Return as text the reason for the split, and for each plan why it was chosen."""
         parts = [f"{share:.0%} of requests, {plan.words}:\n{plan.explain()}" for share, plan in self.parts]
         return "\n".join((self.reason, *parts))
 
     def facts(self) -> dict[str, Any]:
-        """See :meth:`Decision.facts`."""
+        """Return both plans as JSON types, each with its share, accuracy and cost."""
         return {
             "mixed_plans": [
                 {"share": share, "accuracy": plan.accuracy, "path_cost_usd": plan.path_cost_usd, **plan.facts()}

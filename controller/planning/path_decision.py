@@ -150,7 +150,7 @@ class PathDecision(Decision):
 
     @property
     def bounds(self) -> list[BoundUse]:
-        """See :attr:`Decision.bounds`."""
+        """The use of each bound of the objective: the part used before ``node``, and the part needed from there to the end."""
         view = self._target_view
         return [BoundUse(b, None if b == FLOOR else view.used(b), float(view.values(b)[1])) for b in view.bounds]
 
@@ -182,7 +182,7 @@ class PathDecision(Decision):
 
     @property
     def sentences(self) -> str:
-        """See :attr:`Decision.sentences`; includes the interval of the accuracy."""
+        """The reason for the choice as full sentences, with the interval of the accuracy."""
         found, text = self.intervals.get("accuracy"), super().sentences
         if found is not None:
             promised = f"Promised accuracy: {100 * self.promise.accuracy:.1f} %. "
@@ -203,36 +203,36 @@ class PathDecision(Decision):
         return {"plan": list(self.path), "stages": [list(edge) for edge in self.metrics.trie.edges(self.target)]}
 
     def goes_on(self, node: int, stage: str) -> bool:
-        """See :meth:`Decision.goes_on`."""
+        """Return whether the plan continues after ``node``: unless ``node`` is the target. ``stage`` is ignored."""
         return node != self.target
 
     def next_for(self, stage: str | None) -> str | None:
-        """See :meth:`Decision.next_for`."""
+        """Return the model to run next; None if the request should end. ``stage`` is ignored, since only one can come."""
         return self.next_model
 
     def lines(self, limit: int | None = None) -> list[str]:
-        """See :meth:`Decision.lines`; a path is a single line."""
+        """Return the plan in a single line, whatever the ``limit``."""
         return [self.words]
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The models of the plan; see :attr:`Decision.shown`."""
+        """The models of the plan, from the root to ``target``."""
         return self.path
 
     @property
     def ahead(self) -> tuple[float, float, float]:
-        """See :attr:`Decision.ahead`."""
+        """Expected accuracy, cost in dollars and latency in seconds from ``node`` on, for a request that continues."""
         return (0.0, 0.0, 0.0) if self.stop else ahead_along(self.annotated, self.target)[self.metrics.trie.depth[self.node]]
 
     def candidates(self) -> dict[str, Any]:
-        """See :meth:`Decision.candidates`; ``used`` is the part of each bound that the request has used."""
+        """Return the alternatives as JSON types, and under ``used`` the part of each bound that the request has used."""
         return {
             "used": {bound: self.view.used(bound) for bound in self.view.bounds},
             "candidates": [found.to_dict() for found in self.alternatives()],
         }
 
     def alternatives(self) -> list[Alternative]:
-        """See :meth:`Decision.alternatives`; the models come in trie order."""
+        """Return the alternatives, with their models in trie order: to end now, if allowed, and each possible next model."""
         view, trie = self.view, self.metrics.trie
         spans: list[tuple[str | None, int, int]] = [(None, self.node, self.node + 1)]
         spans += [(trie.models[int(trie.model[c])], c, int(trie.end[c])) for c in trie.children(self.node)]
@@ -277,7 +277,10 @@ class PathDecision(Decision):
         )
 
     def _why_not(self, at: int) -> str:
-        """Return in words which bounds this alternative violates; if none, the first quantity in which the choice is better."""
+        """Return in words which bounds an alternative violates; if none, the first quantity in which the choice is better.
+
+        ``at`` is the index in :attr:`view` of the node where the alternative ends.
+        """
         view = self.view
         missed = [bound for bound in view.bounds if not view.meets(bound)[at]]
         if missed and not (self.relaxed and set(missed) <= set(self.relaxed)):

@@ -127,9 +127,9 @@ class SubtreeView:
         return (*first, Metric.ACCURACY, Metric.COST, Metric.LATENCY)
 
     def first_of(self, mask: BoolArray, order: Sequence[Quantity]) -> int:
-        """Return the best item of the mask. Items are compared by each quantity in turn; only for accuracy is higher better.
+        """Return the index of the best item of the mask, which must hold at least one item.
 
-        The mask must hold at least one item.
+        Items are compared by each quantity in turn; only for accuracy is higher better.
         """
         found = np.flatnonzero(mask)
         for quantity in order:

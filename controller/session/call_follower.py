@@ -55,7 +55,7 @@ class RequestWatcher(CallFollower):
     __slots__ = ()
 
     def gate(self, path: tuple[str, ...], waits: bool, sent_to: str | None = None) -> None:
-        """Record that the call begins to wait for rate limits or, if not ``waits``, that it was sent.
+        """Record that the call at the end of ``path`` begins to wait for rate limits (``waits``) or was sent (not ``waits``).
 
         ``sent_to`` names the replica that the call was sent to, if any.
         """

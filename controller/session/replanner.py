@@ -285,7 +285,7 @@ class Replanner:
             return None
 
     def planned_again(self, asked: PlanRequest, objective: Objective) -> Decision:
-        """Return a plan for another objective from the position of an earlier plan.
+        """Return a plan for another objective from the position of the earlier request ``asked``, with its time and money.
 
         Raises:
             InfeasibleError: see :meth:`Planner.plan`.

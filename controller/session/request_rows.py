@@ -45,7 +45,19 @@ class InFlight:
 
 @dataclass
 class _Pending:
-    """A call whose row is not complete yet."""
+    """A call whose row is not complete yet.
+
+    Attributes:
+        stage: the call's stage.
+        in_flight: the number of other calls on the engine when this call began.
+        attempts: the attempts that have ended.
+        is_open: whether an attempt is in flight.
+        ended_s: the time at which the last attempt ended.
+        tools_until_s: the time at which the tools after the call ended; None until the check or the next call.
+        stopped: whether the check passed the answer or no stage can follow; None if unknown.
+        arm: the stage that came next; None if the template does not branch there or no stage has come yet.
+        signal: the call's runtime signal; None without one.
+    """
 
     stage: str
     in_flight: int
@@ -136,7 +148,7 @@ class RequestRows:
                 self._close(path, one)
 
     def verdict(self, path: Path, finished: bool) -> None:
-        """Record whether the answer after ``path`` passed the workflow's check."""
+        """Record whether the answer after ``path`` passed the workflow's check (``finished``)."""
         with self._lock:
             one = self._pending.get(path)
             if one is not None:

@@ -31,11 +31,14 @@ class Belief:
         return SeenOutcomes(annotated, node) if isinstance(annotated, SignalTrie) else Belief()
 
     def note(self, path: Path, outcome: Outcome) -> bool:
-        """Record the outcome of the call at the end of ``path``; return whether plans depend on it and it is new."""
+        """Record the outcome of the call at the end of ``path``; return True if the outcome is new and plans depend on it."""
         return False
 
     def note_check(self, path: Path, passed: bool) -> bool:
-        """Record whether the answer at the end of ``path`` passed the workflow's check; return as :meth:`note` does."""
+        """Record whether the answer at the end of ``path`` passed the workflow's check.
+
+        Return True if this is new and plans depend on it.
+        """
         return False
 
     def arm(self, path: Path, stage: str | None = None) -> tuple[str | None, str]:
@@ -98,19 +101,19 @@ class SeenOutcomes(Belief):
         self._passed: dict[Path, bool] = {}
 
     def note(self, path: Path, outcome: Outcome) -> bool:
-        """See :meth:`Belief.note`."""
+        """Record the outcome of the call at the end of ``path``; return whether it is new."""
         is_new = self._shown.get(path) != outcome
         self._shown[path] = outcome
         return is_new
 
     def note_check(self, path: Path, passed: bool) -> bool:
-        """See :meth:`Belief.note_check`."""
+        """Record whether the answer at the end of ``path`` passed the workflow's check; return whether this is new."""
         is_new = self._passed.get(path) != passed
         self._passed[path] = passed
         return is_new
 
     def arm(self, path: Path, stage: str | None = None) -> tuple[str | None, str]:
-        """See :meth:`Belief.arm`."""
+        """Return the trie's branch on which the request continues after ``path``, and a note; see :meth:`Belief.arm`."""
         if not path:
             if stage is None and len(firsts := self._arms(0)) == 1:
                 (stage,) = firsts
@@ -123,17 +126,17 @@ class SeenOutcomes(Belief):
         return self._stages[arm], "" if seen.is_exact else f"the profile never saw this outcome: planned as {shown}"
 
     def ends_at(self, path: Path) -> bool:
-        """See :meth:`Belief.ends_at`."""
+        """Return whether requests with the outcomes so far end after ``path``; False if the application alone decides."""
         return not self._numbers and self.arm(path)[0] is None
 
     def returned_class(self, path: Path) -> int | None:
-        """See :meth:`Belief.returned_class`."""
+        """Return the class of the answer to return if the request ends after ``path``; None for the last answer."""
         found = self._outcomes.returned_class(self._seen(path).place)
         held = {self._shown[path[:k]].answer_class for k in range(1, len(path) + 1) if path[:k] in self._shown}
         return found if found in held else None
 
     def titles(self, path: Path, stages: str | frozenset[str]) -> tuple[str | frozenset[str], str]:
-        """See :meth:`Belief.titles`."""
+        """Return the names that the trie gives these stages after the outcomes so far, and a note."""
         found = [self.arm(path, stage) for stage in ([stages] if isinstance(stages, str) else sorted(stages))]
         arms = frozenset(arm for arm, _ in found if arm is not None)
         return next(iter(arms), "") if len(arms) < 2 else arms, next((note for _, note in found if note), "")

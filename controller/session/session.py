@@ -204,7 +204,10 @@ class Session(StopRulePolicy):
                 self._follower.resumed(self.assigned, costs_usd)
 
     def _draw(self) -> None:
-        """Apply the assignment to a plan that was drawn for the request here or in the run that began the request."""
+        """Follow the plan only if the request is assigned to it, and restore the bound that was drawn for the request.
+
+        Under a traffic split, the bound that was drawn when the request began stays, also after another process resumes it.
+        """
         self.follows = self._replanner.follows = self.mode == "enforce" and self.assigned.is_plan
         # If spend control or a new trie has moved the bound since the request began, the drawn bound still holds.
         bound = self.assigned.bound if self.objective.mixes else None
@@ -212,9 +215,9 @@ class Session(StopRulePolicy):
         self._replanner.objectives = (*own, self.objective)
 
     def paid(self, total_usd: float) -> None:
-        """Count the dollars that earlier runs of the request have paid, including those for unfinished calls.
+        """Count the dollars that earlier runs of the request have paid in total, including those for unfinished calls.
 
-        This is called after :meth:`resumed` and before any call of this run. It adds the dollars that the path lacks.
+        This is called after :meth:`resumed` and before any call of this run. It adds what :meth:`resumed` has not counted.
         """
         with self._lock:
             missing_usd = total_usd - self.spent_usd - self._inherited_usd
@@ -233,9 +236,13 @@ class Session(StopRulePolicy):
                 self._note_untold(error, "interrupted", prefix)
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return whether to continue: False if the stop rule or the plan ends the request.
+        """Return whether to continue after ``prefix``: False if the stop rule or the plan ends the request.
 
-        If the template branches, one of the stages in ``arms`` comes next; None if these stages are unknown.
+        Args:
+            prefix: models of the calls so far.
+            finished: the verdict of the workflow's own check.
+            state: the application's state, which the judge reads.
+            arms: the stages of which one comes next, if the template branches; None if they are unknown.
         """
         has_ended = finished if self._judge is None else self.has_ended(finished, state)
         self._tell("verdict", prefix, lambda rows: rows.verdict(prefix, has_ended), (self.evidence,))
@@ -295,7 +302,10 @@ class Session(StopRulePolicy):
     def speculated(
         self, stage: str, prefix: tuple[str, ...], candidates: Sequence[ToolCandidate], settings: Speculation, **started: Any
     ) -> Sequence[ToolCandidate]:
-        """Return the tool calls that are worth prefetching by the plan or, without a plan, all that are likely enough."""
+        """Return the tool calls that are worth prefetching by the plan or, without a plan, all that are likely enough.
+
+        ``started`` holds the figures of the prefetches started so far; see :meth:`vinelm.policies.Policy.speculated`.
+        """
         with self._lock:
             found = reads_of_a_step(self.steps, self._replanner, prefix, candidates, settings, guard=self.guard, **started)
         return super().speculated(stage, prefix, candidates, settings, **started) if found is None else found

@@ -96,7 +96,10 @@ def said_by(lines: Sequence[str]) -> str:
 
 
 def main(descriptor: int) -> None:
-    """Connect to Ray, start hosts, and forward messages until the run closes the socket."""
+    """Connect to Ray, start hosts, and forward messages until the run closes the socket.
+
+    ``descriptor`` is the file descriptor of the socket to the run's process.
+    """
     connection: Connection = Connection(descriptor)
     lock = threading.Lock()
 

@@ -124,7 +124,14 @@ class UnitHost:
 
 @dataclass(slots=True, eq=False)
 class AskedPermit:
-    """An attempt at a call that the run's process has admitted; see :class:`~vinelm.requests.protocols.RatePermit`."""
+    """An attempt at a call that waits until the run's process admits it; see :class:`~vinelm.requests.protocols.RatePermit`.
+
+    Attributes:
+        attempt: the attempt's number on this host.
+        replica: the index of the replica that serves the attempt; 0 without replicas.
+        used: the tokens that the attempt used; None if unknown.
+        admitted: set once the run has admitted the attempt.
+    """
 
     attempt: int
     replica: int = 0
@@ -145,7 +152,10 @@ class AskingRateLimiter:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[AskedPermit]:
-        """Wait until the run admits an attempt at a call. ``sleep`` raises if the job has been ended."""
+        """Wait until the run admits an attempt at a call that may use ``tokens`` tokens.
+
+        ``sleep`` raises if the job has been ended. ``priority`` is ignored.
+        """
         permit = self.host.ask(self.model, tokens)
         try:
             while not permit.admitted.wait(_LOOK_S):

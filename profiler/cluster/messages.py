@@ -33,7 +33,7 @@ class HostSetup:
 
 @dataclass(frozen=True, slots=True)
 class NodeProblem:
-    """An exception in a form that can be sent to another process."""
+    """An exception in a form that can be sent to another process: its class name (``kind``), its text, and its code if any."""
 
     kind: str
     text: str

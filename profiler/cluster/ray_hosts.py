@@ -68,12 +68,12 @@ class NodeHost:
         return None
 
     def send(self, message: ToHost) -> None:
-        """See :meth:`UnitHost.send`."""
+        """Handle a message from the run's process."""
         assert self._host is not None
         self._host.send(message)
 
     def poll(self) -> tuple[FromHost, ...]:
-        """See :meth:`UnitHost.poll`."""
+        """Return the messages for the run, in order; wait a limited time for the first message."""
         assert self._host is not None
         return self._host.poll(_POLL_S)
 
@@ -135,7 +135,10 @@ class RayHosts:
             self._is_closed.wait(_LOOK_S)
 
     def _serve(self, place: str, name: str) -> None:
-        """Start a host on a node, and forward its messages until it is lost."""
+        """Start a host on a node, and forward its messages until it is lost.
+
+        ``place`` is Ray's id of the node, ``name`` the node's name in messages.
+        """
         host, is_started = next(self._numbers), False
         try:
             strategy = NodeAffinitySchedulingStrategy(place, soft=False)

@@ -153,7 +153,11 @@ class ClusterWorker:
     # -- units ---------------------------------------------------------------------------------------------------------
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
-        """See :meth:`vinelm.profiler.execution.job.Worker.run`, and :meth:`execute`."""
+        """Execute a job on a host and return its outcome; see :meth:`execute`.
+
+        The cost to book includes the reservations of executions that were lost. The outcome has no observation if the budget
+        did not allow a repetition.
+        """
         outcome, lost_usd = self.execute(job, top_up)
         if not isinstance(outcome, UnitOutcome):
             return UnitOutcome(None, paid_usd=lost_usd)

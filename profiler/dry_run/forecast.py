@@ -104,7 +104,7 @@ class WholeRuns:
         return cls(request_ids, [racer.run for racer in race.racers()])
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """See :meth:`~vinelm.requests.protocols.Sampler.propose`."""
+        """Yield every run on every request in round 0, and nothing in later rounds. ``observations`` are ignored."""
         for request_id in self.request_ids if round_ == 0 else ():
             yield from (RequestPath(request_id, run) for run in self.runs)
 

@@ -122,7 +122,10 @@ class OutcomeModel:
         )
 
     def _guessed(self, stage: str, model: str, arm: str | None) -> Unit:
-        """Return a simulated job on a model without results, with cost and time from the catalog's limits."""
+        """Return a simulated job on a model without results, with cost and time from the catalog's limits.
+
+        ``arm`` is the stage that follows; None if the request ends.
+        """
         share = self._guess_usd[model]
         tokens_out = share * self._max_tokens[model]
         cost = self._bound.usd(stage, model) * share
@@ -147,7 +150,7 @@ class OutcomeModel:
 
 
 def _may_end(template: Template) -> frozenset[Place]:
-    """Return whether a request may end at this point, by the template or by the workflow's own check."""
+    """Return the (depth, stage) pairs after which a request may end, by the template or by the workflow's own check."""
     flow = template.flow
     return frozenset(
         (depth + 1, stage)

@@ -137,7 +137,10 @@ class SimulatedRun:
             is_continued = is_continued or row.ended(self._rule)
 
     def _draw(self, cell: Cell, stages: Sequence[str], *, is_continued: bool) -> Observation | None:
-        """Return a drawn outcome of the call; None if a budget does not allow it."""
+        """Draw an outcome of the call, book it, and return it; None if a budget does not allow the call.
+
+        ``stages`` are the stages that have run, including this one. ``is_continued`` marks a call after a passed answer.
+        """
         unit = self.model.unit(cell, stages)
         limits = self._limits
         is_too_expensive = limits.budget_usd is not None and self._committed_usd + unit.cost_usd > limits.budget_usd
@@ -172,7 +175,7 @@ class SimulatedRun:
             self._extrapolate(self._coverage.fraction)
 
     def _extrapolate(self, fraction: float) -> None:
-        """Estimate the length of the whole run as a multiple of the simulated part."""
+        """Estimate the length of the whole run as a multiple of the simulated part, whose coverage is ``fraction``."""
         limits, totals = self._limits, self._coverage.measure()
         spent = float(totals.paid.sum()) + self._coverage.continued
         new = float(self.new_cells) if self._coverage.is_free else self.cost_usd

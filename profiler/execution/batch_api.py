@@ -128,7 +128,7 @@ class BatchApiWorker:
         self._worker, self._gate, self._records = worker, gate, records
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
-        """See :meth:`Worker.run`.
+        """Run one job to its end and return its outcome.
 
         Model calls that an earlier process bought for the same job, and that the job did not repeat, are booked at their
         maximum cost.
@@ -150,6 +150,6 @@ class BatchApiWorker:
         return replace(outcome, paid_usd=outcome.settled_usd + unused_usd) if unused_usd else outcome
 
     def close(self) -> None:
-        """See :meth:`Worker.close`; jobs that are waiting for a batch end."""
+        """End the jobs that are waiting for a batch, and stop all other jobs."""
         self._gate.end()
         self._worker.close()

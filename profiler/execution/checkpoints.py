@@ -139,23 +139,23 @@ class UnitSaver(BaseCheckpointSaver[int]):
         return iter(() if found is None else (found,))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """See :meth:`get_tuple`."""
+        """Return the last checkpoint of the thread's namespace, as :meth:`get_tuple` does."""
         return self.get_tuple(config)
 
     async def aput(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
     ) -> RunnableConfig:
-        """See :meth:`put`."""
+        """Store the checkpoint, as :meth:`put` does."""
         return self.put(config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """See :meth:`put_writes`."""
+        """Store the answers given to a node that waits for a further answer, as :meth:`put_writes` does."""
         self.put_writes(config, writes, task_id, task_path)
 
     async def alist(self, config: RunnableConfig | None, **_: Any) -> AsyncIterator[CheckpointTuple]:
-        """See :meth:`list`."""
+        """Yield only the last checkpoint, as :meth:`list` does."""
         for found in self.list(config):
             yield found
 

@@ -148,13 +148,13 @@ class _Recorder(VineInterface):
         self.routes: list[Callable[..., Any]] = []
 
     def stage(self, name: str, fn: Callable[..., Any] | None = None, **settings: Any) -> Any:
-        """See :meth:`VineInterface.stage`."""
+        """Record the function of a stage, then wrap it; see :meth:`VineInterface.stage`."""
         if fn is not None:
             self.functions[name] = fn
         return super().stage(name, fn, **settings)
 
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        """See :meth:`VineInterface.route`."""
+        """Record the function of a route, then wrap it; see :meth:`VineInterface.route`."""
         self.routes.append(fn)
         return super().route(fn, **settings)
 

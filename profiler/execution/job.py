@@ -98,7 +98,11 @@ class UnitBudget(SpendGuard):
         self.was_refused, self.limit_usd = True, 0.0
 
     def authorize(self, upper_usd: float) -> SpendPermit:
-        """See :meth:`SpendGuard.authorize`."""
+        """Reserve ``upper_usd`` dollars, a call's maximum cost; call ``before`` first.
+
+        Raises:
+            CallRefused: the budget does not allow the call, so the call must not be made.
+        """
         self._before()
         return super().authorize(upper_usd)
 

@@ -214,7 +214,7 @@ UNIT_JUDGE: ContextVar[JudgedUnit | None] = ContextVar("vinelm_unit_judge", defa
 
 @contextmanager
 def judged(unit: JudgedUnit) -> Iterator[JudgedUnit]:
-    """Allow answers to be judged inside the block."""
+    """Inside the block, let ``unit`` judge the answers that need a judge; outside, such answers get no score."""
     token = UNIT_JUDGE.set(unit)
     try:
         yield unit

@@ -82,7 +82,14 @@ class Scored(NamedTuple):
 
 
 def scored(workflow: Workflow, request: Request, values: dict[str, Any] | None, stage: Stage) -> Scored:
-    """Score the answer in a state."""
+    """Return the score of the answer in a state.
+
+    Args:
+        workflow: its ``score`` is called, or its judge, which may spend money.
+        request: the request.
+        values: the state's own keys; None if the state is not visible yet.
+        stage: the last stage that ran. If it cannot answer, the score is False.
+    """
     if not stage.answerable:
         return Scored(False)
     if values is None:
@@ -206,7 +213,15 @@ def cut_off(template: Template, stages: Sequence[str], reached: Iterable[str]) -
 
 
 def refuse_other(workflow: Workflow, template: Template, depth: int, reached: Collection[str], what: str = "graph") -> None:
-    """Raise if the graph reaches a stage other than the only one that the template allows."""
+    """Raise ``WorkflowError`` if the graph reaches a stage other than the only one that the template allows.
+
+    Args:
+        workflow: the workflow.
+        template: the workflow's template.
+        depth: the number of invocations so far.
+        reached: the stages that the graph is about to run.
+        what: the word for the graph in the message.
+    """
     follower = template.stage_after(depth)
     if follower is not None and not set(reached) <= {follower.name}:
         before = template.stages_along(depth, ())

@@ -62,7 +62,10 @@ class StateSerializer(JsonPlusSerializer):
 
 
 def _look(content: bytes, wrong: list[object]) -> Any:
-    """Collect the names in serialized data that are not data types, without creating objects."""
+    """Return serialized data as plain values, without creating the objects in it.
+
+    Append the names in the data that are not data types to ``wrong``.
+    """
 
     def inside(code: int, data: bytes) -> None:
         if code != _SNAPSHOT and code not in _CONSTRUCTORS:

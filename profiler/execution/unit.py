@@ -213,7 +213,10 @@ class UnitRunner:
             )
 
     def _kept_ending(self, policy: UnitPolicy) -> tuple[str, ...]:
-        """Return the node after the loop. The state before that node is stored too, so that a request can continue there."""
+        """Return the node after the loop, before which the state is stored too, so that a request can continue there.
+
+        Empty if requests do not continue after a passed answer, if that node is unknown, or if no stage can follow.
+        """
         if not self.can_go_on or not self.signals:
             return ()
         ending = self._endings[policy.stage]
@@ -384,12 +387,12 @@ class RunsUnits(Protocol):
         *,
         passed: Sequence[bool] = (),
     ) -> UnitOutcome:
-        """See :meth:`UnitRunner.run`."""
+        """Run the last invocation of ``prefix`` and return its result; see :meth:`UnitRunner.run` for the arguments."""
 
     def score(
         self, request: Request, prefix: tuple[str, ...], state: bytes, budget: UnitBudget, passed: Sequence[bool] = ()
     ) -> UnitOutcome:
-        """See :meth:`UnitRunner.score`."""
+        """Score the state after ``prefix`` again, as if the request ended there; see :meth:`UnitRunner.score`."""
 
 
 def run_unit(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
@@ -413,7 +416,10 @@ def run_unit(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome:
 
 
 def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | None:
-    """Execute the invocations without stored states, then the job; None if the request ends before the job."""
+    """Execute the invocations without stored states, then the job, and return its outcome.
+
+    Return None if the new execution deviates from the recorded results, such as by ending before the job.
+    """
     state = job.parent
     for length in range(len(job.prefix) - job.n_again, len(job.prefix)):
         outcome = units.run(
@@ -432,7 +438,7 @@ def _run_again(units: RunsUnits, job: Job, budget: UnitBudget) -> UnitOutcome | 
 
 
 def _last(units: RunsUnits, job: Job, budget: UnitBudget, state: bytes | None) -> UnitOutcome:
-    """Run the job's invocation."""
+    """Run the job's invocation from the checkpoint ``state`` and return its outcome, with hashes of its prompts if wanted."""
     run = partial(units.run, job.request, job.prefix, state, budget, job.stages, passed=job.passed)
     if not job.prompt_key:
         return _judged(units, job, budget, run)
@@ -463,7 +469,7 @@ class LocalWorker:
         self._units = units
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
-        """See :meth:`~vinelm.profiler.execution.job.Worker.run`."""
+        """Run one job to its end on this thread and return its outcome; ``top_up`` raises the job's reservation."""
         return run_unit(self._units, job, UnitBudget(job.upper_usd, top_up))
 
     def close(self) -> None:

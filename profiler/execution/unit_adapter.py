@@ -98,7 +98,7 @@ class UnitAdapter(VineInterface):
         return frozenset(self.adapter.ends)
 
     def route(self, fn: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        """See :meth:`VineInterface.route`. A route with ``again`` loops as often as the template allows."""
+        """Return a conditional edge; see :meth:`VineInterface.route`. Only the template limits how often a loop repeats."""
         if settings.get("to") is None:
             settings.pop("times", None)
         return super().route(fn, **settings)

@@ -71,7 +71,7 @@ class UnitPolicy(ForcedPolicy):
         stopped: bool | None = None,
         arm: str | None = None,
     ) -> Observation:
-        """Return the observation. Retries count in cost and ``retries``, but not in latency."""
+        """Return the job's result with these fields. Retries count in cost and ``retries``, but not in latency."""
         end_s = self.clock.now() if self._boundary_s is None else self._boundary_s
         return observed_row(
             self.invocations,

@@ -66,13 +66,16 @@ class ProxiedEqualCalls(EqualCalls):
         self._led: dict[str, socket.socket] = {}
 
     def is_recorded(self, digest: str) -> bool:
-        """See :meth:`EqualCalls.is_recorded`."""
+        """Return whether a call is among the recorded calls, by asking the parent, which counts the call."""
         with requested(self._theirs, {"digest": digest}) as channel:
             answer = receive(channel)
         return answer is not None and bool(answer[0]["is_recorded"])
 
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
-        """See :meth:`EqualCalls.ask`."""
+        """Return a future of the parent's stored answer to a call, or of None; see :meth:`EqualCalls.ask`.
+
+        If the result is None and ``leads`` is true, the caller must make the call and then :meth:`end` it.
+        """
         future: Future[str | None] = Future()
         channel = requested(self._theirs, {"unit": self._unit, "digest": digest, "leads": leads})
 
@@ -91,7 +94,7 @@ class ProxiedEqualCalls(EqualCalls):
         return future
 
     def end(self, digest: str, said: str | None) -> None:
-        """See :meth:`EqualCalls.end`."""
+        """End a call that this job made for all equal calls: send its answer ``said`` to the parent; None without an answer."""
         channel = self._led.pop(digest, None)
         if channel is None:  # the parent was gone
             return

@@ -29,7 +29,13 @@ from vinelm.requests.workflow import Request
 
 
 def main(descriptor: int, limits: int, equal: int | None = None) -> None:
-    """Load the workflow, report that it is ready, and fork on request until the parent exits."""
+    """Load the workflow, report that it is ready, and fork on request until the parent exits.
+
+    Args:
+        descriptor: the file descriptor of the socket for the parent's commands.
+        limits: the file descriptor of the socket for requests to the parent's rate limits.
+        equal: the file descriptor of the socket for the shared cache of equal calls; None without a cache.
+    """
     die_with_parent()
     control = socket.socket(fileno=descriptor)
     frame = receive(control)

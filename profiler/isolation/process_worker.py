@@ -116,7 +116,7 @@ class ProcessWorker:
     # -- one unit ----------------------------------------------------------------------------------------------
 
     def run(self, job: Job, top_up: TopUp) -> UnitOutcome:
-        """See :meth:`vinelm.profiler.execution.job.Worker.run`.
+        """Run one job in a new process to its end and return its outcome.
 
         A job whose process was killed from outside (by a person, or by the kernel for lack of memory) runs once more before it
         gets a failed result, since neither workflow nor model may be the cause. The possible cost of its calls is booked as

@@ -32,7 +32,7 @@ class AdmitsAttempts(Protocol):
     def admit(
         self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0
     ) -> AbstractContextManager[RatePermit]:
-        """See :meth:`vinelm.requests.protocols.RateLimiter.admit`."""
+        """Wait until the limits admit an attempt; see :meth:`vinelm.requests.protocols.RateLimiter.admit`."""
 
 
 class RateLimitProxy(ChildRequests):
@@ -91,7 +91,7 @@ class _ProxiedPermit:
     prompt: PromptCall | None = None
 
     def settle(self, tokens: int) -> None:
-        """See :meth:`vinelm.requests.protocols.RatePermit.settle`."""
+        """Record the tokens that the attempt really used, which :meth:`close` reports."""
         self.tokens = tokens
 
     def take(self, answer: bytes) -> None:
@@ -125,7 +125,7 @@ class ProxiedRateLimiter:
         self._attempt: dict[str, Any] = {"unit": unit, "model": model}
 
     def of(self, prompt: PromptCall) -> ProxiedRateLimiter:
-        """See :meth:`vinelm.backends.limits.prompt_admission.AdmitsPrompts.of`."""
+        """Return a rate limiter for an attempt with this prompt, whose cache marks the parent chooses at admission."""
         return ProxiedRateLimiter(self._theirs, self._attempt["unit"], self._attempt["model"], prompt)
 
     @contextmanager

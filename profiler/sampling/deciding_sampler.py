@@ -101,7 +101,7 @@ class DecidingSampler:
         self._last: tuple[int, Sequence[Observation], list[RequestPath]] | None = None
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """See :meth:`~vinelm.requests.protocols.Sampler.propose`."""
+        """Yield the request paths of a round, given the results of all earlier rounds; see :class:`DecidingSampler`."""
         racing = self._racing(round_, observations)
         yield from racing
         if not racing and not self._ends_after_race:

@@ -111,7 +111,7 @@ class Gains:
 
 
 def purchases(gains: Gains, usd: Sequence[float], open_: Sequence[int], round_usd: float, left_usd: float) -> list[int]:
-    """Return the models from which to buy answers, in order of gain per dollar, until the round's budget is spent.
+    """Return the index of a model for each answer to buy, best gain per dollar first, until the round's budget is spent.
 
     Args:
         gains: The expected gains.

@@ -99,7 +99,7 @@ class PricedSampler:
         self._kinds = dict(kinds or {})
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """See :meth:`~vinelm.requests.protocols.Sampler.propose`."""
+        """Yield the request paths of a round, given the results of all earlier rounds; see :class:`PricedSampler`."""
         paths = self.round_paths(round_, observations)
         n_continued = 0
         for n in range(1, max(PILOT * len(self.template.models), len(observations)) + 1):
@@ -322,7 +322,10 @@ class RoundPaths:
         return self._completed(request, prefix, chance)
 
     def first_answer(self, model: str) -> RequestPath | None:
-        """Return the first request, in order, that the model has not answered; None if it has answered all."""
+        """Return a path on the first request, in order, that the model has not answered; None if it has answered all.
+
+        The path begins with this model, and its first call is claimed.
+        """
         request = self._unanswered(model)
         if request is None:
             return None
@@ -425,7 +428,7 @@ class RoundPaths:
 
 
 class _FirstAnswer:
-    """A model's positions in the order of requests: one for first answers, one for later calls."""
+    """A model's positions in the order of requests: ``next`` for first answers, ``turn`` for later calls."""
 
     def __init__(self, turn: int) -> None:
         self.next = 0

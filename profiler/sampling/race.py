@@ -168,7 +168,10 @@ class ModelRace:
         return max(usd, min(least, SHARE * without.usd(prices, prices.everything(self.choices, len(self.order)), rows)))
 
     def _kept_for_today(self, known: Rows, prices: Prices) -> float:
-        """If a coverage ends the profile, return the dollars reserved to run the current setup before that."""
+        """Return the dollars reserved to run the current setup before a coverage ends the profile.
+
+        The result is 0 if the current setup is unknown, if there is no coverage limit, or if there is a budget in dollars.
+        """
         if self.template.today is None or self.limits.coverage is None or self.limits.budget_usd is not None:
             return 0.0
         run = whole_path(self.template, self.template.today)

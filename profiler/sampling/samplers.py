@@ -30,7 +30,7 @@ class CascadeSampler:
         self.seed = seed
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """See :meth:`~vinelm.requests.protocols.Sampler.propose`."""
+        """Yield random paths without end, drawn by the seed and the round. ``observations`` are ignored."""
         rng = random.Random(f"cascade:{self.seed}:{round_}")
         choices = models_by_depth(self.template)
         while True:
@@ -47,7 +47,7 @@ class ExhaustiveSampler:
         self.seed = seed  # has no effect: every path is proposed
 
     def propose(self, round_: int, observations: Sequence[Observation]) -> Iterator[RequestPath]:
-        """See :meth:`~vinelm.requests.protocols.Sampler.propose`."""
+        """Yield every path of every request in round 0, and nothing in later rounds. ``observations`` are ignored."""
         choices = [self._united(models) for models in models_by_depth(self.template)]
         for request_id in self.request_ids if round_ == 0 else ():
             for path in product(*choices):

@@ -153,7 +153,10 @@ class _Scan:
         self._requests.decided.append((request, self._state.top_up(cell, request.upper_usd)))
 
     def _upper(self, path: ActivePath, length: int) -> tuple[float, int]:
-        """Return the maximum cost of the job in dollars, over all possible stages."""
+        """Return the maximum cost in dollars and number of model calls of the job for the path's call number ``length``.
+
+        Both are maxima over all possible stages, and include earlier calls that the job executes again.
+        """
         bound, usd, calls = self._cells.price_bounds.of(path.number), 0.0, 0
         for k in range(length, 0, -1):
             if k < length and (k > len(path.models) or path.cell(k) not in self._cells.without_state):

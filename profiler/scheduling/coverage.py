@@ -33,15 +33,16 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class CellKinds:
-    """Numbers the sorts of calls that a template allows: a *slot* is a stage with one of its models, a *kind* is a slot at a
-    depth.
+    """Gives indices to the sorts of calls that a template allows.
+
+    A *slot* is a stage with one of its models, a *kind* is a slot at a depth.
 
     Attributes:
-        slots: the number of each (stage, model).
-        stage, model: the stage and model of each slot, as numbers.
-        stages: the number of each stage.
+        slots: the index of each (stage, model).
+        stage, model: the index of each slot's stage and of its model.
+        stages: the index of each stage.
         allowed: whether a stage (last axis) may follow a stage (second axis) at a depth; (depth, stages, stages).
-        first: the numbers of the stages that may come first.
+        first: the indices of the stages that may come first.
         template: the template.
     """
 
@@ -55,7 +56,7 @@ class CellKinds:
 
     @classmethod
     def of(cls, template: Template) -> CellKinds:
-        """Number the kinds of calls of a template that is bound to models."""
+        """Return the kinds of calls of a template that is bound to models."""
         models = {name: i for i, name in enumerate(template.models)}
         stages = {stage.name: i for i, stage in enumerate(template.stages)}
         pairs = [(stage.name, model) for stage in template.stages for model in stage.models or ()]
@@ -100,11 +101,11 @@ class CellKinds:
         return np.asarray(self.allowed / np.maximum(self.allowed.sum(axis=-1, keepdims=True), 1.0))
 
     def place(self, row: Observation) -> tuple[int, int, int]:
-        """Return the depth (from 0), the slot and the outcome of a result, as numbers."""
+        """Return the indices of a result: its depth (from 0), its slot, and its outcome on the last axis of ``outcomes``."""
         return row.depth - 1, self.slots[row.stage, row.model], self._outcome(row)
 
     def stage_of(self, outcome: int) -> int | None:
-        """Return the number of the stage to which a request continued; None if it ended or the stage is unknown."""
+        """Return the index of the stage to which a request continued; None if it ended or the stage is unknown."""
         return outcome - _WENT_ON if outcome >= _WENT_ON else None
 
     def _outcome(self, row: Observation) -> int:
@@ -140,7 +141,7 @@ class CellCounts:
         return np.asarray(self.outcomes.sum(axis=-1))
 
     def add(self, depth: int, slot: int, outcome: int, usd: float) -> None:
-        """Add a call."""
+        """Add a call that cost ``usd`` dollars; the other arguments are the indices from :meth:`CellKinds.place`."""
         self.outcomes[depth, slot, outcome] += 1
         self.paid[depth, slot] += usd
 

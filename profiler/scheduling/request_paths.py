@@ -249,7 +249,7 @@ class ActivePaths:
         return True
 
     def _end(self) -> int:
-        """Return the number of the first path that is too far ahead: two blocks after the oldest path's block."""
+        """Return the position of the first path that is too far ahead: two blocks after the oldest path's block."""
         return block_end(block_of(self.active[0].number, self._doublings) + 1, self._doublings)
 
 
@@ -271,7 +271,7 @@ class PriceBounds:
         self._bound.add(observation)
 
     def reached(self, number: int) -> None:
-        """Record that all paths before this number are committed."""
+        """Record that all paths before position ``number`` are committed."""
         block = block_of(number, self._doublings)
         if block + 1 not in self._of_block:
             # All earlier paths are committed, so their bounds are no longer needed.
@@ -280,13 +280,14 @@ class PriceBounds:
             self._of_block.setdefault(block, self._of_block[block + 1])
 
     def of(self, number: int) -> PriceBound:
-        """Return the price bound that applies to the jobs of a path."""
+        """Return the price bound that applies to the jobs of the path at position ``number``."""
         return self._of_block[block_of(number, self._doublings)]
 
 
 def block_of(number: int, doublings: int = DOUBLINGS) -> int:
-    """Return the block of a path; ``doublings`` blocks have 1, 2, 4, ... paths, and every later block has
-    :data:`LARGEST_BLOCK`.
+    """Return the index of the block that contains the path at position ``number``.
+
+    The first ``doublings`` blocks have 1, 2, 4, ... paths, and every later block has :data:`LARGEST_BLOCK`.
     """
     smaller = int(2**doublings) - 1
     if number < smaller:
@@ -295,7 +296,7 @@ def block_of(number: int, doublings: int = DOUBLINGS) -> int:
 
 
 def block_end(block: int, doublings: int = DOUBLINGS) -> int:
-    """Return the number of the first path after the block."""
+    """Return the position of the first path after the block with this index."""
     if block < doublings:
         return int(2 ** (block + 1)) - 1
     return int(2**doublings) - 1 + (block - doublings + 1) * LARGEST_BLOCK

@@ -63,7 +63,7 @@ class SessionRows(RequestWatcher):
         self._slots.append((path, self._live.begin(start, rest), engine))
 
     def gate(self, path: tuple[str, ...], waits: bool, sent_to: str | None = None) -> None:
-        """Record that the call begins to wait for rate limits or, if not ``waits``, that it was sent.
+        """Record that the call at the end of ``path`` begins to wait for rate limits (``waits``) or was sent (not ``waits``).
 
         ``sent_to`` names the replica that the call was sent to, if any.
         """
@@ -86,7 +86,7 @@ class SessionRows(RequestWatcher):
         return self._note()
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Remove the call from the live calls; do nothing if it is unknown."""
+        """Remove the ended call from the live calls; do nothing if it is not among them. ``excess_s`` is ignored."""
         self.interrupted(invocation.prefix)
 
     def interrupted(self, path: tuple[str, ...]) -> None:

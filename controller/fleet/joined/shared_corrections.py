@@ -34,7 +34,7 @@ return tostring(factor)
 
 
 class SharedCorrections(Chore):
-    """Synchronizes this process's corrections with the fleet; runs as a chore in the member's thread.
+    """Synchronizes this process's budget corrections with the fleet; runs as a chore in the member's thread.
 
     Corrections are held by weak references, so that they do not use up memory if callers choose many objectives.
     """

@@ -194,7 +194,10 @@ class SpendJournal:
         return True
 
     def give_back(self, process: str, where: TenantDay, nano_usd: int) -> None:
-        """Record the amount of its grant that the process still holds or has spent, and give back the rest."""
+        """Set the process's grant for this tenant and day to ``nano_usd`` billionths of a dollar, and give back the rest.
+
+        ``nano_usd`` is the amount that the process still holds or has spent.
+        """
         with self._transaction() as run:
             run("UPDATE fleet_grants SET nano_usd = ? WHERE process = ? AND tenant = ? AND day = ?", nano_usd, process, *where)
 

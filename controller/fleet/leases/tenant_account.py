@@ -111,7 +111,11 @@ class TenantAccount(SpendGuard):
                 self._waiting.remove(upper_usd)
 
     def _wait(self, upper_usd: float, leased_nano: int, until: float) -> bool:
-        """Wait until the lease differs from ``leased_nano``; return False if the call should no longer wait for that."""
+        """Wait until the lease differs from ``leased_nano`` billionths of a dollar, and return True.
+
+        Return False if the call should no longer wait for that: at the monotonic time ``until``, after a refusal, or if Redis
+        does not answer.
+        """
         with self._changed:
             while self._leased_nano == leased_nano:
                 if self._is_over(upper_usd, until):
@@ -120,7 +124,10 @@ class TenantAccount(SpendGuard):
         return True
 
     def _is_over(self, upper_usd: float, until: float) -> bool:
-        """Return whether a call that costs at most ``upper_usd`` dollars should stop waiting for a larger lease."""
+        """Return whether a call that costs at most ``upper_usd`` dollars should stop waiting for a larger lease.
+
+        It should stop at the monotonic time ``until``, after a refusal, or if Redis does not answer.
+        """
         return time.monotonic() >= until or self._was_refused(upper_usd) or self._is_alone()
 
     def _was_refused(self, upper_usd: float) -> bool:
@@ -156,7 +163,10 @@ class TenantAccount(SpendGuard):
     def refuse(self, why: str = "", *, is_cap: bool = False) -> None:
         """Refuse the waiting calls because no lease is available.
 
-        ``why`` is the reason; it is empty if the daily cap is reached.
+        Args:
+            why: the reason, for error messages; may be empty if the daily cap is reached.
+            is_cap: whether the daily cap is the cause although ``why`` is not empty. At the cap, only calls at least as
+                expensive as the cheapest waiting call are refused; otherwise every call is.
         """
         with self._changed:
             self._has_answer = True

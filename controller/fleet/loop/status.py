@@ -47,6 +47,7 @@ class FleetStatus:
 
     Attributes:
         processes: number of live processes.
+        live: number of live calls.
         leader: name of the loop that leads; empty if none does.
         version: the orders' version; 0 if there are none.
         catalogs: number of different catalogs of the processes; 0 if no process has published its catalog.

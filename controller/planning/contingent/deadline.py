@@ -74,9 +74,10 @@ def _problem(graph: DecisionGraph, view: SubtreeView) -> GridProblem:
 
 
 def _goal(view: SubtreeView) -> PlanGoal:
-    """Return the criterion for plans; a late answer counts 1.
+    """Return the criterion by which plans are compared.
 
-    A minimized latency is divided by the remaining time, a minimized cost by that of the most expensive path.
+    A minimized quantity is scaled, so that it can be added to the probability of a late answer. Latency is divided by the
+    remaining time, cost by that of the most expensive path.
     """
     if view.objective.target == "accuracy":
         return PlanGoal("accuracy")

@@ -80,25 +80,28 @@ class ContingentDecision(Decision):
     _latency_name = "longest history"
 
     def goes_on(self, node: int, stage: str) -> bool:
-        """See :meth:`Decision.goes_on`."""
+        """Return whether the plan runs a model if the application continues from ``node`` to ``stage``."""
         return self.plan.next_model(node, stage) is not None
 
     def next_for(self, stage: str | None) -> str | None:
-        """See :meth:`Decision.next_for`."""
+        """Return the model to run if ``stage`` comes next; None if the request should end.
+
+        If ``stage`` is None, return :attr:`next_model`.
+        """
         return self.next_model if stage is None else self.next_models[stage]
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """See :attr:`Decision.shown`."""
+        """The plan in one line, as the only item; see :attr:`words`."""
         return (self.words,)
 
     @property
     def ahead(self) -> tuple[float, float, float]:
-        """See :attr:`Decision.ahead`."""
+        """Expected accuracy, cost in dollars and latency in seconds from ``node`` on, for a request that continues."""
         return self.accuracy, self.remaining_cost_usd, self.remaining_latency_s
 
     def lines(self, limit: int | None = None) -> list[str]:
-        """See :meth:`Plan.lines`."""
+        """Return the plan as an indented tree of at most ``limit`` lines (None: all lines); see :meth:`Plan.lines`."""
         return self.plan.lines(limit)
 
     @property
@@ -112,7 +115,7 @@ class ContingentDecision(Decision):
 
     @property
     def figures(self) -> Figures:
-        """See :attr:`Plan.figures`."""
+        """The expected accuracy, cost and latency of the plan; see :attr:`Plan.figures`."""
         return self.plan.figures
 
     @cached_property
@@ -132,17 +135,17 @@ class ContingentDecision(Decision):
 
     @property
     def words(self) -> str:
-        """See :attr:`Plan.words`."""
+        """The plan in one line: the models of each stage; see :attr:`Plan.words`."""
         return self.plan.words
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """See :attr:`Plan.steps`."""
+        """The plan as a tree of JSON types: stage, probability, model and next steps of each branch; see :attr:`Plan.steps`."""
         return self.plan.steps
 
     @property
     def reached(self) -> FloatArray:
-        """See :attr:`Plan.reached`."""
+        """The probability that a request at the plan's start runs each node's call; shape (n + 1,)."""
         return self.plan.reached
 
     @property
@@ -278,7 +281,10 @@ class ContingentDecision(Decision):
         return "\n".join(lines)
 
     def alternatives(self) -> list[Alternative]:
-        """See :meth:`Decision.alternatives`. Lists each branch's alternatives; their figures count from ``node`` on."""
+        """Return the alternatives on each branch: to end now, or the best plan that begins with each possible next model.
+
+        Their figures count from ``node`` on.
+        """
         prefix = self.metrics.trie.prefix(self.node)
         return [
             Alternative(
@@ -296,7 +302,7 @@ class ContingentDecision(Decision):
         ]
 
     def candidates(self) -> dict[str, Any]:
-        """See :meth:`Decision.candidates`."""
+        """Return the options of :meth:`options` as JSON types, under the key ``candidates``."""
         return {"candidates": [option._asdict() for option in self.options()]}
 
     def options(self) -> list[Option]:

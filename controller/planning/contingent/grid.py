@@ -106,7 +106,8 @@ class GridCap:
     def leaves(self, enough: FloatArray, edges: Integers | slice, target: Integers) -> BoolArray:
         """Return for each edge whether a request that has ``enough`` left can follow it and still get an answer.
 
-        If times are random, return whether the edge can lead to an answer at all.
+        ``target`` is the position that each edge leads to. If times are random, return whether the edge can lead to an answer
+        at all.
         """
         if self.sigma is not None:
             return np.broadcast_to(np.isfinite(self.need[target]), np.broadcast_shapes(np.shape(enough), target.shape))
@@ -214,7 +215,12 @@ class LeftGrid:
         return values
 
     def at(self, values: FloatArray, left: Sequence[FloatArray]) -> FloatArray:
-        """Return the values interpolated at each item's remaining amounts; shape (items,)."""
+        """Return the values interpolated at the remaining amounts of each item, such as an edge; shape (items,).
+
+        Args:
+            values: Values at the grid's points, shape (*grid, items).
+            left: For each cap, the amount that each item has left.
+        """
         values = np.moveaxis(values, -1, 0)
         for cap, amount in zip(self.caps, left, strict=True):
             bins = values.shape[1] - 1

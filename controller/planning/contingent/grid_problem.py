@@ -186,8 +186,8 @@ class GridProblem(Problem):
     def _followed(self, first: Mapping[int, int], goal: PlanGoal) -> Integers:
         """Return the choice of each group below the start, if every call uses its average time and money.
 
-        The request ends on branches that such a request does not reach. If a position can be reached with different
-        amounts left, the smallest amount counts.
+        ``first`` holds the choices at the start. The request ends on branches that such a request does not reach. If a position
+        can be reached with different amounts left, the smallest amount counts.
         """
         choice = np.full(len(self.graph.source), END, np.int64)
         here = {self.start: [cap.limit for cap in self.limits.values()]}
@@ -332,9 +332,10 @@ class ChanceProblems(GridProblems):
     """Makes the planning problems of any graph for ``risk="dp"``: times are random, and late answers reduce a plan's value."""
 
     def goal(self, objective: Objective) -> PlanGoal | None:
-        """See :meth:`Problems.goal`. A late answer counts 1.
+        """Return the criterion for plans if it is the same for all requests; None if it follows from bounds on averages.
 
-        A minimized latency is divided by the deadline, a minimized cost by that of the most expensive path.
+        A minimized quantity is scaled, so that it can be added to the probability of a late answer. Latency is divided by the
+        deadline, cost by that of the most expensive path.
         """
         if objective.target == "accuracy" or objective.min_accuracy is not None:
             return None

@@ -83,7 +83,10 @@ class Curve:
         return self._refined(lambda corner: corner.accuracy >= (floor or 0.0))
 
     def price_within(self, budget_usd: float) -> PlanGoal:
-        """Return the goal for requests that leave the plan, with the price of a dollar at an average cost of ``budget_usd``."""
+        """Return the goal for requests that cannot follow the common plan.
+
+        Its price of a dollar, in accuracy, is that of the hull's plan with an average cost of at most ``budget_usd``.
+        """
         if self.cheapest.cost_usd > budget_usd:
             return PlanGoal("cost")
         if self.most_accurate.cost_usd <= budget_usd:
@@ -92,7 +95,10 @@ class Curve:
         return self._goal(_slope(*self._refined(lambda corner: corner.cost_usd > budget_usd)) * (1.0 + _NEAR))
 
     def price_reaching(self, floor: float) -> PlanGoal:
-        """Return the goal for requests that leave the plan, with the price of a dollar at an average accuracy of ``floor``."""
+        """Return the goal for requests that cannot follow the common plan.
+
+        Its price of a dollar, in accuracy, is that of the hull's plan with an average accuracy of at least ``floor``.
+        """
         if self.cheapest.accuracy >= floor:
             return PlanGoal("cost")
         if self.most_accurate.accuracy < floor:

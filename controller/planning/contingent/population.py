@@ -34,6 +34,7 @@ class RootPlan:
         relaxed: Bounds on averages that no plan meets.
         best: The best accuracy (or cost) that a plan within the other bounds reaches, for the first bound in ``relaxed``.
         within_s: The limit on a request's time from the root at zero load, in seconds; None without such a limit.
+        looked_up: A cache of the next model, plan and problem, by the request's position and the branches that may come.
     """
 
     outcome: Solution | None
@@ -151,7 +152,15 @@ class Population:
     def _order(
         self, first: str, accuracy: FloatArray, cost: FloatArray, meets: BoolArray, corners: list[Solution]
     ) -> Integers | None:
-        """Return the indices of the plans that meet the bounds, best first; None if no plan does."""
+        """Return the indices of the plans that meet the bounds, best first; None if no plan does.
+
+        Args:
+            first: ``"cost"`` compares cost first; any other target compares accuracy first.
+            accuracy: Each plan's accuracy: first the corners', then the fixed plans'.
+            cost: Each plan's cost in dollars, in the same order.
+            meets: Whether each plan meets the bounds, in the same order.
+            corners: The corners.
+        """
         items = np.flatnonzero(meets)
         if not len(items):
             return None

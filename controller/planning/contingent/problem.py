@@ -115,7 +115,7 @@ class Problem:
         return self._quickest(goal, self.admission)
 
     def best(self, goal: PlanGoal, admission: Admissible | None = None) -> Solution:
-        """Return the best plan by the goal.
+        """Return the best plan by the goal; ``admission`` says which edges may be chosen (None: as for this problem).
 
         If the trie has rates by difficulty, a plan from the root without caps is evaluated on the requests that reach each
         node under this plan.
@@ -170,7 +170,13 @@ class Problem:
         return max(both, key=lambda each: weight * each.accuracy - price * each.cost_usd)
 
     def _ends(self, found: Induction, nothing: BoolArray, on: Worth) -> BoolArray:
-        """Return for each branch whether the request should end now, given the value of continuing."""
+        """Return for each branch whether the request should end now.
+
+        Args:
+            found: Compares ending with continuing.
+            nothing: The branches on which no edge is admitted.
+            on: The value of continuing on each branch.
+        """
         if not self.can_end:
             return np.zeros(len(nothing), np.bool_)
         if not self.is_joint:

@@ -242,7 +242,15 @@ class Induction:
     def _lost(
         self, span: Span, below: FloatArray | None, arm: FloatArray, ends: BoolArray, nothing: BoolArray
     ) -> FloatArray | None:
-        """Return each node's probability of reaching :data:`NOTHING`; None if it is 0 at every node."""
+        """Return each node's probability of reaching :data:`NOTHING`; None if it is 0 at every node.
+
+        Args:
+            span: The level of the nodes.
+            below: The same probability after each group's best edge; None if it is 0.
+            arm: The probability of each group's branch, given that the request is at the group's node.
+            ends: The groups in which the request ends.
+            nothing: The groups in which no edge is admitted.
+        """
         own = self.graph.lost[slice(*span.nodes)]
         if below is None and not nothing.any():
             return self._on_grid(own) if self.graph.loses and own.any() else None

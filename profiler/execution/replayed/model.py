@@ -32,7 +32,7 @@ class UnitCalls:
         self._policy = policy
 
     def chat_model(self, call: CallContext, make: Callable[[], BaseChatModel]) -> BaseChatModel:
-        """Return the chat model of one invocation."""
+        """Return a chat model for one invocation, which replays recorded answers; ``make`` makes the real model if needed."""
         model = copy(_PROTOTYPE)
         model.__dict__["binding"] = _ReplayedInvocation(self._policy, len(call.prefix) - 1, make)
         return model
@@ -40,7 +40,10 @@ class UnitCalls:
 
 @dataclass(slots=True)
 class _ReplayedInvocation:
-    """An invocation of a replayed model. Implements :class:`~vinelm.adapters.calls.fallback_model.Attempts`."""
+    """An invocation of a replayed model. Implements :class:`~vinelm.adapters.calls.fallback_model.Attempts`.
+
+    ``number`` is the invocation's index in the path, from 0. ``make`` makes the real chat model, kept in ``_made``.
+    """
 
     policy: ReplayPolicy
     number: int

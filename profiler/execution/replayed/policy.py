@@ -133,7 +133,10 @@ class ReplayPolicy(UnitPolicy):
         self._counter = Lock()
 
     def should_continue(self, prefix: tuple[str, ...], finished: bool, state: Any, arms: Collection[str] | None = None) -> bool:
-        """Return the workflow's own verdict, unless the request continued after a passed answer."""
+        """Return whether the request continues after ``prefix``: by the stop rule and the check's verdict (``finished``).
+
+        An earlier answer that passed, but after which the request is known to have continued, does not end it.
+        """
         goes_on = super().should_continue(prefix, finished, state)
         return goes_on or (len(prefix) < len(self.prefix) and any(self._passed[len(prefix) - 1 : len(prefix)]))
 
@@ -282,10 +285,10 @@ class ReplayPolicy(UnitPolicy):
     # -- the host of chat models' calls: their positions decide --------------------------------------------------------
 
     def admit(self, stage: str, prefix: tuple[str, ...], *, node: str, is_repeated: bool) -> None:
-        """Admit every inner call: :meth:`locate` decides whether it may run."""
+        """Admit every call here, because :meth:`locate` decides whether it may run."""
 
     def admit_inner(self, stage: str, *, node: str) -> None:
-        """Admit every inner call: :meth:`locate` decides whether it may run."""
+        """Admit every call inside a subgraph here, because :meth:`locate` decides whether it may run."""
 
     # -- the outcome -------------------------------------------------------------------------------------------
 
