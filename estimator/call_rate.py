@@ -153,8 +153,8 @@ class CallRate:
     def _sharper(self, row: Observation, prompt: _Prompt | None) -> _Prompt | None:
         """Return the prompt of ``row`` with token counts from its shape.
 
-        The prompt is unchanged if the shape of this call, or of an earlier call of the request on the same cache, is unknown,
-        or if the provider counted more than :data:`MOST_SCALE` times the shape's tokens.
+        The prompt stays unchanged if the shape of this call, or of an earlier call of the request on this cache, is unknown, or
+        if the provider counted over :data:`MOST_SCALE` times the shape's tokens.
         """
         cells = [(row.request_id, row.prefix[:k]) for k in range(1, row.depth + 1)]
         if prompt is None or cells[-1] not in self._static:

@@ -21,7 +21,7 @@ FOLDS = 5
 PENALTY = 2.0
 """Half the inverse variance of a standardized coefficient."""
 Key = tuple[int, int, int, bool, tuple[str, ...]]
-"""The key of a count: index of a set of bindings, rank of the call (0 to 3), number of calls from the set (1 to 4), whether the
+"""The key of a count: index of a set of bindings, the call's rank (0 to 3), number of the set's calls (1 to 4), whether the
 call was executed before the last write, signatures of the last events."""
 Lookup = Callable[[Key], tuple[float, float] | None]
 """Returns (hits, trials) of a key; None for one that was never counted."""
