@@ -22,11 +22,12 @@ KIND_WEIGHT = 2.0
 
 
 def counted_arms(cells: ObservationTable, rates: Rates) -> ArmRates:
-    """Return the share of continuing requests that take each branch, separately for right and wrong answers.
+    """Return P(branch is taken) and P(branch is taken and the answer is right), given that its node is reached.
 
-    A node's shares are shrunk towards the shares of all nodes with the same stage, model and set of branches. Those are shrunk
-    towards the shares of all nodes with the same stage and set of branches, and those towards equal shares. A share depends
-    neither on earlier models nor on the difficulty of the requests.
+    The probability of continuing with a right or a wrong answer, from ``rates``, is multiplied by the share of such requests
+    that take the branch. A node's shares are shrunk towards the shares of all nodes with the same stage, model and set of
+    branches. Those are shrunk towards the shares of all nodes with the same stage and set of branches, and those towards equal
+    shares. A share depends neither on earlier models nor on the difficulty of the requests.
     """
     trie = cells.trie
     arms = arms_of(trie)
@@ -49,7 +50,11 @@ def counted_arms(cells: ObservationTable, rates: Rates) -> ArmRates:
 
 
 def _kinds(trie: Trie, arms: Arms) -> tuple[Ints, Ints]:
-    """Return two ids for each branch, shape (arms,): of (stage, set of branches, branch), and of that and the model."""
+    """Return two ids for each branch, shape (arms,).
+
+    Branches with an equal first id have the same stage, set of branches and next stage; with an equal second id, also the
+    same model.
+    """
     sets = sets_of_arms(trie, arms)[arms.source]
     stage, model = trie.stage[arms.source].astype(np.int64) + 1, trie.model[arms.source].astype(np.int64) + 1
     kind = (stage * (int(sets.max(initial=0)) + 1) + sets) * (len(trie.stages) + 1) + arms.stage
@@ -70,7 +75,11 @@ def sets_of_arms(trie: Trie, arms: Arms) -> Ints:
 
 
 def _shares(arms: Arms, kinds: tuple[Ints, Ints], taken: npt.NDArray[Any]) -> FloatArray:
-    """Return each branch's share of the requests that continue at its node, shape (arms,)."""
+    """Return each branch's shrunk share of the requests that continue at its node, shape (arms,).
+
+    ``taken``: the number of requests observed to take each branch. ``kinds``: the ids of :func:`_kinds`; the shares of
+    branches with equal ids are pooled.
+    """
     at = np.bincount(arms.source, taken, len(arms.count))[arms.source]
     share = 1.0 / arms.count[arms.source]
     for kind in kinds:

@@ -20,14 +20,14 @@ class Arms:
     """The branches of a trie, numbered by node, then by the stage to which they lead.
 
     Args:
-        source: the node that a branch leaves, shape (arms,), ascending.
+        source: the index of the node that a branch leaves, shape (arms,), ascending.
         stage: the stage that the branch leads to, an index into the trie's stages; shape (arms,).
         order: the branch's position among the branches of its node, from 0; shape (arms,).
-        target: the first node that the branch leads to, shape (arms,).
-        of_edge: the branch of each edge of the trie, shape (edges,).
-        of_node: the branch that leads to each node (the first branch, if several do); -1 at the root; shape (n + 1,).
+        target: the index of the first node that the branch leads to, shape (arms,).
+        of_edge: the index of the branch that each edge of the trie belongs to, shape (edges,).
+        of_node: the index of the branch that leads to each node (the first, if several do); -1 at the root; shape (n + 1,).
         count: the number of branches of each node, shape (n + 1,).
-        first: the number of each node's first branch, shape (n + 1,); meaningless if ``count`` is 0.
+        first: the index of each node's first branch, shape (n + 1,); meaningless if ``count`` is 0.
         is_choice: whether several stages may follow the node, shape (n + 1,).
         only_stage: the stage that follows each node if there is only one, else -1; shape (n + 1,).
     """
@@ -80,7 +80,7 @@ def arms_of(trie: Trie) -> Arms:
 
 
 UNSEEN = 1e-6
-"""The count of a kind without requests, so that it still has a plan."""
+"""The count that is added to each request type, so that a type without requests still has a plan."""
 
 
 def with_kinds_counted(annotated: AnyTrie, counts: Mapping[str, float]) -> AnyTrie:

@@ -68,7 +68,10 @@ class RateEstimator(ABC):
         return self.fit_cells(cells, template, catalog)
 
     def fit_cells(self, cells: ObservationTable, template: Template, catalog: Catalog) -> Self:
-        """Estimate from an encoded table. ``template`` must be bound to ``catalog`` and have the table's stop rule."""
+        """Estimate the annotations from an encoded table of results, and return the estimator.
+
+        ``template`` must be bound to ``catalog`` and have the table's stop rule.
+        """
         self._annotated = within_exits(with_kept_answers(self._annotate(cells, template, catalog)))
         return self
 
@@ -124,8 +127,9 @@ class RateEstimator(ABC):
 def cost_and_latency(
     cells: ObservationTable, catalog: Catalog, by_outcome: SizesByOutcome
 ) -> tuple[MeanEstimate, MeanEstimate]:
-    """Estimate cost in dollars and latency in seconds at zero load of each node's call; ``by_outcome`` as in
-    :func:`estimate_amount`.
+    """Return estimates of each node's cost per call, in dollars, and latency per call at zero load, in seconds.
+
+    ``by_outcome`` predicts the size of a request from its outcomes; see :func:`estimate_amount`.
     """
     trie = cells.trie
     engine = index_per_node(trie, [catalog[name].engine for name in trie.models])
@@ -146,7 +150,10 @@ def skipped_nodes(trie: Trie) -> BoolArray:
 
 
 def _of_tools_alone(cells: ObservationTable, skipped: BoolArray, values: FloatArray, found: MeanEstimate) -> MeanEstimate:
-    """Return the amount for nodes with skipped stages: the mean, by stage, of the tools after it; 0 without results."""
+    """Return ``found`` with the amounts of the skipped nodes replaced by their stage's mean over ``values``, 0 without results.
+
+    If a stage is skipped, only the tools after it cost dollars or seconds.
+    """
     trie, arrays = cells.trie, {name: getattr(found, name).copy() for name in _OF_NODES}
     for stage in np.unique(trie.stage[skipped]):
         here = skipped & (trie.stage == stage)
@@ -190,7 +197,10 @@ def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
 
 
 def _moved(right: FloatArray, mass: FloatArray, before: FloatArray, after: FloatArray) -> FloatArray:
-    """Return the mass with right answers after P(right) has changed; the right and the wrong part of a mass scale with it."""
+    """Return the part of ``mass`` that has a right answer, after P(right) has changed from ``before`` to ``after``.
+
+    ``right`` is this part before the change. The parts with right and with wrong answers scale with P(right) and P(wrong).
+    """
     less = right * np.divide(after, before, out=np.zeros_like(before), where=before > 0.0)
     wrong = (mass - right) * np.divide(1.0 - after, 1.0 - before, out=np.zeros_like(before), where=before < 1.0)
     return np.where(after <= before, less, np.clip(mass - wrong, 0.0, mass))

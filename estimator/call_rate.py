@@ -144,15 +144,17 @@ class CallRate:
 
     @cached_property
     def _prompts(self) -> list[_Prompt | None]:
-        """The prompt of each result; None if unknown."""
+        """The prompt of each result, by position; None if the token counts or the models are unknown."""
         rows = {(row.request_id, row.prefix): row for row in self.observations}
         seen: set[tuple[str, _Key]] = set()
         found = [_Prompt.of(row, rows, self.catalog, seen) for row in self.observations]
         return found if not self.prompts else [self._sharper(*pair) for pair in zip(self.observations, found, strict=True)]
 
     def _sharper(self, row: Observation, prompt: _Prompt | None) -> _Prompt | None:
-        """Return the prompt with token counts from its shape, or unchanged if a result of its request on the same cache has no
-        shape.
+        """Return the prompt of ``row`` with token counts from its shape.
+
+        The prompt stays unchanged if the shape of this call, or of an earlier call of the request on this cache, is unknown, or
+        if the provider counted over :data:`MOST_SCALE` times the shape's tokens.
         """
         cells = [(row.request_id, row.prefix[:k]) for k in range(1, row.depth + 1)]
         if prompt is None or cells[-1] not in self._static:
@@ -233,7 +235,10 @@ class _Prompt:
     def of(
         cls, row: Observation, rows: Mapping[Cell, Observation], catalog: Catalog, seen: set[tuple[str, _Key]]
     ) -> _Prompt | None:
-        """Return the prompt of a result; None if unknown. ``seen`` collects the requests and keys of earlier results."""
+        """Return the prompt of the result ``row``; None if its token counts are missing or a model is not in the catalog.
+
+        ``rows`` has all results by request and prefix. ``seen`` collects the requests and keys of earlier results, in place.
+        """
         if row.tokens_cached is None or not row.tokens_in or not row.calls or not set(row.prefix) <= set(catalog):
             return None
         model = catalog[row.model]
@@ -255,7 +260,10 @@ class _Prompt:
         )
 
     def usd(self, charged_usd: float, shared: Mapping[_Key, _Common], requests_per_hour: float) -> float:
-        """Return the result's cost in dollars, given the cache state that this rate of requests implies."""
+        """Return the result's cost in dollars at this rate of requests, given the dollars that were charged for it.
+
+        ``shared`` has the common part of the prompts of each stage and cache.
+        """
         price, common = self.model.price, shared.get(self.key)
         if self.static is not None:
             others = int(max(self.hit - self.held, 0))
@@ -275,7 +283,7 @@ class _Prompt:
 
 
 def _sent(row: Observation | None) -> float:
-    """Return the maximum number of tokens that a call left in the cache."""
+    """Return the maximum number of tokens that a call left in the cache; infinity if its result or token count is missing."""
     return math.inf if row is None or row.tokens_in is None else float(row.tokens_in + (row.tokens_out or 0))
 
 

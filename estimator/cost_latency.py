@@ -48,8 +48,12 @@ class RequestSizes:
 
     @classmethod
     def of(cls, cells: ObservationTable, ratio: FloatArray, expected: FloatArray) -> RequestSizes:
-        """Estimate the requests' sizes from the ratio of each result's amount to that of size 1; ``expected`` has shape
-        (requests,).
+        """Estimate the requests' sizes.
+
+        Args:
+            cells: the results.
+            ratio: amount of each result, divided by the amount expected for a request of size 1; shape (results,).
+            expected: size of each request that its outcomes imply, shape (requests,).
         """
         n_rows = np.bincount(cells.request, minlength=cells.n_requests).astype(np.float64)
         total = np.bincount(cells.request, ratio, cells.n_requests)
@@ -254,8 +258,8 @@ def _typical(
     """Return each node's expected value for a request of size 1, and updated factors of the edge types.
 
     The expected value is the depth x model mean times the shrunken factors of edge type and node. ``sizes`` is the size of
-    each result's request. Factors are ratios of sums: a size estimated from a value contains the value's noise, so that a
-    mean of ratios would be biased low.
+    each result's request, ``edge_factor`` the factors before the update. Factors are ratios of sums: a size estimated from a
+    value contains the value's noise, so that a mean of ratios would be biased low.
     """
     trie, size, node = cells.trie, len(cells.trie), cells.node
     kind = edges[node]

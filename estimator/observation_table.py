@@ -34,8 +34,8 @@ class ObservationTable:
         trie: the trie of the template's prefixes.
         rule: the stop rule.
         request_ids: the distinct requests, sorted.
-        request: index into ``request_ids``.
-        node: node of the trie.
+        request: the request of each result, an index into ``request_ids``.
+        node: the index of the result's node in the trie.
         stop: whether the request stops here under the stop rule; True for failed calls.
         right: whether the answer is right, or its score in [0, 1] if scores are graded; False for failed calls.
         labelled: whether ``right`` is known.
@@ -88,7 +88,7 @@ class ObservationTable:
 
     @cached_property
     def count_by_depth(self) -> list[int]:
-        """Number of results of each depth; item 0 is depth 1."""
+        """Number of results of each depth; the first number is that of depth 1."""
         per_depth = np.bincount(self.trie.depth[self.node], minlength=self.trie.max_depth + 1)
         return [int(n) for n in per_depth[1:]]
 
@@ -99,7 +99,7 @@ class ObservationTable:
         return replace(cells, request_ids=names, request=place[cells.request], n_beyond_stop=0)
 
     def of_cells(self, keep: BoolArray) -> ObservationTable:
-        """Return a table with only the results selected by the mask, shape (results,), and with the same requests."""
+        """Return a table with only the results selected by the mask ``keep``, shape (results,), and with the same requests."""
         return replace(self, request=self.request[keep], **{name: getattr(self, name)[keep] for name in _PER_CELL})
 
     @classmethod
@@ -193,7 +193,7 @@ def _check_labels(row: Observation, rule: StopRule) -> None:
 
 
 def _right(rows: Sequence[Observation]) -> BoolArray | FloatArray:
-    """Return correctness as booleans, or as fractions if some result has a score strictly between 0 and 1."""
+    """Return whether each result is correct, as booleans, or as scores if some score is strictly between 0 and 1."""
     scores = np.array([float(row.success or 0.0) if row.failure is None else 0.0 for row in rows], np.float64)
     is_plain = (scores == 0.0) | (scores == 1.0)
     return scores == 1.0 if is_plain.all() else scores

@@ -34,7 +34,7 @@ def outcome_counts(cells: ObservationTable) -> list[tuple[FloatArray, FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """The probability of a yes to each of the three questions by node, shape (n + 1,); 0 at the root."""
+    """The probabilities P(stop), P(right | stop) and P(right | no stop) of each node, shape (n + 1,); 0 at the root."""
 
     stop: FloatArray
     right_if_stop: FloatArray
@@ -76,10 +76,9 @@ class ArmRates:
 
     @classmethod
     def of(cls, trie: Trie, arms: Arms, rates: Rates, arm: FloatArray, arm_success: FloatArray) -> ArmRates:
-        """Return the rates, given by branch with shape (arms,), by node or edge.
+        """Return the rates by node or edge, from ``arm`` and ``arm_success`` by branch, shape (arms,).
 
-        The rates are scaled to correct rounding: those of a node's branches then sum to its P(continues) and P(continues,
-        right).
+        They are scaled so that those of a node's branches sum to P(continues) and P(continues with a right answer).
         """
         goes_on = 1.0 - rates.stop
         arm = _scaled(arms, np.clip(arm, 0.0, 1.0), goes_on)

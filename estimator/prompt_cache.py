@@ -15,7 +15,7 @@ from vinelm.trie import Trie
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 EDGES = ("first", "switched", "kept")
-"""The edge types: the first invocation of a request; after one with another prompt cache; after one with the same prompt cache.
+"""The edge types of a call: the first call of a request; after a call with another prompt cache, or with the same one.
 """
 
 FIGURES = ("switched_cost_usd", "kept_cost_usd", "switched_latency_s", "kept_latency_s")
@@ -40,8 +40,9 @@ def edge_types(trie: Trie, cache: npt.NDArray[np.int16]) -> npt.NDArray[np.int64
 
 
 def index_per_node(trie: Trie, of_model: Sequence[Hashable]) -> npt.NDArray[np.int16]:
-    """Return for each node the index of the first model with the same entry in ``of_model`` as the node's model; -1 at the
-    root.
+    """Return a number for each node, equal for nodes whose models have equal entries in ``of_model``; -1 at the root.
+
+    The number is the index of the first model with the entry. ``of_model`` has an entry for each model of the trie.
     """
     index = np.array([of_model.index(value) for value in of_model], np.int16)
     return np.where(trie.model >= 0, index[trie.model], np.int16(-1)).astype(np.int16)

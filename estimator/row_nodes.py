@@ -18,7 +18,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def rows_with_nodes(observations: Iterable[Observation], trie: Trie, rule: StopRule) -> Iterator[tuple[Observation, int]]:
-    """Return each result with its node.
+    """Yield each result with the index of its node.
 
     The stages of a request's earlier results determine which branches it took. If a result is missing, the result before it
     names the stage that came next; otherwise the template must allow only one stage.
@@ -45,7 +45,7 @@ def where_of(row: Observation) -> str:
 
 
 class _Walker:
-    """Finds the nodes of one request's results by following their stages down the trie."""
+    """Finds the nodes of results by following the stages of each request's results down the trie."""
 
     def __init__(self, rows: Sequence[Observation], trie: Trie) -> None:
         self._trie = trie
@@ -73,7 +73,7 @@ class _Walker:
         return node
 
     def _known_above(self, row: Observation) -> tuple[int, int]:
-        """Return the length and node of the longest prefix of the result's path that has a result."""
+        """Return the length and node of the longest proper prefix of the result's path with a known node, else (0, 0)."""
         for length in range(len(row.prefix) - 1, 0, -1):
             node = self._nodes.get((row.request_id, row.prefix[:length]))
             if node is not None:
@@ -127,7 +127,14 @@ def cells_above(cells: Sequence[Cell]) -> Ints:
 
 
 def below_a_stop(trie: Trie, node: Ints, stop: BoolArray, above: Ints) -> BoolArray:
-    """Return for each result whether the request had already stopped at an earlier result on the same path."""
+    """Return for each result whether the request had already stopped at an earlier result on the same path.
+
+    Args:
+        trie: the trie.
+        node: the node of each result.
+        stop: whether the request stops at each result.
+        above: the index of the previous result on the path; -1 if there is none.
+    """
     beyond = np.zeros(len(node), np.bool_)
     depth = trie.depth[node]
     for level in range(2, trie.max_depth + 1):
@@ -137,7 +144,11 @@ def below_a_stop(trie: Trie, node: Ints, stop: BoolArray, above: Ints) -> BoolAr
 
 
 def told_arms(trie: Trie, node: Ints, stop: BoolArray, arm: Ints, above: Ints) -> Ints:
-    """Return each result's next stage if a later result or the template determines it; otherwise, or after a stop, -1."""
+    """Return the index of the stage that followed each result; -1 after a stop or if unknown.
+
+    Where ``arm`` is -1, a later result or the template may determine the stage. For the other arguments see
+    :func:`below_a_stop`.
+    """
     found = arm.copy()
     below = np.flatnonzero(above >= 0)
     below = below[trie.depth[node[below]] == trie.depth[node[above[below]]] + 1]

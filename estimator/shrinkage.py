@@ -20,7 +20,7 @@ Prior = Callable[[Trie, Amounts, FloatArray, float], tuple[FloatArray, float]]
 
 
 def of_all(trie: Trie, amounts: Amounts, overall: FloatArray, weight: float) -> tuple[FloatArray, float]:
-    """Return the arguments ``overall`` and ``weight``: a model's mean is shrunk towards the overall mean."""
+    """Return ``overall`` and ``weight`` unchanged, so that a model's mean is shrunk towards the overall mean."""
     return overall, weight
 
 
@@ -45,7 +45,7 @@ def pooled_mean(
         count: number of values of each node, shape (n + 1,).
         prior: the mean that is assumed without observations.
         weight: number of pseudo-observations at each level of shrinkage.
-        prior_of: the value towards which a model's mean is shrunk.
+        prior_of: returns the value towards which a model's mean is shrunk, and the weight of this value.
     """
     model, n_models = trie.kinds
     pair = trie.depth.astype(np.int64) * n_models + model

@@ -16,13 +16,14 @@ from vinelm.trie.arrays import FloatArray
 
 Ints = npt.NDArray[np.int64]
 EASE_WEIGHT = 1.0
-"""The prior precision of a request's ease on the logit scale."""
+"""The prior precision of a request's tendency to continue, on the logit scale."""
 TREND_WEIGHT = 5.0
 """Pseudo-requests that shrink the effect of stops on size: over all depths towards none, at one depth towards all depths."""
 KIND_WEIGHT = 20.0
-"""Pseudo-requests that shrink the size of those that continue after one depth x model towards that of its stop rate."""
+"""Pseudo-requests that shrink the size of requests that continue after one depth x model towards the size that its stop rate
+implies."""
 DEPTH_WEIGHT = 100.0
-"""Pseudo-rows that shrink the correction by the sizes observed at a depth: few of them scatter more than they tell."""
+"""Pseudo-results that shrink the correction by the sizes observed at a depth, because the mean of few sizes is uncertain."""
 SMALLEST, LARGEST = 0.2, 5.0
 TINY = 1e-9
 
@@ -40,7 +41,7 @@ class SizesByOutcome(Protocol):
         """Return each request's expected size and its derivative by the slope, shape (requests,) each; sizes have mean 1."""
 
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return (mean size of the unobserved requests that reach each node, derivative of its logarithm by the slope).
+        """Return the mean size of the unobserved requests that reach each node, and its logarithm's derivative by the slope.
 
         Args:
             slope: the fitted slope.
@@ -69,12 +70,15 @@ class SizesByDifficulty:
     unseen: FloatArray | None = None
 
     def expected(self, slope: float) -> tuple[FloatArray, FloatArray]:
-        """See :meth:`SizesByOutcome.expected`."""
+        """Return each request's expected size and its derivative by the slope; see :meth:`SizesByOutcome.expected`."""
         of_point, change = self._of_points(slope)
         return self.posterior @ of_point, self.posterior @ change
 
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """See :meth:`SizesByOutcome.reaching`. The observed outcomes of requests shift the sizes of their points."""
+        """Return the mean size of the requests at each node and its log's derivative; see :meth:`SizesByOutcome.reaching`.
+
+        The observed sizes of requests shift the sizes of their grid points.
+        """
         of_point, change = self._of_points(slope)
         own = self.posterior.T @ (factor - self.posterior @ of_point) / np.maximum(self.posterior.sum(axis=0), TINY)
         weight = self.mass + TINY * self.posterior.mean(axis=0)
@@ -107,13 +111,16 @@ class SizesByStops:
     unseen: FloatArray | None = None
 
     def expected(self, slope: float) -> tuple[FloatArray, FloatArray]:
-        """See :meth:`SizesByOutcome.expected`."""
+        """Return each request's expected size and its derivative by the slope; see :meth:`SizesByOutcome.expected`."""
         raw = np.exp(slope * self._persistence)
         size = raw / raw.mean()
         return size, size * (self._persistence - (size * self._persistence).mean())
 
     def reaching(self, slope: float, factor: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """See :meth:`SizesByOutcome.reaching`; here the mean is that of all requests that reach the node."""
+        """Return the mean size of all requests that reach each node, and 0 for the derivatives.
+
+        See :meth:`SizesByOutcome.reaching`.
+        """
         trie, cells = self.cells.trie, self.cells
         of_node, n_of_depth = trie.kinds
         kind, n_kinds = trie.depth.astype(np.int64) * n_of_depth + of_node, (trie.max_depth + 1) * n_of_depth  # depth x model
@@ -149,8 +156,9 @@ class SizesByStops:
 
     @cached_property
     def _persistence(self) -> FloatArray:
-        """Return a trait of each request that is higher the more often it continued, compared with other requests (logit scale,
-        one Newton step).
+        """Each request's tendency to continue, which is higher the more often it continued compared with other requests.
+
+        It is on the logit scale, estimated by one Newton step.
         """
         cells = self.cells
         stop = self._stop[cells.node]

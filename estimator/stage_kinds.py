@@ -17,9 +17,9 @@ Ints = npt.NDArray[np.int64]
 Labels = tuple[str, Sequence[npt.NDArray[np.int64]]]
 
 KIND_ROWS = 4.0
-"""Pseudo-observations that shrink the amounts of one kind of request towards those of all kinds."""
+"""Pseudo-observations that shrink the amounts of one request type towards those of all types."""
 FURTHER_REQUESTS = 100.0
-"""How many further requests of each kind are predicted, in addition to the profile's."""
+"""The number of further requests of each request type that are predicted, in addition to those of the profile."""
 
 
 class OneKind:
@@ -29,11 +29,21 @@ class OneKind:
     """The prior of a pooled mean; see :data:`vinelm.estimator.shrinkage.Prior`."""
 
     def labelled(self, stage: Ints, model: Ints) -> tuple[Ints, list[Labels]]:
-        """Return the application's stage of each node, and by group name, labels of nodes that distinguish types."""
+        """Return the application's stage of each node, and labels of the nodes that distinguish request types.
+
+        Here the stages stay the same and there are no labels.
+
+        Args:
+            stage: the template's stage of each node, by index.
+            model: the model of each node, by index.
+        """
         return stage, []
 
     def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
-        """Return the number of requests to add to the observed requests of each type; shape (nodes, points)."""
+        """Return the number of requests to add to the observed requests of each type; shape (nodes, points); here 0.
+
+        For the arguments see :meth:`StageKinds.further`.
+        """
         return np.zeros_like(of_kind)
 
 
@@ -60,22 +70,23 @@ class StageKinds(OneKind):
         return StageKinds(stage, kind) if kind.any() else ONE_KIND
 
     def labelled(self, stage: Ints, model: Ints) -> tuple[Ints, list[Labels]]:
-        """See :meth:`OneKind.labelled`; labels are the type, and the pair of type and model."""
+        """Return the application's stage of each node, and two labels: the request type, and the pair of type and model."""
         kind = self.kind[stage]
         return self.stage[stage], [("kind", (kind,)), ("suited", (kind, model))]
 
     def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
         """Return the number of additional requests of each type, whose outcomes are predicted; shape (nodes, points).
 
+        ``of_kind`` is the number of observed requests that begin at each node, by grid point; ``of_all`` that of all requests.
         If few requests of a type were observed, their outcomes alone would favour a model that was lucky on them.
         """
         mix = of_kind + of_all / of_all.sum()
         return np.asarray(FURTHER_REQUESTS * mix / mix.sum(axis=1, keepdims=True))
 
     def prior(self, trie: Trie, amounts: Amounts, overall: FloatArray, weight: float) -> tuple[FloatArray, float]:
-        """Return the mean of each node's model at its stage over all types, times the factor of the node's type.
+        """Return the mean of each node's model and stage over all types, times the factor of the node's type; and its weight.
 
-        The mean weighs as much as :data:`KIND_ROWS` results.
+        The weight is that of :data:`KIND_ROWS` results. For the arguments see :data:`~vinelm.estimator.shrinkage.Prior`.
         """
         total, count = amounts
         at = np.maximum(trie.stage, 0)

@@ -1,6 +1,7 @@
-"""Read the amount of a cheque, written in words: a small task that models of 135 to 270 million parameters half master.
+"""The workflow that reads the amount of a cheque, written in words, with models of 135 to 270 million parameters.
 
-The application asks for the digits, checks whether there are as many as the words imply, and asks once more if not.
+These models often fail. The application asks for the digits, checks whether there are as many as the words imply, and asks once
+more if not.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _AGAIN = (
 
 
 class ChequeState(TypedDict, total=False):
-    """The state of the graph."""
+    """The state of the graph: the amount in words, and the digits that a model has read."""
 
     words: str
     digits: str
@@ -46,13 +47,13 @@ def in_words(number: int) -> str:
 
 
 def is_plausible(words: str, digits: str) -> bool:
-    """Return whether the digits may be right. This is the application's own check, which finds some of the wrong ones."""
+    """Return whether ``digits`` may be the amount in ``words``: the application's own check, which finds some wrong answers."""
     ends_in_zero = words.endswith(("ty", "hundred", "ten"))
     return digits.isdecimal() and len(digits) == (3 if "hundred" in words else 2) and (not ends_in_zero or digits[-1] == "0")
 
 
 def workflow(catalog: Catalog, *, today: str, seed: int, requests: int) -> Workflow:
-    """Return the workflow for models that continue text line by line.
+    """Return the workflow for small models that continue a text line by line.
 
     Args:
         catalog: The models.

@@ -1,4 +1,4 @@
-"""Finds workflows by name: those of the package, or ``module:attribute`` for your own."""
+"""Finds workflows: those of the package by name, your own by ``module:attribute``."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ WORKFLOWS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
     }
 )
-"""Name to (``module:attribute``, one-line description). Modules are imported on first use."""
+"""By name of a workflow, its (``module:attribute``, one-line description). Modules are imported on first use."""
 
 _SPEC = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 _FILE = re.compile(r"^([^\W\d]\w*)\.py:")
-"""A file of the working folder given instead of its module."""
+"""Matches the name of a file of the working folder, which may be given instead of its module."""
 
 
 def available() -> list[tuple[str, str]]:
@@ -81,15 +81,15 @@ def load_workflow(
         spec: a name from :func:`available`, or ``module:attribute``; of the working folder also ``module.py:attribute``. The
             attribute is a :class:`Workflow` or a callable that returns one, without arguments or with the argument ``dataset``.
             Modules are searched as by ``python -m``, the working folder first.
-        dataset: a file or folder of requests. A callable with the argument ``dataset`` gets the path, and reads it as it likes.
-            For any other workflow, the requests that :func:`vinelm.read_dataset` reads from it replace its own.
-        columns: which columns of the dataset become inputs, labels and ids, if the callable does not read it itself; or
+        dataset: a file or folder of requests. A callable with the argument ``dataset`` gets the path and reads the file itself.
+            For any other workflow, :func:`vinelm.read_dataset` reads the file, and its requests replace the workflow's.
+        columns: which columns of the dataset become inputs, labels and ids, unless the callable reads the dataset itself; or
             texts that :meth:`vinelm.datasets.Columns.parse` reads.
-        limit: read at most this many requests from the dataset, if the callable does not read it itself.
-        labelled: False if the answers are not scored: rows then need no label, and may repeat if they have no id.
+        limit: the maximum number of requests read from the dataset, unless the callable reads the dataset itself.
+        labelled: whether the answers are scored. If False, rows need no label, and may repeat if they have no id.
 
     Raises:
-        ConfigError: unknown name, or a dataset or columns that have no effect.
+        ConfigError: the name is unknown, or a dataset or columns are given that have no effect.
         WorkflowError: the module cannot be imported, lacks the attribute, or the attribute is not a workflow.
         DatasetError: the dataset cannot be used.
     """
@@ -118,10 +118,10 @@ def load_workflow(
 def load_function(spec: str, what: str) -> Callable[..., Any]:
     """Return the function that ``module:attribute`` names; of the working folder also ``file.py:attribute``.
 
-    Importing the module runs its code. ``what`` is what errors call the function.
+    Importing the module runs its code. ``what`` is the description of the function in error messages.
 
     Raises:
-        ConfigError: The text names no function, or what it names cannot be called.
+        ConfigError: The text names no function, or the named object cannot be called.
         WorkflowError: The module cannot be imported, or lacks the attribute.
     """
     spec = _FILE.sub(r"\1:", spec)

@@ -82,7 +82,10 @@ def cell_features(cells: ObservationTable, entries: Entries) -> FloatArray:
 
 
 def _prefixes(cells: ObservationTable) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Return each node's ancestors and itself, shape (n + 1, depths): column d is depth d + 1; -1 beyond the node's depth."""
+    """Return the indices of the nodes on the path to each node, shape (n + 1, depths).
+
+    Column d has the node at depth d + 1; -1 beyond the node's depth.
+    """
     trie = cells.trie
     table = np.full((len(trie), trie.max_depth), -1, np.int64)
     for level in trie.levels[1:]:
@@ -92,7 +95,10 @@ def _prefixes(cells: ObservationTable) -> np.ndarray[tuple[int, int], np.dtype[n
 
 
 def _sibling_means(cells: ObservationTable, mean: FloatArray, count: Any) -> FloatArray:
-    """Return the mean of the known entries of a node's siblings; without such entries, the mean of the node's column."""
+    """Return, for each node, the mean of its siblings' known entries; without such entries, the mean of the node's column.
+
+    ``mean`` and ``count`` are the mean and the number of the known entries of each column, shape (n + 1,).
+    """
     parent = np.maximum(cells.trie.parent, 0)
     total = np.bincount(parent, mean * count, len(cells.trie))[parent] - mean * count
     others = np.bincount(parent, count, len(cells.trie))[parent] - count
@@ -100,7 +106,7 @@ def _sibling_means(cells: ObservationTable, mean: FloatArray, count: Any) -> Flo
 
 
 def _power(cells: ObservationTable, column_mean: FloatArray) -> FloatArray:
-    """Return each model's power score: its accuracy as a path's first model, or else the mean of its columns."""
+    """Return each model's power score: its accuracy as first model; if it is never first, the mean of its ``column_mean``."""
     trie = cells.trie
     first = trie.levels[1]
     scores = np.array([column_mean[1:][trie.model[1:] == m].mean() for m in range(len(trie.models))])

@@ -20,7 +20,7 @@ class CascadeEstimator(RateEstimator):
     Under the oracle stop, accuracies of paths follow the paper's recursion A(v) = A(u) + (1 - A(u)) q_v; under the
     workflow's stop, each of the three rates is such a mean. The paper does not define the rate of a node without
     observations: here it is the mean of the node's model at its depth or, if there are no such observations either, over
-    all depths. If the trie branches, shares of branches are shrunk counts (:func:`vinelm.estimator.arms.counted_arms`).
+    all depths. If the trie branches, shares of branches are shrunk counts (:func:`vinelm.estimator.arm_counts.counted_arms`).
     """
 
     name: ClassVar[str] = "cascade"

@@ -36,8 +36,9 @@ class Entries:
 
     @classmethod
     def of(cls, cells: ObservationTable, *, fill_in: bool) -> Entries:
-        """Return the entries of executed calls; with ``fill_in``, every path that extends a successful path also counts as a
-        success.
+        """Return the entries of the table: whether the answer is right, for each executed call with a label.
+
+        With ``fill_in``, every path that extends a successful path also counts as a success.
         """
         values = np.full((cells.n_requests, len(cells.trie)), np.nan)
         known = cells.labelled
@@ -65,7 +66,7 @@ class Entries:
 
 
 def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
-    """Set, in place, a request's entries on branches that it did not take to 0: no right answer."""
+    """Set to 0 (no right answer), in place, the unknown ``values`` of each request on branches that it did not take."""
     trie, arms = cells.trie, arms_of(cells.trie)
     if not arms.is_choice.any():
         return
@@ -85,7 +86,10 @@ def _take_other_arms(values: FloatArray, cells: ObservationTable) -> None:
 
 
 def _with_success(plain: AnnotatedTrie, cells: ObservationTable, success: FloatArray) -> AnnotatedTrie:
-    """Return the trie with new success rates, limited to what its stop rates allow, and with matching shares of branches."""
+    """Return the trie ``plain`` with the given ``success`` rates, limited to what its stop rates allow.
+
+    The probabilities of the branches are counted again from ``cells``, so that they match these rates.
+    """
     goes_on = 1.0 - plain.stop
     right_if_on = np.clip((success - plain.stop_success) / np.maximum(goes_on, 1e-9), 0.0, 1.0)
     right_if_stop = plain.stop_success / np.maximum(plain.stop, 1e-9)

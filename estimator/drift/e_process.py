@@ -81,13 +81,13 @@ _STAKES_DOWN = np.array((0.1, 0.25, 0.5, 1.0, 2.0))
 
 
 class Bets(Protocol):
-    """Bets on a single value; computes the logarithm of the factor by which each bet's wealth grows.
+    """Several bets on a single value, against one hypothesis. Each bet multiplies its wealth by a factor.
 
     The parameters may be arrays, which hold one independent hypothesis for each value.
     """
 
     def log_factors(self, value: FloatArray) -> FloatArray:
-        """Return the log factors, shape (..., bets), of values of shape (...)."""
+        """Return the logarithms of the factors that values of shape (...) give, shape (..., bets)."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class ShareAbove:
     most: float | FloatArray
 
     def log_factors(self, value: FloatArray) -> FloatArray:
-        """See :meth:`Bets.log_factors`."""
+        """Return the log of the factor by which each value multiplies each bet's wealth; see :meth:`Bets.log_factors`."""
         most = np.clip(np.asarray(self.most), 1e-9, 1.0 - 1e-9)[..., None]
         other = most + (1.0 - most) * _SHARES
         won, lost = np.log(other / most), np.log((1.0 - other) / (1.0 - most))
@@ -116,7 +116,7 @@ class ShareBelow:
     least: float | FloatArray
 
     def log_factors(self, value: FloatArray) -> FloatArray:
-        """See :meth:`Bets.log_factors`."""
+        """Return the log of the factor by which each value multiplies each bet's wealth; see :meth:`Bets.log_factors`."""
         return ShareAbove(1.0 - self.least).log_factors(1.0 - value)
 
 
@@ -130,7 +130,7 @@ class MeanAbove:
     most: float | FloatArray
 
     def log_factors(self, value: FloatArray) -> FloatArray:
-        """See :meth:`Bets.log_factors`."""
+        """Return the log of the factor by which each value multiplies each bet's wealth; see :meth:`Bets.log_factors`."""
         return np.asarray(np.log1p(_STAKES_UP * ((value / self.most)[..., None] - 1.0)))
 
 
@@ -146,7 +146,7 @@ class MeanBelow:
     square: float | FloatArray
 
     def log_factors(self, value: FloatArray) -> FloatArray:
-        """See :meth:`Bets.log_factors`."""
+        """Return the log of the factor by which each value multiplies each bet's wealth; see :meth:`Bets.log_factors`."""
         y = _STAKES_DOWN * (1.0 - value / self.least)[..., None]
         square = np.asarray(self.square / np.square(self.least))[..., None]
         return np.asarray(np.log1p(y + 0.5 * y * y) - np.log1p(0.5 * _STAKES_DOWN**2 * square))

@@ -16,7 +16,7 @@ from vinelm.rows.observation import Observation
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 BORROWED_ROWS = 8
-"""The fewest rows that a node's annotation counts as: an estimator borrows from other nodes of its stage and model."""
+"""The fewest results that a node's annotation counts as, because estimators also use other nodes of its stage and model."""
 VARIANCE_SLACK = 2.0
 """The factor by which the true variance may exceed the annotated one, when a mean is tested for a fall."""
 
@@ -84,7 +84,10 @@ def hypotheses_of(
 
 
 def label_shares(annotated: AnnotatedTrie, node: int) -> dict[str, float]:
-    """Return the share of each signal after a first call; empty if the trie has no signals."""
+    """Return the share of each signal after the call of ``node``, by name.
+
+    Empty if the trie has no signals or the node is not a first call.
+    """
     signals, trie = annotated.signals, annotated.trie
     if signals is None or int(trie.depth[node]) != 1:
         return {}
@@ -110,7 +113,7 @@ def stop_of(row: Observation) -> float | None:
 
 
 def shows(label: str, row: Observation) -> float | None:
-    """Return 1 if the result has this signal, 0 if it has another; None if it has no signal."""
+    """Return 1 if the signal of the result ``row`` is ``label``, 0 if it is another; None if it has no signal."""
     return None if row.signal is None else float(row.signal == label)
 
 

@@ -16,7 +16,7 @@ from vinelm.rows.observation import Observation
 from vinelm.trie.annotated_trie import AnnotatedTrie
 
 REMEMBERED_ROWS = 10_000
-"""How many rows' nodes are remembered, so that the rows after them find their nodes where the trie branches."""
+"""The maximum number of results whose nodes are remembered. In a trie with branches, they locate the requests' next results."""
 KEPT_VALUES = 1_000
 """How many values of a test are kept, to report what was seen since the change; for an older change, the latest ones."""
 ANNOTATION_SHARE = 0.5
@@ -54,7 +54,11 @@ class DriftConfig:
 
 @dataclass
 class _Test:
-    """A hypothesis about a node's quantity, with the latest values as (number of the node's result, request, value)."""
+    """The test of a hypothesis about a node's quantity.
+
+    ``latest`` has the latest values as (number of the node's result, request id, value). ``moved`` is None until the quantity
+    is found to have moved.
+    """
 
     hypothesis: Hypothesis
     threshold: float  # the threshold of the log wealth
@@ -115,14 +119,14 @@ class DriftMonitor:
         return found
 
     def report(self) -> DriftReport:
-        """Return what was compared and what has moved."""
+        """Return a report of the results compared so far and the quantities that have moved."""
         return DriftReport(
             alpha=self.config.alpha, rows=self.rows, nodes=len(self._nodes), moved=tuple(self.moved),
             unplaced=self.unplaced, left_out=self.left_out, under_load=self.under_load,
         )  # fmt: skip
 
     def _enter(self, node: int) -> _Node:
-        """Begin the tests of a node. The k-th node to be reached gets 1/(k(k+1)) of the false-alarm probability alpha."""
+        """Begin and return the tests of a node. The k-th node to be reached gets 1/(k(k+1)) of the false-alarm rate alpha."""
         k = len(self._nodes) + 1
         # The sum of 1/(k(k+1)) over all k is 1, so the shares of any number of nodes add up to at most alpha (union bound).
         alpha = self.config.alpha / (k * (k + 1))
@@ -136,7 +140,10 @@ class DriftMonitor:
         return state
 
     def _bet(self, test: _Test, row: Observation, node: int, at: int) -> None:
-        """Update the test with one result, and record whether the quantity has moved."""
+        """Update the test with the result ``row`` of ``node``, and record whether the quantity has moved.
+
+        ``at`` is the number, from 1, of this result among the node's results.
+        """
         hypothesis = test.hypothesis
         if hypothesis.quantity == "seconds" and row.in_flight and not self.config.loaded_seconds:
             return
@@ -156,7 +163,7 @@ class DriftMonitor:
         test.latest.clear()
 
     def find(self, row: Observation) -> int | None:
-        """Return the node of a result; None if the trie lacks it. A request's results must come in order."""
+        """Return the index of a result's node; None if the trie lacks it. A request's results must come in order."""
         trie = self.annotated.trie
         parent = 0 if row.depth == 1 else self._known.get((row.request_id, row.prefix[:-1]))
         try:

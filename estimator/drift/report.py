@@ -15,13 +15,13 @@ class Moved:
     Attributes:
         node, path, stage: the node, the models of its path, and the stage of its last call.
         quantity: ``"stop"``, ``"dollars"``, ``"seconds"``, or ``"signal LABEL"`` for the share of a label.
-        direction: whether it rose or fell.
+        direction: whether the quantity rose (``"up"``) or fell (``"down"``).
         annotated: the trie's value, conditional on the request reaching the node.
         seen: the quantity's mean over the results since the change.
         count: the number of results that ``seen`` averages.
         since: the number, from 1, of the node's result at which the change most probably happened; an estimate without an
             interval.
-        since_request: the request of that result.
+        since_request: the id of the request with that result.
         noticed: the number, from 1, of the node's result at which the change was noticed.
     """
 

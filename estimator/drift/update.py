@@ -21,7 +21,7 @@ from vinelm.trie.annotated_trie import AnnotatedTrie, SignalTrie
 from vinelm.trie.arrays import FloatArray
 
 GROUP_ROWS = 20.0
-"""Pseudo-rows that shrink the common change of an engine's seconds, and of a model's dollars, towards no change."""
+"""Pseudo-results that shrink the common change of an engine's seconds, and of a model's dollars, towards no change."""
 Ints = npt.NDArray[np.int64]
 
 
@@ -85,7 +85,7 @@ class _Seen:
         self.is_plain = annotated.signals is None
 
     def kinds(self) -> dict[str, float]:
-        """Return the weight of each request type, from the first result of each request."""
+        """Return the weight of each request type: its discounted requests in the profile plus the weights of served ones."""
         trie = self.annotated.trie
         counts: dict[str, float] = defaultdict(float)
         of_stage, meta = self.annotated.stage_kinds, self.annotated.meta
@@ -98,7 +98,14 @@ class _Seen:
         return counts
 
     def mean(self, known: FloatArray, value: Any, group: Ints, *, idle: bool = False) -> FloatArray:
-        """Return the nodes' updated means. Nodes with the same number in ``group`` change together; -1 means no group."""
+        """Return the nodes' updated means of a cost or latency, shape (n + 1,).
+
+        Args:
+            known: the old means.
+            value: returns the cost or latency of a result.
+            group: the number of each node's group; nodes of a group change together; -1 means no group.
+            idle: whether to ignore results without a time, and calls that began while others were in flight.
+        """
         use = np.array(
             [
                 known[node] > 0.0 and not (idle and (row.in_flight or not row.is_timed))
@@ -119,8 +126,9 @@ class _Seen:
         return np.asarray((self.known * common + own) / (self.known + np.bincount(node, weight, self.size)))
 
     def stops(self, known: FloatArray) -> FloatArray:
-        """Return the stop rates of the nodes that are not leaves, from the results for which it is known whether the request
-        stopped.
+        """Return the nodes' updated stop rates, shape (n + 1,); ``known`` are the old ones.
+
+        Only results count for which it is known whether the request stopped. In a trie of signals, the rates do not change.
         """
         told = [(node, weight, stop) for row, node, weight in zip(self.rows, self.node, self.weight, strict=True)
                 if (stop := stop_of(row)) is not None]  # fmt: skip
@@ -159,7 +167,7 @@ def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
 
 
 def _of_signals(signals: SignalTrie, before: AnnotatedTrie, after: AnnotatedTrie) -> SignalTrie:
-    """Return the trie of signals, with latencies updated by engine and costs by model."""
+    """Return the trie of signals, with each model's costs and latencies scaled as they change from ``before`` to ``after``."""
     names = signals.trie.model.astype(np.int64)
     changed: dict[str, Any] = {}
     for mean, var in (("latency_s", "latency_var"), ("cost_usd", "cost_var")):

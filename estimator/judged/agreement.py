@@ -23,6 +23,7 @@ class Rate:
 
     Attributes:
         share: The mean over requests of each request's share, in [0, 1].
+        requests: The number of these requests.
     """
 
     share: float
@@ -62,8 +63,8 @@ class JudgeAgreement:
     the path.
 
     Attributes:
-        requests: Labelled requests.
-        rows: Labelled results with a verdict.
+        requests: Number of requests with a labelled result.
+        rows: Number of labelled results with a verdict.
         agreed: Share of the results whose verdict agrees with the label; each request counts once.
         sensitivity: P(verdict correct | the answer is right).
         specificity: P(verdict wrong | the answer is wrong).
@@ -122,19 +123,32 @@ class JudgeAgreement:
         return np.clip(share, 0.0, 1.0)
 
     def variance_at(self, accuracy: Any, judged: Any = 1.0) -> FloatArray:
-        """Return the part of a corrected share's variance due to errors of the judge's rates (delta method)."""
+        """Return the variance of a corrected share that is due to errors of the sensitivity and specificity (delta method).
+
+        Args:
+            accuracy: The corrected shares of right answers, of any shape.
+            judged: Shares of requests with an answer for the judge, as in :meth:`corrected`.
+        """
         accuracy = np.asarray(accuracy, np.float64)
         by_sensitivity = accuracy**2 * self.sensitivity.variance
         by_specificity = (np.asarray(judged) - accuracy) ** 2 * self.specificity.variance
         return np.asarray((by_sensitivity + by_specificity) / self.informedness**2)
 
     def half_width(self, accuracy: float, half_width: float) -> float:
-        """Return the half width of a corrected accuracy's 90 % interval, given that of the share of "correct" verdicts."""
+        """Return the half width of the 90 % interval of a corrected accuracy.
+
+        Args:
+            accuracy: The corrected accuracy.
+            half_width: The half width of the 90 % interval of the share of "correct" verdicts.
+        """
         own = Z90**2 * float(self.variance_at(accuracy))
         return math.sqrt((half_width / self.informedness) ** 2 + own)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types; rates as (share, low, high) of the 90 % interval."""
+        """Return the agreement as plain JSON types.
+
+        Sensitivity and specificity are [share, low, high], with the 90 % interval.
+        """
         return {
             "labels": self.requests,
             "labelled_rows": self.rows,

@@ -3,7 +3,7 @@ branches except the last, and a wrong or right answer there.
 
 With branches (arms) 1 to G the questions are: is it arm 1; if not, is it arm 2; and so on; the last arm takes the remaining
 probability. A row's logit is a sum of effects of the decision (the stage that decided, and the arm in question), the model
-that decided, and the earlier invocations:
+that decided, and the earlier calls:
 
 ========== ===============================================  ==========================================================
 group      one effect per                                   meaning
@@ -76,7 +76,10 @@ class ArmQuestions:
         return int(self.arms.count.max(initial=0))
 
     def row(self, node: Ints, order: int, right: int) -> Ints:
-        """Return the index of each question's row. At a node that is not answerable, right and wrong answers share a row."""
+        """Return the row index for each ``node``, the branch at position ``order``, and a wrong (0) or right (1) answer.
+
+        At a node that is not answerable, right and wrong answers share a row.
+        """
         return self.start[node] + order * self.pairs[node] + np.minimum(right, self.pairs[node] - 1)
 
     def shares(self, probability: FloatArray, nodes: Ints, base: Ints | None = None) -> FloatArray:
@@ -141,8 +144,10 @@ class ArmModel:
     """The regression for branches, and the observed decisions that it is fitted to.
 
     Args:
-        request: the request of each observed decision, shape (decisions,).
-        cell: the result whose call made the decision; -1 for the choice of the first stage, which no call made.
+        questions: the rows of the regression.
+        regression: the fitted effects.
+        request: the index of the request of each observed decision, shape (decisions,).
+        cell: the index of the result whose call made the decision; -1 for the choice of the first stage, which no call made.
         place: index of the decision's node among the nodes with decisions.
         order: the position, among its node's branches, of the branch that was taken.
         nodes: the nodes with decisions.
@@ -174,7 +179,7 @@ class ArmModel:
 
     @cached_property
     def _rows(self) -> Ints:
-        """The rows of the regression whose nodes have decisions."""
+        """The indices of the regression's rows whose nodes have decisions."""
         return np.flatnonzero(np.isin(self.questions.node, self.nodes))
 
     @cached_property

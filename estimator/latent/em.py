@@ -131,7 +131,7 @@ class _ExpectationMaximization:
         )
 
     def probabilities(self, *, of_all: bool = True) -> OutcomeProbabilities:
-        """Return P(yes) at all nodes, or only at the nodes ``rows``.
+        """Return P(yes) of the three questions at all nodes, or without ``of_all`` only at the nodes with results.
 
         Under the oracle stop, a right answer always stops the request and, without failed calls, a wrong answer never does.
         """
@@ -144,7 +144,10 @@ class _ExpectationMaximization:
         return OutcomeProbabilities(right * answerable[:, None], stop_if_right, stop_if_wrong)
 
     def expect(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Do the E step; return (posterior of each request over the grid, P(right) of each result)."""
+        """Do the E step, given the ``weights`` of the grid points.
+
+        Return (posterior of each request over the grid, P(right) of each result).
+        """
         known = self.probabilities(of_all=False)
         # For each cell, the log chance of what was seen (stopped or not) together with a right answer, and with a wrong one. It
         # is looked up by node and outcome, since all cells of a node share it.
@@ -173,7 +176,10 @@ class _ExpectationMaximization:
         return np.asarray(relative / relative.sum(axis=1, keepdims=True)), belief
 
     def maximize(self, posterior: FloatArray, belief: FloatArray, *, with_variances: bool) -> None:
-        """Do the M step: one Newton step of every regression on the expected counts."""
+        """Do the M step: one Newton step of every regression on the expected counts.
+
+        For the arguments see :meth:`ArmModel.step`.
+        """
         # A request counts at each difficulty with its posterior probability, and a cell without a label counts partly as right
         # and partly as wrong. These expected counts replace the whole counts of a regression on known data.
         weight, stop = posterior[self.cells.request], self.cells.stop[:, None]
@@ -206,7 +212,7 @@ class _ExpectationMaximization:
         return of_first
 
     def _sum(self, values: FloatArray) -> FloatArray:
-        """Sum the results' values for each node in ``rows``; results are sorted by node."""
+        """Return the sum of the results' values for each node with results; shape (nodes, points)."""
         return np.asarray(np.add.reduceat(values, self._starts, axis=0), dtype=np.float64)
 
 

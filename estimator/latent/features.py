@@ -129,7 +129,10 @@ class FeatureMatrix:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A group of columns of a sparse matrix: entries at (row, column) with the values ``times``, or 1 if ``times`` is None."""
+    """A group of ``width`` columns of a sparse matrix, called ``name``.
+
+    It has entries at the pairs (``nodes``, ``column``), with the values ``times``, or 1 if ``times`` is None.
+    """
 
     name: str
     nodes: Ints
@@ -152,7 +155,10 @@ def _arm_parts(trie: Trie) -> list[Part]:
 
 
 def coded(name: str, rows: Ints, *labels: npt.NDArray[Any], times: npt.NDArray[Any] | None = None) -> Part:
-    """Return a group with a column for each combination of labels (>= -1) that occurs."""
+    """Return a group with a column for each combination of labels (>= -1) that occurs.
+
+    Each of ``rows`` has an entry in the column of its labels, with the value ``times`` (1 if None).
+    """
     code = np.zeros(len(rows), np.int64)
     for label in labels:
         code = code * (int(label.max(initial=0)) + 2) + label + 1
@@ -161,7 +167,10 @@ def coded(name: str, rows: Ints, *labels: npt.NDArray[Any], times: npt.NDArray[A
 
 
 def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
-    """Return a CSR matrix of all groups, and each column's group. Columns that no node uses stay in the matrix, all zero."""
+    """Return a CSR matrix of all groups, with ``size`` rows, and the index of each column's group.
+
+    Columns that no node uses stay in the matrix, all zero.
+    """
     starts = np.cumsum([0, *(part.width for part in parts)])
     rows = np.concatenate([part.nodes for part in parts])
     columns = np.concatenate([part.column + start for part, start in zip(parts, starts, strict=False)])
@@ -202,13 +211,16 @@ def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, 
 
 
 def certain_nodes(trie: Trie) -> Ints:
-    """Return the nodes, except the root, for which the previous stage and model are known, including all nodes of depth 1."""
+    """Return the indices of the nodes whose previous stage and model are the same in all histories, including depth 1."""
     choice = np.where(trie.model >= 0, _choice(trie), len(trie.stages) * len(trie.models))
     return np.flatnonzero(just_before(trie, choice) >= 0)
 
 
 def earlier_choices(trie: Trie, nodes: Ints) -> tuple[Ints, Ints]:
-    """Return (place, choice): for each of ``nodes``, the distinct stages and models that ran before its call."""
+    """Return (place, choice): for each of ``nodes``, the distinct stages and models that ran before its call in all histories.
+
+    ``place`` is a position in ``nodes``; ``choice`` is the stage's index times the number of models, plus the model's index.
+    """
     node, made, _ = certain_before(trie, np.where(trie.model >= 0, _choice(trie), -1), len(trie.stages) * len(trie.models))
     first = np.searchsorted(node, nodes)
     count = np.searchsorted(node, nodes, side="right") - first

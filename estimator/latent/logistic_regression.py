@@ -81,14 +81,20 @@ class Regression:
         )
 
     def probabilities(self, at: FeatureMatrix | None = None) -> FloatArray:
-        """Return P(yes), shape (rows, points), of the rows of ``features`` selected by ``at``, or of all rows."""
+        """Return P(yes) of the rows of ``at``, or of all rows of ``features`` if it is None; shape (rows, points)."""
         design, slope = (self.features.design, self.features.slope) if at is None else at.dense
         n_effects = design.shape[1]
         level = design @ self.coefficients[:n_effects]
         return sigmoid(level[:, None] + np.outer(slope @ self.coefficients[n_effects:], self.grid))
 
     def step(self, at: FeatureMatrix, yes: FloatArray, asked: FloatArray) -> None:
-        """Take one Newton step, shortened to :data:`LONGEST_STEP`, on expected counts of shape (rows of ``at``, points)."""
+        """Take one Newton step, shortened to :data:`LONGEST_STEP`, on expected counts.
+
+        Args:
+            at: the features of the rows with counts.
+            yes: the expected number of yes answers, shape (rows, points).
+            asked: the expected number of answers, same shape.
+        """
         probability = self.probabilities(at)
         residual, weight = yes - asked * probability, asked * probability * (1.0 - probability)
         precision = 1.0 / self.variance[self.group]
@@ -123,5 +129,5 @@ class Regression:
 
 
 def sigmoid(logit: FloatArray) -> FloatArray:
-    """Return 1 / (1 + exp(-x)) without overflow."""
+    """Return 1 / (1 + exp(-logit)) without overflow, elementwise."""
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * logit)), dtype=np.float64)

@@ -22,7 +22,7 @@ from vinelm.trie.difficulty import DifficultyRates
 TINY = 1e-12
 LARGEST_SHIFT = 3.0
 PSEUDO_ROWS = 20.0
-"""The pseudo-rows of a uniform choice that are added to the rows of each stage."""
+"""The number of pseudo-results of a uniform choice of models that are added to the results of each stage."""
 SQUARE_ROOT_BLOCK = 4096
 
 
@@ -94,7 +94,7 @@ def _beyond_rows(cells: ObservationTable, trie: MergedTrie) -> BoolArray:
 
 
 def _arms(fit: LatentFit, arms: Arms, probabilities: OutcomeProbabilities) -> tuple[FloatArray, FloatArray]:
-    """Return P(branch) and P(branch and right), given that its source is reached, by difficulty; shape (arms, points)."""
+    """Return P(branch) and P(branch and right answer), given that the branch's node is reached; shape (arms, points)."""
     shares, source = fit.shares(arms), arms.source
     on_right, on_wrong = probabilities.on_right, probabilities.on_wrong
     on_right[0], on_wrong[0] = 0.0, 1.0  # the root is not an invocation: nothing was fitted there, and no request ends there
@@ -153,7 +153,11 @@ def _with_node_effects(cells: ObservationTable, fit: LatentFit) -> OutcomeProbab
 def _moved(
     cells: ObservationTable, probability: FloatArray, regression: Regression | None, yes: FloatArray, asked: FloatArray
 ) -> FloatArray:
-    """Add an effect to each node's logit. The effects have a normal prior whose variance is their spread beyond chance."""
+    """Return ``probability`` with an effect of the node added to each node's logit, estimated from the results.
+
+    ``yes`` and ``asked`` are the expected numbers of yes answers and of answers, by result and grid point. The effects have a
+    normal prior whose variance is their spread beyond chance. Without a regression, nothing changes.
+    """
     if regression is None:
         return probability
     size, expected = len(cells.trie), probability[cells.node]

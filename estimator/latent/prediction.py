@@ -92,7 +92,10 @@ def predict_rates(cells: ObservationTable, fit: LatentFit) -> PredictedRates:
 
 
 def _rates_of(cells: ObservationTable, fit: LatentFit, unseen: FloatArray, seen: FloatArray) -> tuple[Rates, FloatArray]:
-    """Return the rates over observed and expected unobserved requests of each node, and the number of all these requests."""
+    """Return the rates over observed and expected unobserved requests of each node, and the number of all these requests.
+
+    ``unseen`` and ``seen`` are the numbers of unobserved and observed requests that reach each node, shape (n + 1, points).
+    """
     probabilities, stopped, size = fit.probabilities, cells.stop, len(cells.trie)
     stop, right = probabilities.stop, probabilities.right
     seen_stop = _sums(cells.node[stopped], fit.posterior[cells.request[stopped]], size)
@@ -114,6 +117,8 @@ def _seen_arms(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the number of observed requests that took each branch, and of those with a right answer; shape (arms, points)
     each.
+
+    Where the branch of a request is unknown, it counts on each branch with the probability in ``shares``.
     """
     goes_on = ~cells.stop & (arms.count[cells.node] > 0)
     weight, belief = fit.posterior[cells.request], fit.belief * np.ones(len(fit.grid))
@@ -136,6 +141,6 @@ def _seen_arms(
 
 
 def _sums(of: Ints, values: FloatArray, size: int) -> FloatArray:
-    """Sum the rows of ``values`` that have the same index in ``of``; shape (size, points)."""
+    """Return, for each index below ``size``, the sum of the rows of ``values`` with this index in ``of``; (size, points)."""
     rows = np.arange(len(of))
     return np.asarray(sparse.csr_array((np.ones(len(of)), (of, rows)), shape=(size, len(of))) @ values, dtype=np.float64)

@@ -200,7 +200,12 @@ class Gradients(NamedTuple):
     own: FloatArray | float
 
     def of_accuracy(self, accuracy: FloatArray, ended: FloatArray) -> FloatArray:
-        """Return the gradient of the accuracy of each node's path."""
+        """Return the gradient of the accuracy of each node's path.
+
+        Args:
+            accuracy: the accuracy of the paths to these nodes.
+            ended: the mass of correct answers that end at a node or before, for each node of the trie.
+        """
         return self.own + self.of_later(accuracy, ended, self.passed)
 
     def of_later(self, metric: FloatArray, before: FloatArray, passed: FloatArray | float = 0.0) -> FloatArray:
@@ -215,7 +220,7 @@ class Gradients(NamedTuple):
         return along + self._running(passed - before[self.up][:, None] * self.arm)
 
     def _running(self, rows: FloatArray) -> FloatArray:
-        """Return, for each node, the sum of the rows from the top of its subtree down to it."""
+        """Return, for each node, the sum of ``rows`` (one per node) from the top of the subtree down to this node."""
         total, depth = rows.copy(), self.trie.depth[self.nodes]
         for d in range(int(depth[0]) + 1, int(depth.max()) + 1):
             level = np.flatnonzero(depth == d)

@@ -54,25 +54,25 @@ Bindings = tuple[tuple[str, Binding], ...]
 
 
 class Filled(NamedTuple):
-    """Arguments filled in by bindings, and the position in the history of the newest event that they use; -1 for none."""
+    """Arguments filled in by bindings, and ``source``: the position in the history of the newest event that they use, or -1."""
 
     arguments: dict[str, Any]
     source: int
 
 
 class Sources:
-    """The events of one session, in the form that bindings read."""
+    """The values in the events of one session from which bindings fill in arguments."""
 
     def __init__(self) -> None:
         self.calls: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
         self.tokens: dict[str, list[Token]] = {}
-        """The tokens of each shape, whose places count on from message to message."""
+        """The user's tokens by shape; their positions are numbered across all messages."""
         self.event_of_message: list[int] = []
         self._words: dict[tuple[tuple[str, Binding], ...], tuple[int, list[Filled]]] = {}
         self.named: dict[str, list[Filled]] = {}
-        """The last values of each name among the arguments of calls and the entries of their results."""
+        """By name, the latest values of arguments of calls and of entries of their results, newest first."""
         self.versions: dict[str, int] = {}
-        """How often what a binding reads has changed, by :attr:`Binding.reads`."""
+        """The position of the last event that changed what a binding reads, by :attr:`Binding.reads`."""
 
     def add_call(self, at: int, event: ToolEvent) -> None:
         """Add a call that did not fail; ``at`` is its position in the history."""
@@ -87,7 +87,7 @@ class Sources:
                     last[:] = [Filled({name: value}, at), *(one for one in last if one.arguments[name] != value)][:MOST_NAMED]
 
     def add_words(self, at: int, tokens: Sequence[Token]) -> None:
-        """Add the tokens of a message of the user."""
+        """Add the tokens of a user message; ``at`` is its position in the history."""
         offset = len(self.event_of_message) * _PLACES_A_MESSAGE
         self.event_of_message.append(at)
         self.versions["user"] = at
@@ -96,19 +96,22 @@ class Sources:
             self.tokens.setdefault(token.shape, []).append(Token(token.text, token.shape, place))
 
     def words_of(self, wanted: tuple[tuple[str, Binding], ...]) -> list[Filled]:
-        """Return the result of :func:`_of_words`, cached until the next user message."""
+        """Return the arguments that the user's words give for the bindings ``wanted``; see :func:`_of_words`.
+
+        They are cached until the next user message.
+        """
         messages, known = len(self.event_of_message), self._words.get(wanted)
         if known is None or known[0] != messages:
             known = self._words[wanted] = (messages, list(_of_words(wanted, self)))
         return known[1]
 
     def event_at(self, place: int) -> int:
-        """Return the position in the history of the message with the token at ``place``."""
+        """Return the position in the history of the user message that contains the token at position ``place``."""
         return self.event_of_message[place // _PLACES_A_MESSAGE]
 
 
 def fill(bindings: Bindings, sources: Sources) -> dict[str, Filled]:
-    """Return the arguments of the calls that ``bindings`` yield now, by their JSON text, those with the newest sources first.
+    """Return the arguments of the calls that ``bindings`` yield now, by their text, those with the newest sources first.
 
     Returns at most :data:`MOST_ROWS` calls.
     """
@@ -144,7 +147,10 @@ def _of_calls(calls: Sequence[tuple[int, Mapping[str, Any]]], paths: dict[str, P
 
 
 def _rows(node: Any, paths: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
-    """Yield the combinations of values at ``paths``; paths that share a wildcard use the same item of the list."""
+    """Yield the combinations of values that ``paths`` find below the JSON value ``node``, each by the argument's name.
+
+    Paths that share a wildcard use the same item of the list.
+    """
     ended = {name: node for name, path in paths.items() if not path}
     if ended and isinstance(node, (dict, list)):
         return
@@ -175,7 +181,10 @@ def _step(node: Any, step: str | int, paths: dict[str, Path]) -> Iterator[dict[s
 
 
 def _of_words(wanted: Sequence[tuple[str, Binding]], sources: Sources) -> Iterator[Filled]:
-    """Yield tokens of the given shapes, newest message first; adjacent tokens are combined."""
+    """Yield arguments filled in with tokens of the shapes that ``wanted`` names, those of the newest message first.
+
+    Tokens close to each other are combined.
+    """
     lists = [sources.tokens.get(one.shape, []) for _, one in wanted]
     if not all(lists):
         return
@@ -200,7 +209,7 @@ def _of_words(wanted: Sequence[tuple[str, Binding]], sources: Sources) -> Iterat
 
 
 def as_type(text: str, kind: str) -> str | int | float | None:
-    """Return a token converted to "text", "int" or "float"; None if it is not such a number."""
+    """Return a token converted to the type ``kind``: "text", "int" or "float"; None if it is not such a number."""
     if kind == "text":
         return text
     try:

@@ -85,11 +85,11 @@ class Patterns:
         return self.for_run().candidates(history)
 
     def for_run(self) -> PatternsInRun:
-        """Return a predictor for one run, which processes only new events at each call."""
+        """Return a predictor for one run of the application, which processes only the new events each time it is asked."""
         return PatternsInRun(self)
 
     def candidates_of(self, seen: SessionState) -> list[ToolCandidate]:
-        """Return the candidates for a state that is updated with :meth:`SessionState.add`."""
+        """Return what :meth:`candidates` returns, for a session state that the caller updates with :meth:`SessionState.add`."""
         if not self.coefficients:
             return []
         found = []
@@ -117,7 +117,7 @@ class PatternsInRun:
         self._patterns, self._known, self._seen = patterns, list[str | ToolEvent](), SessionState(patterns.reads)
 
     def candidates(self, history: History) -> list[ToolCandidate]:
-        """Return the candidates as :meth:`Patterns.candidates` does, but process only new events."""
+        """Return the reads that may be requested before the next write, most likely first; process only new events."""
         if not begins_with(history, self._known):
             self._known, self._seen = [], SessionState(self._patterns.reads)
         for event in history[len(self._known) :]:
@@ -197,7 +197,7 @@ def mine(
 
 
 def _seconds(calls: Sequence[ToolEvent], reads: frozenset[str]) -> dict[str, tuple[float, ...]]:
-    """Return quantiles of the recorded durations of each read."""
+    """Return quantiles of the recorded durations of each read-only tool, in seconds, by its name."""
     took: dict[str, list[float]] = defaultdict(list)
     for event in calls:
         if event.tool in reads and event.ended_s > event.started_s:
@@ -212,7 +212,7 @@ def _count(
     reads: frozenset[str],
     support: Mapping[tuple[str, Bindings], set[Hashable]],
 ) -> tuple[list[tuple[str, Bindings]], dict[Key, list[int]], dict[Hashable, dict[Key, list[int]]]]:
-    """Return the sets that make a call likely at any moment, their counts, and the part of the counts from each group."""
+    """Return the sets of ``support`` that at some moment make a call likely, their counts, and the counts by group."""
     found = list(support)
     counts: dict[Hashable, dict[Key, list[int]]] = defaultdict(dict)
     total: dict[Key, list[int]] = {}

@@ -21,7 +21,8 @@ FOLDS = 5
 PENALTY = 2.0
 """Half the inverse variance of a standardized coefficient."""
 Key = tuple[int, int, int, bool, tuple[str, ...]]
-"""The number of a set of bindings, rank (0 to 3), calls that it yields (1 to 4), read before the last write, suffix."""
+"""The key of a count: index of a set of bindings, the call's rank (0 to 3), number of the set's calls (1 to 4), whether the
+call was executed before the last write, signatures of the last events."""
 Lookup = Callable[[Key], tuple[float, float] | None]
 """Returns (hits, trials) of a key; None for one that was never counted."""
 _NAMES = (
@@ -34,13 +35,16 @@ FEATURES = tuple(_NAMES.split())
 
 
 def keys_of(one: Yielded, is_again: bool, seen: SessionState) -> list[Key]:
-    """Return the keys of the counts that concern this possible call, shortest suffix first."""
+    """Return the keys of the counts for a call that a set yields, shortest suffix of earlier events first.
+
+    ``is_again``: whether the call was executed before the last write. ``seen``: the session so far.
+    """
     rank, count = min(one.rank, 3), min(one.of, 4)
     return [(one.at, rank, count, is_again, suffix) for suffix in seen.suffixes]
 
 
 def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
-    """Return the share of hits at each suffix length, shrunk towards the share at the next shorter length."""
+    """Return the share of hits of each key, by length of the suffix, shrunk towards the share at the next shorter length."""
     values, p = [], PRIOR
     for key in keys:
         hits, trials = lookup(key) or NEVER
@@ -52,9 +56,15 @@ def backed_off(keys: Sequence[Key], lookup: Lookup) -> list[float]:
 def features_of(
     possible: Possible, seen: SessionState, sets: Sequence[tuple[str, Bindings]], lookup: Lookup
 ) -> list[float] | None:
-    """Return the values of :data:`FEATURES` for the session and for the set that makes the call most likely.
+    """Return the values of :data:`FEATURES` for a possible call, from the session and the set that makes the call most likely.
 
     Returns None for a call whose counts give a probability below :data:`FLOOR`.
+
+    Args:
+        possible: the call.
+        seen: the session so far.
+        sets: the tools and sets of bindings.
+        lookup: returns the hits and trials of a key.
     """
     chains = [(backed_off(keys_of(one, possible.is_again, seen), lookup), one) for one in possible.yielded]
     chains.sort(key=lambda chain: -chain[0][-1])
@@ -77,7 +87,7 @@ def features_of(
 
 
 def probability(features: Sequence[float], coefficients: Sequence[float]) -> float:
-    """Return the calibrated probability that the call is requested before the next write."""
+    """Return the calibrated probability that the call with these features is requested before the next write."""
     score = sum(map(float.__mul__, map(float, features), coefficients))
     return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, score))))
 

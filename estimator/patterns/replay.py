@@ -54,7 +54,7 @@ class Replayed:
 
     @property
     def ready_share(self) -> float:
-        """The share of the reads that were ready; 0 if there are none."""
+        """The share of the reads that were ready; 0 if there are no reads."""
         return self.ready / max(1, self.reads)
 
     @property
@@ -64,7 +64,7 @@ class Replayed:
 
     @property
     def precision(self) -> float:
-        """The share of the prefetched reads that were requested."""
+        """The share of the prefetched reads that were requested while still valid."""
         return self.used / max(1, self.speculations)
 
     @property
@@ -201,7 +201,7 @@ def hold_out(
 
 
 def folds_of(groups: Sequence[Hashable], folds: int = 3) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the numbers of the sessions outside and inside each fold; sessions of a group share a fold."""
+    """Yield, for each fold, the indices of the sessions outside and inside this fold; sessions of a group share a fold."""
     fold = {group: at % folds for at, group in enumerate(sorted(set(groups), key=str))}
     for one in range(folds):
         inside = [at for at, group in enumerate(groups) if fold[group] == one]

@@ -14,7 +14,7 @@ from vinelm.estimator.patterns.words import stems_of, tokens_of
 from vinelm.tools.call import ToolEvent, canonical_key
 
 USER = "user"
-"""The signature of a user message; that of a call is its tool, with ``!`` if it failed."""
+"""The signature of a user message. The signature of a call is the name of its tool, with ``!`` if the call failed."""
 LONGEST_SUFFIX = 2
 
 
@@ -22,7 +22,7 @@ _stems_of_tool = functools.lru_cache(maxsize=1024)(stems_of)
 
 
 WithSources = tuple[str, Bindings, tuple[str, ...]]
-"""A tool, its bindings, and what they read."""
+"""A tool, a set of bindings of its arguments, and the sources that these bindings read (:attr:`Binding.reads`)."""
 
 
 def with_sources(sets: Iterable[tuple[str, Bindings]]) -> tuple[WithSources, ...]:
@@ -34,7 +34,7 @@ class Yielded(NamedTuple):
     """A call that a set of bindings yields.
 
     Args:
-        at: the number of the set.
+        at: the index of the set.
         rank: the number of calls before it in the set's list that were not executed yet, at most 8.
         of: the number of calls of the set that were not executed yet.
         read_share: the share of the set's calls that were already executed.
@@ -69,7 +69,7 @@ class SessionState:
         self.reads = frozenset(reads)
         self.sources = Sources()
         self.is_fresh: dict[str, bool] = {}
-        """For the key of every read: whether no write came since."""
+        """For the key of every executed read, whether no write came after it."""
         self.signatures: list[str] = []
         self.calls_of: dict[str, int] = {}
         self.last_words: set[str] = set()
@@ -77,10 +77,10 @@ class SessionState:
         self.last_stems: frozenset[str] = frozenset()
         self.tools_this_turn: set[str] = set()
         self.suffixes: list[tuple[str, ...]] = [()]
-        """The signatures of the last events: of none, of one, and so on; all there are where there are fewer."""
+        """The signatures of the last 0, 1, ... events, up to :data:`LONGEST_SUFFIX`; of all events if there are fewer."""
         self.turns = 0
         self._keys: dict[tuple[str, str], str] = {}
-        """The key of each call that a set has ever yielded, by tool and the text of its arguments."""
+        """The key of each call that a set has ever yielded, by the tool and the text of the arguments."""
         self._known: dict[int, tuple[list[int | None], list[tuple[str, Filled]]]] = {}
         self.calls_this_turn = 0
 
@@ -114,7 +114,7 @@ class SessionState:
             self.sources.add_call(at, event)
 
     def possible(self, sets: Sequence[WithSources]) -> dict[str, Possible]:
-        """Return, by key, the calls that the sets yield and whose results are not available yet."""
+        """Return, by the call's key, the calls that the sets yield, except reads executed since the last write."""
         found: dict[str, Possible] = {}
         version_of = self.sources.versions.get
         for at, (tool, bindings, sources) in enumerate(sets):
@@ -136,7 +136,7 @@ class SessionState:
         return found
 
     def _rows(self, tool: str, bindings: Bindings) -> list[tuple[str, Filled]]:
-        """Return the calls that a set yields now, each with its key."""
+        """Return the calls of ``tool`` that a set of bindings yields now, as (key, arguments)."""
         rows = []
         for text, filled in fill(bindings, self.sources).items():
             key = self._keys.get((tool, text))
@@ -148,7 +148,7 @@ class SessionState:
         return rows
 
     def names_tool(self, tool: str) -> float:
-        """Return the share of the words in the tool's name that occur in the user's last message."""
+        """Return the share, in [0, 1], of the words in the tool's name that occur in the user's last message."""
         stems = _stems_of_tool(tool)
         return len(stems & self.last_stems) / len(stems) if stems else 0.0
 

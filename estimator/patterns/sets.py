@@ -64,7 +64,11 @@ def find_sets(
 
 @dataclass
 class _Yield:
-    """The calls that a set of bindings yields: the indices of those that were recorded, their groups, and the number of all."""
+    """The calls that a set of bindings yields.
+
+    ``calls`` has the indices of the recorded calls among them, ``groups`` the groups of these calls' sessions. ``rows`` is the
+    number of all calls that the set yields.
+    """
 
     calls: set[int] = field(default_factory=set)
     groups: set[Hashable] = field(default_factory=set)
@@ -72,8 +76,9 @@ class _Yield:
 
 
 def _cover(found: Mapping[tuple[str, Bindings], _Yield]) -> list[tuple[str, Bindings]]:
-    """Return sets that together yield the calls, chosen greedily by the number of new calls; on ties, by the fewest other
-    yields.
+    """Return at most :data:`MOST_SETS` sets that together yield the recorded calls, most useful first.
+
+    They are chosen greedily by the number of recorded calls that no earlier set yields; on ties, by the fewest calls yielded.
     """
     chosen: list[tuple[str, Bindings]] = []
     covered: set[int] = set()
@@ -135,7 +140,7 @@ class _Finder:
             self._learn_literals(tool, (*path, ANY_ITEM), items)
 
     def _leaves(self, tool: str, node: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-        """Yield the path and value of each leaf of a result."""
+        """Yield the path and value of each leaf below ``node``, the part of a tool's result at ``path``."""
         if isinstance(node, dict):
             literals = self.literals.get((tool, path), set())
             for key, value in node.items():

@@ -16,7 +16,7 @@ MOST_CHARS = 20_000
 
 
 class Token(NamedTuple):
-    """One token of a message: its text, its shape, and its position among the words."""
+    """One token of a message: its text, its shape, and ``place``, its position among the words."""
 
     text: str
     shape: str
@@ -24,10 +24,10 @@ class Token(NamedTuple):
 
 
 def shape_of(text: str) -> str:
-    """Return the shape: a run of lower-case letters becomes ``a``, each capital ``A``, each digit ``9``; the rest stays.
+    """Return the shape of a token: a run of lower-case letters becomes ``a``, each capital ``A``, each digit ``9``.
 
-    Runs that mix capitals and digits are codes: each of their characters becomes ``X``, so that UM3OG5 and 4WQ150 have the
-    same shape.
+    Other characters stay. Runs that mix capitals and digits are codes: each of their characters becomes ``X``, so that UM3OG5
+    and 4WQ150 have the same shape.
     """
     plain = _LOWER.sub("a", text)
     coded = re.sub(r"[A-Z0-9]{4,}", lambda run: "X" * len(run[0]) if _is_mixed(run[0]) else run[0], plain)

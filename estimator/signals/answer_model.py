@@ -45,7 +45,7 @@ EASY_SD = 2.0
 GRID_PRIOR = 10.0
 """The number of requests that the prior of the grid's weights counts as."""
 DOLLAR_ROUNDS = 4
-"""The number of rounds in which the dollars of models and of positions are separated."""
+"""The number of rounds in which the costs of models and of the positions of calls are separated."""
 PSEUDO_COUNTS = 6.0
 """The number of answers that the prior of a rate counts as."""
 LEAST_PRICE = 0.01
@@ -53,7 +53,7 @@ LEAST_PRICE = 0.01
 BEGINNING = 15
 """The number of Newton steps before the first EM iteration."""
 BEGUN_SD, SUITED_SD = 1.0, 1.0
-"""The prior standard deviations of how a request began, and of a model for requests that begin so."""
+"""The prior standard deviations of the effects of how a request began, and of each model for requests that began so."""
 FOUND_SD = 2.5
 """The prior standard deviation of what a stage without an answer has shown: a search that found nothing decides the answer."""
 TINY = 1e-12
@@ -205,7 +205,7 @@ class AnswerFit:
 
 
 OF_TYPE = np.array([0, 1, 0, 2, 2, 2])
-"""The label rates that a type uses: right or alike, none, wrong."""
+"""The index of the label rates that each type uses: of right (or alike), missing and wrong answers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,7 +291,10 @@ class Labelings:
 
 
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
-    """Return the possible types of all classes of wrong answers; ``shared``: whether several models gave it."""
+    """Return the possible assignments of types to the classes of wrong answers.
+
+    ``shared``: for each class, whether several models gave the answer. ``may_be_alike``: whether a class may be of type V.
+    """
     found = []
     allowed = (OWN, USUAL, SECOND, ALIKE) if may_be_alike else (OWN, USUAL, SECOND)
     # Four classes are distinguished and the others are OWN, since the assignments multiply with every further class.
@@ -475,7 +478,11 @@ def _growth(table: AnswerTable, weight: FloatArray, expected_usd: FloatArray) ->
 
 
 def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: FloatArray, offset: FloatArray) -> FloatArray:
-    """Do one Newton step of a logistic regression with normal priors; counts have shape (contexts, points)."""
+    """Return the effects after one Newton step of a logistic regression with normal priors.
+
+    ``yes`` and ``asked`` are the numbers of yes answers and of answers, shape (contexts, points). ``offset`` is the part of
+    each point's logit that does not depend on the effects.
+    """
     x = features.matrix
     p = sigmoid((x @ effects)[:, None] + offset)
     gradient = x.T @ (yes - asked * p).sum(axis=1) - (effects - features.mean) / features.sd**2
@@ -484,7 +491,7 @@ def _newton(features: Features, effects: FloatArray, yes: FloatArray, asked: Flo
 
 
 def _log_price(table: AnswerTable) -> FloatArray:
-    """Return log10 of the mean cost of each context's model, minus its mean over models; all 0 if most models are free."""
+    """Return log10 of the mean cost of each context's model, minus the mean of this log over models; 0 if most are free."""
     n, same = len(table.contexts), _same_model(table.contexts)
     rows = same @ np.bincount(table.context, minlength=n)
     first = (same.argmax(axis=1) == np.arange(n)) & (rows > 0.0)  # one context of each model
@@ -502,7 +509,9 @@ def _same_model(contexts: Sequence[Context]) -> FloatArray:
 
 @lru_cache(maxsize=8)
 def _shares_signal(contexts: tuple[Context, ...]) -> tuple[FloatArray, FloatArray]:
-    """Return 0/1 matrices: whether two contexts follow the same signal, and whether they also share a model. Cached."""
+    """Return two 0/1 matrices of shape (contexts, contexts): whether two contexts follow the same signal of a stage without
+    an answer, and whether they also share a model. Cached.
+    """
     names = {signal: place for place, signal in enumerate({c.after[2:] for c in contexts})}
     signals = np.array([names[c.after[2:]] for c in contexts])
     alike = np.asarray(signals[:, None] == signals, np.float64)

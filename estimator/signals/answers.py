@@ -39,15 +39,15 @@ class AnswerTable:
         context: Index into ``contexts``.
         label: Index into ``labels``.
         right: Whether the answer is right, or its score in [0, 1].
-        kind: Class of the answer within its request; -1 without an answer.
+        kind: Class of the answer within its request, a number that agreeing answers share; -1 without an answer.
         weight: Weight of the result.
         is_repeat: Whether the model repeats its earlier answer, or again gives none, which gives no further information about
             the request.
         cost_usd: Cost of the result in dollars, tools included.
         turn: The number of the request's earlier calls.
-        repeats: For each context with ``is_again``: the number of results, and of results that repeat the model's earlier
+        repeats: For each context with ``is_again``: the number of results, and of those that repeat the model's earlier
             answer; shape (contexts, 2).
-        verdicts: The results that leave the answer unchanged.
+        verdicts: The results of judges and skipped stages, which leave the answer unchanged.
     """
 
     requests: tuple[str, ...]
@@ -169,7 +169,7 @@ class AnswerTable:
 
 
 def _as_chosen(rows: list[Observation], course: Course) -> list[Observation]:
-    """Return the results without outcomes that a later choice cannot know, because other stages run in parallel to theirs."""
+    """Return the results, with the outcomes removed that are unknown when the next stage is chosen, as both run in parallel."""
     if not course.joint:
         return rows
     cells = {(row.request_id, row.prefix): row for row in rows}
@@ -178,14 +178,18 @@ def _as_chosen(rows: list[Observation], course: Course) -> list[Observation]:
 
 
 def _labels_before(rows: Iterable[Observation], by_cell: Cells, labels: list[Label], course: Course) -> Ints:
-    """Return the label of the result before each result; -1 without such a result."""
+    """Return the label of the result before each of ``rows``, an index into ``labels``; -1 without such a result or label."""
     before = [by_cell.get((row.request_id, row.prefix[:-1])) for row in rows]
     shown = [None if row is None else _label(row, course) for row in before]
     return np.array([labels.index(label) if label in labels else -1 for label in shown], np.int64)
 
 
 def _possible(course: Course, seen: Iterable[Context], silent: Mapping[str, set[tuple[str, ...]]]) -> Iterator[Context]:
-    """Yield the possible contexts. Contexts in which a model is called again are included only if some result has one."""
+    """Yield the possible contexts of a course.
+
+    Contexts in which a model is called again are included only if one of the contexts ``seen`` in results has this.
+    ``silent``: the values of :attr:`Context.after` for each stage that writes no answer.
+    """
     models, knows_again = {context.model for context in seen}, any(context.is_again for context in seen)
     for stage, has_answer, quiet, arms, begins in course.visits():
         answers = stage not in course.silent
@@ -231,7 +235,10 @@ def _stages(row: Observation, by_cell: Cells) -> list[str]:
 def _context(
     row: Observation, by_cell: Cells, repeated: dict[Context, list[int]], course: Course, begins: str
 ) -> tuple[Context, bool]:
-    """Return the result's context, and whether it repeats the model's earlier answer. Also counts the repetitions, in place."""
+    """Return the context of the result ``row``, and whether the result repeats the model's earlier answer.
+
+    Also counts, in place, the results and repetitions of each context in ``repeated``.
+    """
     arms: tuple[str, ...] = ()
     if course.branches:
         position = course.after(_stages(row, by_cell))

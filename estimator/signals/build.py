@@ -23,7 +23,7 @@ from vinelm.trie.arrays import FloatArray
 from vinelm.trie.outcomes import Outcomes, arm_title, path_edges
 
 MOST_HISTORIES = 300_000
-"""The most histories; beyond that the less likely ones are not continued."""
+"""The maximum number of histories; if there are more, the less likely ones are not continued."""
 
 
 def why_without_signals(rows: Sequence[Observation], template: Template) -> str | None:
@@ -107,8 +107,8 @@ class _Layout(NamedTuple):
     """The positions of the trie's nodes. Nodes are numbered level by level; the root is 0.
 
     ``place``: the pre-order position of each node. ``order``: the nodes in pre-order. ``levels``: the nodes of each level.
-    ``arms``: the distinct branches (next stage, label, class). ``arm_of``: by level, the branch of each history, from 1; 0
-    at the end.
+    ``arms``: the distinct branches (next stage, label, class). ``arm_of``: by level, the number of each history's branch,
+    counted after the ways to begin; 0 if the request ends.
     """
 
     levels: list[slice]
@@ -157,7 +157,12 @@ class _Builder:
         self.label_of = np.array([self.labels.index(label) for label in shown])
 
     def build(self, goes_on: bool, meta: dict[str, Any]) -> SignalTrie:
-        """Build and return the trie of signals."""
+        """Build and return the trie of signals.
+
+        Args:
+            goes_on: whether a history may continue after its answer has passed the workflow's check.
+            meta: provenance, as plain JSON.
+        """
         layout = self._layout()
         nodes = _Nodes(len(layout.order), self.model.n_fits)
         parts: list[dict[str, Any]] = []
@@ -193,7 +198,7 @@ class _Builder:
         return _Layout([slice(*each) for each in pairwise(bounds)], order, place, *self._arms())
 
     def _connect(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Set each node's parent, and the probability of the parent's outcome that leads to the node, for one level."""
+        """Set the parent of each node of level ``d`` (from 0), and the probability of the parent's outcome that leads to it."""
         here, history, models = layout.levels[d], self.masses[d].parent, self.masses[d].model
         nodes.depth[here], nodes.model[here] = d + 1, models
         if not d:
@@ -206,7 +211,7 @@ class _Builder:
         nodes.came_right[here] = before.right[history].max(axis=1) / nodes.reach[up]
 
     def _estimate(self, d: int, nodes: _Nodes, layout: _Layout) -> None:
-        """Set reach, cost and accuracy of a level's nodes from the histories that end with the node's call."""
+        """Set reach, cost and accuracy of the nodes of level ``d`` (from 0) from the histories that end there."""
         level, here, known = self.levels[d], layout.levels[d], self.masses[d]
         of, n = known.node, len(known.parent)
         nodes.reach[here] = np.bincount(of, level.reach, n)
@@ -220,7 +225,7 @@ class _Builder:
         nodes.stop_success[here] = np.bincount(of, best * closes, n) / nodes.reach[here]
 
     def _outcomes_of(self, d: int, nodes: _Nodes, layout: _Layout) -> dict[str, Any]:
-        """Return the outcomes of a level's nodes, by column of :class:`~vinelm.signals.Outcomes`."""
+        """Return the outcomes of the nodes of level ``d`` (from 0), by column of :class:`~vinelm.signals.Outcomes`."""
         level, node = self.levels[d], layout.levels[d].start + self.masses[d].node
         best, last = level.right.max(axis=1), level.right[np.arange(len(level)), np.maximum(level.kind, 0)]
         return {
@@ -236,7 +241,7 @@ class _Builder:
         }
 
     def _outcomes(self, parts: Sequence[dict[str, Any]], nodes: _Nodes, layout: _Layout, goes_on: bool) -> Outcomes:
-        """Return the outcomes of all levels, sorted by node."""
+        """Return the outcomes of all levels, sorted by node; ``parts`` are the columns of each level."""
         table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         rows = np.argsort(table["node"], kind="stable")
         kinds: dict[str, type] = {
@@ -266,7 +271,10 @@ class _Builder:
         return list(arms), of_levels
 
     def _trie(self, arms: list[tuple[int, int, int]], parent: Ints, labels: dict[str, Ints]) -> Trie:
-        """Return the trie of the nodes in pre-order."""
+        """Return the trie of the nodes in pre-order.
+
+        ``labels`` has each node's depth, stage and model; ``arms`` the distinct branches, which become stages of the trie.
+        """
         end, depth = np.arange(1, len(parent) + 1), labels["depth"]
         for d in range(int(depth.max()), 0, -1):
             level = np.flatnonzero(depth == d)
@@ -281,7 +289,12 @@ class _Builder:
         )  # fmt: skip
 
     def _amounts(self, cost_usd: FloatArray, base: Ints) -> dict[str, Any]:
-        """Return the costs estimated here, with the path trie's relative variances, and the path trie's latencies."""
+        """Return the trie's arrays of costs, latencies and, if known, standard errors of accuracy, by name.
+
+        Args:
+            cost_usd: the cost of each node's call, as estimated here; gets the path trie's relative variance.
+            base: the node of the path trie for each node, which gives its latency and standard error.
+        """
         annotated = self.base
         cost_usd[0] = annotated.cost_usd[0]
         ratio = np.divide(cost_usd, annotated.cost_usd[base], out=np.ones(len(base)), where=annotated.cost_usd[base] > 0.0)

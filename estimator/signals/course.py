@@ -18,8 +18,7 @@ class Context(NamedTuple):
         arms: The stages that the application may continue to; empty if there is no choice, or the request ends.
         answers: Whether the stage writes an answer; the signal of a stage that does not, such as a router, is neither right
             nor wrong.
-        after: The result of :meth:`shown` for the last earlier call that wrote no answer; empty without such an
-            call.
+        after: The result of :meth:`shown` for the last earlier call that wrote no answer; empty without such a call.
         keeps: Whether the current answer stays unchanged, because the stage judges it or is skipped.
         begins: How the request began, one of :attr:`Course.starts`; empty if all requests begin in the same way.
     """
@@ -35,7 +34,7 @@ class Context(NamedTuple):
     begins: str = ""
 
     def shown(self, label: Label) -> tuple[str, ...]:
-        """Return the stage, model, signal and next stage of a call that wrote no answer."""
+        """Return the stage, model, signal and next stage of a call in this context that wrote no answer but got ``label``."""
         return self.stage, self.model, f"{label.signal or ''} > {label.arm or ''}"
 
 
@@ -66,8 +65,8 @@ class Course:
         stages: The distinct stages.
 
     Args:
-        follow: For each position, the stages that may come next, each with the position after it.
-        models: The models of each stage; None if they do not matter.
+        follow: For each position, the stages that may come next, each with the position that it leads to.
+        models: The models of each stage; None if every stage may run on every model.
         silent: The stages that write no answer, such as a router.
         judges: The stages that judge the current answer.
         starts: The first stage by each way in which a request may begin. The way is known before the first call: it is the
@@ -142,7 +141,7 @@ class Course:
         return self.stages.index(name) if name is not None and name in arms else -1
 
     def after(self, stages: Sequence[str]) -> int | None:
-        """Return the position after these stages; None if no course has this sequence."""
+        """Return the position after these stages, counted from the start; None if no request may run them in this order."""
         position = 0
         for stage in stages:
             if stage not in self.follow[position]:
@@ -151,7 +150,7 @@ class Course:
         return position
 
     def visits(self) -> Iterator[Visit]:
-        """Yield each possible visit of a stage once."""
+        """Yield each distinct :class:`Visit` that a request may make."""
         waiting: list[tuple[int, bool, str | None, str]] = [(0, False, None, begins) for begins in self.starts]
         known = set(waiting)
         for position, has_answer, silent, begins in waiting:  # grows while it is read

@@ -28,7 +28,7 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 LEAST_REACH = 1e-3
 """A history that is less likely than this, given its models, is not continued: a plan can only end there."""
 MOST_OPEN = 4_000
-"""The most open histories of one length; only the most likely ones are continued."""
+"""The maximum number of histories of one length that are continued: the most likely ones."""
 MOST_ROWS, MOST_LAST_ROWS = 10_000, 100_000
 """For histories with more rows than this, only the most likely ones are continued; the second bound is for the last answer,
 whose rows take less memory. Loops of five and more turns reach these bounds: some 30 rows follow each row."""
@@ -39,7 +39,7 @@ earlier answer again, or what a stage without an answer shows; and, from :data:`
 or wrong)."""
 _MOST_SPARSE = 1 << 20
 _AT_ONCE = 4096
-"""How many vectors are multiplied at once: few enough to stay in the processor's cache."""
+"""The number of vectors that are multiplied at once: few enough to stay in the processor's cache."""
 _EXCLUDES = {RIGHT: (RIGHT, ALIKE), ALIKE: (RIGHT, ALIKE), USUAL: (USUAL,), SECOND: (SECOND,), OWN: ()}
 """The types of earlier classes that a new class of each type would have agreed with. A class has the type of its first answer.
 """
@@ -89,7 +89,10 @@ class _Vectors(NamedTuple):
 
     @classmethod
     def of(cls, model: Predictive, of_points: FloatArray, *, is_final: bool) -> _Vectors:
-        """Return the vectors together with their sums over points and over each fit's points."""
+        """Return the vectors ``of_points`` together with their sums over points and over each fit's points.
+
+        ``is_final``: whether this is the last level, whose vectors are already sums by fit.
+        """
         # The points of a fit lie side by side, so each fit is a slice. Final vectors are already sums by fit.
         starts = np.flatnonzero(np.diff(model.fit, prepend=-1))
         of_fits = of_points if is_final else np.add.reduceat(of_points, starts, axis=1)
@@ -128,7 +131,7 @@ def histories(
 
 
 class _Growing:
-    """The levels computed so far; for the last level also its rows, and the first label of each class."""
+    """The levels of histories computed so far; for the last level also its rows, and the first label of each class."""
 
     def __init__(
         self, model: Predictive, models: Sequence[str], course: Course, shares: FloatArray, *, goes_on: bool, least_reach: float
@@ -189,7 +192,10 @@ class _Growing:
         return True
 
     def _stages(self) -> Iterator[tuple[BoolArray, _Contexts, int]]:
-        """Yield, for each next stage, the open histories' indices, the contexts of that stage, and the position after it."""
+        """Yield, for each next stage, a mask of the open histories, the contexts of the stage, and the position after it.
+
+        Histories that differ in what a context depends on come separately.
+        """
         last, course = self.last, self.course
         has_answer = (last.last != NOT_ASKED).any(axis=1)
         # Everything a context depends on except the model: histories that agree in it are expanded together.
@@ -232,7 +238,10 @@ class _Growing:
         return _Contexts(asked, found[0], found[1], answers, copies, keeps)
 
     def _multiplied(self, part: _Part, *, is_final: bool) -> tuple[_Vectors, Ints]:
-        """Return the vectors of the rows ``part``, and the index of each row's vector."""
+        """Return the vectors of the rows ``part`` times the rows' factors, and the index of each row's vector.
+
+        ``is_final``: whether this is the last level, whose vectors are summed over each fit's points.
+        """
         model, before = self.model, self.vectors.of_points
         # Many rows share a factor and a vector: each product is computed once. The factor leads the code, so that the rows of
         # each factor are a slice.
@@ -294,7 +303,7 @@ class _Growing:
         )  # fmt: skip
 
     def _shown(self, context: Ints, label: Ints) -> Ints:
-        """Return the number of each history's ``Context.after`` value, for calls that write no answer."""
+        """Return the number of each history's ``Context.after`` value after a call without an answer; 0 after other calls."""
         codes, of = np.unique(context * len(self.model.labels) + label, return_inverse=True)
         found = []
         for number, shown in (divmod(code, len(self.model.labels)) for code in codes.tolist()):
@@ -304,7 +313,7 @@ class _Growing:
         return np.array(found, np.int64)[of]
 
     def _following(self, position: Ints, label: Ints) -> Ints:
-        """Return the next stage of each history, by its position and outcome."""
+        """Return the next stage of each history, an index into the course's stages, by position and label; -1 at its end."""
         labels = self.model.labels
         codes, of = np.unique(position * len(labels) + label, return_inverse=True)
         found = [self.course.following(at, labels[shown].arm) for at, shown in (divmod(c, len(labels)) for c in codes.tolist())]
@@ -339,7 +348,10 @@ def _n_factors(model: Predictive) -> int:
 
 
 def _sums_by_fit(rows: _Rows, values: FloatArray, n: int) -> FloatArray:
-    """Sum over the rows of each of ``n`` histories, times the number of fits; ``values`` has shape (vectors, fits)."""
+    """Return each of ``n`` histories' sum of its rows' ``values``, by fit, times the number of fits; shape (n, fits).
+
+    ``values`` has a row for each vector, shape (vectors, fits).
+    """
     n_fits, found = values.shape[1], np.zeros((n, values.shape[1]))
     # The points of each fit have 1 / fits of the mass, but a value by fit is a probability under that fit alone.
     for fit in range(n_fits):
@@ -361,7 +373,9 @@ def _of_points(model: Predictive, factor: int) -> FloatArray:
 
 
 def _numbered(code: Ints) -> tuple[Ints, Ints]:
-    """Number the distinct codes in ascending order; return the position of an item of each, and every item's number.
+    """Number the distinct codes in ascending order.
+
+    Return the position of one element with each distinct code, and the number of every element's code.
 
     Equivalent to ``np.unique`` for codes >= 0, but without sorting if the largest code is not much larger than their count.
     """
@@ -378,7 +392,10 @@ def _numbered(code: Ints) -> tuple[Ints, Ints]:
 
 
 def _close_rare(level: HistoryLevel, history: Ints, most_rows: int) -> None:
-    """Stop continuing a level's least likely histories, so that at most ``most_rows`` rows remain."""
+    """Close a level's least likely histories, in place, so that the open ones have at most ``most_rows`` rows.
+
+    ``history``: the history of each row.
+    """
     rows = np.bincount(history, minlength=len(level)) * level.is_open
     if rows.sum() > most_rows:
         # Stable, so that of equally likely histories the same ones are closed on every machine.
@@ -388,7 +405,7 @@ def _close_rare(level: HistoryLevel, history: Ints, most_rows: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Before:
-    """The histories before a call, and the first label of each of their classes."""
+    """The histories before a call, the first label of each of their classes, and ``depth``, their number of calls."""
 
     level: HistoryLevel
     label_of_class: Ints
@@ -396,7 +413,7 @@ class _Before:
 
 
 def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before, asked: tuple[int, str]) -> list[_Part]:
-    """Return the rows after a call of one model (given by index and name), in parts."""
+    """Return the rows that follow ``rows`` after a call of the model ``asked`` (index, name), in parts."""
     before, label_of_class, depth = known.level, known.label_of_class, known.depth
     m, name = asked
     was_asked = before.last[rows.history, m] != NOT_ASKED
@@ -447,9 +464,10 @@ def _expand(model: Predictive, contexts: _Contexts, rows: _Rows, known: _Before,
 
 
 def _judge(model: Predictive, judge: int, part: _Parts, known: _Before) -> None:
-    """Add the rows after a judge's verdict on the current answer; a skipped judge gives no information.
+    """Add to ``part`` the rows after a verdict of the judge with number ``judge`` on the current answer.
 
-    A judge that is called again on the same answer repeats its verdict, which adds no evidence.
+    A skipped judge gives no information. A judge that is called again on the same answer repeats its verdict, which adds no
+    evidence.
     """
     rows, verdicts, before = part.rows, model.verdicts, known.level
     every = np.arange(len(rows.history))
@@ -489,10 +507,15 @@ class _Parts:
         label: Ints | None = None,
         new_type: int | None = None,
     ) -> None:
-        """Add the rows ``at`` after an answer of class ``kind``: multiply their mass by the factor and by ``scale``.
+        """Add the rows that follow the rows ``at`` after an answer of class ``kind``.
 
-        Without ``label``, adds them once for each label, with ``scale`` as its rate; otherwise with the given label of each
-        row.
+        Args:
+            at: indices of the rows before the answer.
+            kind: the class of the answer, or of each row's answer; -1 without an answer.
+            factor: the number of the factor that multiplies the mass; see :class:`_Part`.
+            scale: a number that also multiplies the mass; without ``label``, the rate of each label.
+            label: the label of each row; None to add the rows once for each label.
+            new_type: the type of the class that this answer begins; None if it begins none.
         """
         if not len(at):
             return

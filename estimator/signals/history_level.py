@@ -32,8 +32,8 @@ class HistoryLevel:
         size: Mean size of the requests with this history, relative to all requests; 1 if no history is continued. Shape
             (histories,).
         context: The context of the last answer, an index into the model's contexts.
-        last: The class of each model's last answer; -1 without an answer, -2 if the model was not called; shape (histories,
-            models).
+        last: The class of each model's last answer; -1 if its call gave none, -2 if the model was not called; shape
+            (histories, models).
         position: The position in the course that the history leads to; shape (histories,).
         following: The stage that comes next, an index into the stages of the course; -1 if there is none.
         after: The outcome of the last stage without an answer, an index into the distinct values of ``Context.after``;
@@ -70,7 +70,7 @@ class HistoryLevel:
 
     @property
     def spread(self) -> FloatArray:
-        """P(the history, and its most probably right class is right), by fit; shape (histories, fits)."""
+        """P(the history, and the class that is most probably right is right), by fit; shape (histories, fits)."""
         return np.asarray(self.right_by_fit[np.arange(len(self)), best_class(self.right)])
 
 

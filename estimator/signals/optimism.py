@@ -24,7 +24,7 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 from vinelm.trie.decision_graph import DecisionGraph
 
 PRICES = 8
-"""The prices of a dollar at which the fits choose."""
+"""The number of prices of a dollar at which the fits choose a plan."""
 OF_HALF = 2.0
 """Half of the requests choose with twice the variance, and so with about twice the optimism."""
 _END = -1
@@ -190,7 +190,10 @@ def worth(levels: Sequence[FitMasses], choice: Sequence[Ints]) -> tuple[FloatArr
 
 
 def _best(parent: Ints, values: FloatArray, n: int) -> tuple[Ints, FloatArray]:
-    """Return the best node after each of ``n`` histories and its value, by fit; the value is minus infinity without a node."""
+    """Return the best node after each of ``n`` histories and this node's value, by fit; -1 and minus infinity without a node.
+
+    ``parent``: the history before each node. ``values``: the value of each node, by fit.
+    """
     value = np.full((n, values.shape[1]), -np.inf)
     best = np.full(value.shape, _END)
     if len(parent):
@@ -203,7 +206,7 @@ def _best(parent: Ints, values: FloatArray, n: int) -> tuple[Ints, FloatArray]:
 
 
 def _sums(of: Ints, values: FloatArray, n: int) -> FloatArray:
-    """Sum the rows that have the same index in ``of``; shape (n, fits)."""
+    """Return, for each index below ``n``, the sum of the rows of ``values`` with this index in ``of``; (n, fits)."""
     starts = np.flatnonzero(np.diff(of, prepend=-1))
     found = np.zeros((n, values.shape[1]))
     found[of[starts]] = np.add.reduceat(values, starts, axis=0)

@@ -22,9 +22,9 @@ from vinelm.trie.arrays import FloatArray
 FITS = 8
 """The number of fits to resampled requests."""
 LEAST_RISE = 0.1
-"""The least dollars of an invocation, by its position, relative to the mean."""
+"""The smallest cost of a call, relative to ``cost_usd``, however few earlier calls it has."""
 LEAST_WEIGHT = 1e-4
-"""A latent pair with less weight in its fit is left out."""
+"""A latent pair with a smaller weight in its fit is left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Predictive:
         same_again: P(the model repeats its earlier answer), shape (contexts,); NaN if a context is not a repetition.
         label_follows_class: Whether all answers of a class have the same label.
         cost_usd: Cost of a call in dollars for a request of mean size, shape (contexts,).
-        cost_by_fit: The same by fit, shape (contexts, fits).
+        cost_by_fit: This cost by fit, shape (contexts, fits).
         verdicts: The judges, and the stages that may be skipped.
         log_verdicts: Log P(signal | judge, right / missing / wrong, point), shape (judges, 3, signals, points).
         growth: Relative increase of a call's cost per earlier call, as in :class:`AnswerFit`.

@@ -26,11 +26,11 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 
 Ints = npt.NDArray[np.int64]
 KINDS = 3
-"""Whether an answer is right, missing or wrong."""
+"""The number of kinds of answers: right, missing and wrong."""
 LEVEL_SD, MODEL_SD, SLOPE_SD = 1.5, 0.7, 0.3
 """Prior standard deviations of a, b and c."""
 FOLLOWS_PSEUDO = 0.1
-"""How many rows the prior of what follows a verdict counts as: few, since mostly the application's code decides it."""
+"""The number of results that the prior of the label after a verdict counts as: few, since mostly code decides the label."""
 NEVER = -40.0
 
 
@@ -61,12 +61,12 @@ class Verdicts:
 
     @cached_property
     def number(self) -> dict[int, int]:
-        """The number of each judge, by its context."""
+        """The number of each judge, by the index of its context."""
         return {context: j for j, context in enumerate(self.judges)}
 
     @cached_property
     def judge(self) -> Ints:
-        """The judge of each result, -1 for answers; shape (results,)."""
+        """The number of the judge that gave each result, -1 for answers; shape (results,)."""
         of_context = np.full(len(self.contexts) + 1, -1, np.int64)
         of_context[self.judges] = np.arange(len(self.judges))
         return of_context[self.context]
@@ -88,14 +88,20 @@ class Verdicts:
 
     @cached_property
     def column(self) -> Ints:
-        """Judge, whether the answer was missing, and signal of each result as a single number; -1 for answers; shape
-        (results,).
+        """A code of each result, which combines its judge, whether the answer was missing, and its signal.
+
+        -1 for answers; shape (results,).
         """
         code = (self.judge * 2 + self.is_missing) * len(self.signals) + self.signal[self.label] if self.judges else self.judge
         return np.where(self.judge >= 0, code, -1)
 
     def counts_of(self, column: int, right: float) -> list[tuple[int, float]]:
-        """Return the flat indices into an array of :attr:`shape` at which a result counts, with the weights there."""
+        """Return the flat indices into an array of :attr:`shape` at which a result counts, each with its weight.
+
+        Args:
+            column: The result's code, an element of :attr:`column`.
+            right: The score of the judged answer, in [0, 1].
+        """
         rest, signal = divmod(column, len(self.signals))
         judge, is_missing = divmod(rest, 2)
         parts = [(1, 1.0)] if is_missing else [(0, right), (2, 1.0 - right)]
@@ -132,9 +138,9 @@ class Verdicts:
 
     @cached_property
     def follows(self) -> FloatArray:
-        """P(label | its signal, the previous label), by judge; the last index of the previous label means none.
+        """P(label | the label's signal, the previous label), by judge, shape (judges, labels + 1, labels).
 
-        Shape (judges, labels + 1, labels); 0 for labels whose branch is impossible after the judge.
+        The second index is the previous label, with the last one for none. 0 for labels whose branch is impossible.
         """
         n = len(self.labels)
         counts = np.zeros((len(self._stages[0]), n + 1, n))
@@ -155,11 +161,14 @@ class Verdicts:
     # -- the effects: shape (stages, kinds, 1 + models + 1, signals); the last feature is the easiness -------------------
 
     def no_effects(self) -> FloatArray:
-        """Return effects that are all 0."""
+        """Return effects that are all 0, shape (stages, kinds of answer, features + 1, signals); the last is the easiness."""
         return np.zeros((len(self._stages[0]), KINDS, self.features.shape[1] + 1, len(self.signals)))
 
     def log_chances(self, effects: FloatArray, easy: FloatArray) -> FloatArray:
-        """Return log P(signal | judge, kind of answer, easiness), shape (judges, kinds, signals, points)."""
+        """Return log P(signal | judge, kind of answer, easiness), shape (judges, kinds, signals, points).
+
+        ``effects`` has the shape of :meth:`no_effects`; ``easy`` is the easiness of each point.
+        """
         if not self.judges:
             return np.zeros((*self.shape, len(easy)))
         own = effects[self._stage]
@@ -168,7 +177,11 @@ class Verdicts:
         return np.asarray(logit - np.logaddexp.reduce(logit, axis=2, keepdims=True))
 
     def stepped(self, effects: FloatArray, counts: FloatArray, easy: FloatArray) -> FloatArray:
-        """Return the effects after one Newton step; ``counts`` has shape (judges, kinds, signals, points)."""
+        """Return the effects after one Newton step.
+
+        ``counts`` are the expected numbers of results, shape (judges, kinds, signals, points); ``easy`` is the easiness of each
+        point.
+        """
         if not self.judges:
             return effects
         chance, moved = np.exp(self.log_chances(effects, easy)), effects.copy()
@@ -196,5 +209,8 @@ class Verdicts:
 
 
 def kinds_of(types: npt.NDArray[np.int8], right: int, missing: int) -> Ints:
-    """Return whether answers of these types are right (0), missing (1) or wrong (2)."""
+    """Return whether answers of these types are right (0), missing (1) or wrong (2).
+
+    ``right`` and ``missing`` are the numbers of the types of right and of missing answers.
+    """
     return np.where(types == right, 0, np.where(types == missing, 1, 2)).astype(np.int64)

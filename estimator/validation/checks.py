@@ -32,12 +32,12 @@ from vinelm.trie.arrays import BoolArray, FloatArray
 
 N_CAPS = 10
 SMALLEST_CAP = 1e-6
-"""The smallest cost cap relative to the largest, if some path is free."""
+"""The smallest cost cap, as a fraction of the largest one, if some path costs nothing."""
 
 Halves = tuple[AnnotatedTrie, AnnotatedTrie]
 _Measure = Callable[[AnnotatedTrie, AnnotatedTrie], FloatArray]
-"""Measures a chooser with a judge; return rows with the dollars, predicted less judged accuracy, and the same for the
-advantage."""
+"""Measures the optimism of the fit that chooses, given as first argument, by the fit that tests. Returns three rows: costs in
+dollars, predicted minus tested accuracy, and the same for the advantage over the best single model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class SelectablePlans(PlanFigures):
 
     @property
     def best(self) -> int:
-        """The most accurate plan that can be chosen; the first on ties."""
+        """The index of the most accurate plan that can be chosen; the first on ties."""
         return int(np.argmax(np.where(self.allowed, self.accuracy, -1.0)))
 
 
@@ -89,13 +89,19 @@ def selection_optimism(splits: Sequence[Halves], fitted: AnnotatedTrie) -> tuple
 
 
 def _by_caps(fitted: AnnotatedTrie) -> _Measure:
-    """Measure the optimism of the best plan under each cost cap, for paths or for fixed plans over merged histories."""
+    """Return a function that measures the optimism of the best plan under each cost cap.
+
+    It is for paths, or for fixed plans over merged histories. ``fitted`` provides the caps.
+    """
     caps = _caps(SelectablePlans.of(fitted))
     return lambda chooser, judge: np.array((caps, *_gaps(SelectablePlans.of(chooser), SelectablePlans.of(judge))))
 
 
 def _by_prices(fitted: AnnotatedTrie) -> _Measure:
-    """Measure the optimism of the best contingent plan (with several ends) at each of several prices of a dollar."""
+    """Return a function that measures the optimism of the best contingent plan at each of several prices of a dollar.
+
+    With merged histories, the function measures fixed plans under cost caps instead.
+    """
     return _contingent_gaps if fitted.has_path_metrics else _by_caps(fitted)
 
 
@@ -121,7 +127,7 @@ def _gaps(chooser: SelectablePlans, judge: SelectablePlans) -> FloatArray:
 
 
 def _chosen(chooser: SelectablePlans, candidates: BoolArray, caps: FloatArray) -> Iterator[int | None]:
-    """Yield the most accurate candidate under each cost cap (on ties, the first in trie order); None if all cost more."""
+    """Yield the index of the most accurate candidate under each cost cap (on ties, the first); None if all cost more."""
     for cap in caps:
         allowed = candidates & (chooser.cost_usd <= cap)
         yield int(np.argmax(np.where(allowed, chooser.accuracy, -1.0))) if allowed.any() else None
@@ -161,8 +167,9 @@ class DepthCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class Disagreement:
-    """The difference of path accuracies between another estimator and the chosen estimator: mean absolute, and at the best
-    path.
+    """The difference between the path accuracies of another estimator and of the chosen estimator, as fractions.
+
+    ``mean_abs`` is the mean absolute difference, ``at_best`` the difference at the best path.
     """
 
     estimator: str

@@ -31,7 +31,7 @@ _MAGIC = b"SQLite format 3\0"
 _BUSY_TIMEOUT_S = 10.0
 _BRIEF_TIMEOUT_MS = 50
 _LONG_LOG = 4 << 20
-"""Bytes from which a log is copied into the file during a run."""
+"""The size of the write-ahead log, in bytes, from which it is copied into the file during a run."""
 _NOT_WHOLE = delete(schema.meta).where(schema.meta.c.key == schema.OPEN_LOG)
 
 
@@ -53,7 +53,7 @@ class Database:
 
     path: Path | PostgresUrl
     not_a_store = "a SQLite file, but not an observation store"
-    """The name for other contents in error messages."""
+    """The description, in error messages, of a file that is no store."""
     _run_lock: RunLock | None = None
     _open_run: str | None = None
     _fold_at = _LONG_LOG
@@ -250,7 +250,7 @@ def _url_to_read(path: Path) -> URL:
 
 
 def is_writable(path: Path) -> bool:
-    """Return whether the file and its folder may be written."""
+    """Return whether this process may write the file and its folder."""
     return os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK | os.X_OK)
 
 
@@ -312,7 +312,7 @@ def read_meta(path: Path) -> dict[str, str] | None:
 
 
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What sqlite3 raises for a file that it cannot read; the second if its own messages contain damaged text."""
+"""The exceptions that sqlite3 raises for a file that it cannot read; UnicodeDecodeError if its message quotes damaged text."""
 _ADVICE = {
     "SQLITE_BUSY": ("another process is writing to it: wait for it to end", "store-locked"),
     "SQLITE_FULL": ("free some space and resume: every row stored so far is kept", "store-disk"),

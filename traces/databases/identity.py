@@ -64,13 +64,13 @@ class StoreIdentity:
         return Catalog.embedded(self.catalog, where="the store's catalog")
 
     def settings(self) -> Catalog:
-        """Return the whole catalog, to compare settings that determine answers; not for calls."""
+        """Return the store's catalog, to compare settings that determine answers. Never call these models."""
         return Catalog.from_dict(self.catalog, where="the store's catalog")
 
     def stranger(self, other: StoreIdentity) -> str | None:
-        """Return why no row can be valid under ``other``, or None.
+        """Return why no row of this identity can be valid under ``other``; None if some may be.
 
-        The reason is another workflow, or simulated instead of real models.
+        The reason is another workflow, or simulated instead of real models (or the reverse).
         """
         if self.workflow != other.workflow:
             return f"it belongs to the workflow {self.workflow!r}, not {other.workflow!r}"

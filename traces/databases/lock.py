@@ -36,7 +36,7 @@ class RunLock:
             self._write(owner, 0)
 
     def note_folded(self, run: str) -> None:
-        """Record that the store's file is complete without its write-ahead log, although its marker of ``run`` is still set.
+        """Record that the store's file is complete without its write-ahead log, although it still has the marker ``run``.
 
         Does nothing if the log is not empty. The note is written over reserved space, since the disk may be full. A lock file
         with a note is not removed at the end of the run.
@@ -84,7 +84,10 @@ class RunLock:
 
 
 def was_folded(path: Path, run: str) -> bool:
-    """Return whether :meth:`RunLock.note_folded` was called for ``run``."""
+    """Return whether the lock file of ``path`` notes that the store's file is complete without the log of ``run``.
+
+    See :meth:`RunLock.note_folded`.
+    """
     return f"{_FOLDED} {run}" in _lines(path)
 
 

@@ -33,7 +33,7 @@ def exists(address: StoreAddress) -> bool:
 
 
 def created(address: StoreAddress, identity: StoreIdentity, *, shown_as: Path | None = None) -> Database:
-    """Create the tables of an empty store, and return its database; see :meth:`ObservationStore.create`."""
+    """Create an empty store at the address and return its database; for the arguments see :meth:`ObservationStore.create`."""
     if isinstance(address, PostgresUrl):
         return _created_in_postgres(address, identity)
     if exists(address):
@@ -51,7 +51,10 @@ def created(address: StoreAddress, identity: StoreIdentity, *, shown_as: Path | 
 
 
 def opened(address: StoreAddress, wanted: StoreIdentity | None) -> tuple[Database, StoreIdentity]:
-    """Open a store and return it with its identity; see :meth:`ObservationStore.open`."""
+    """Open a store and return its database and its identity, which must equal ``wanted`` if given.
+
+    See :meth:`ObservationStore.open`.
+    """
     if isinstance(address, PostgresUrl):
         return _opened_in_postgres(address, wanted)
     if not address.exists():
@@ -73,7 +76,12 @@ def opened(address: StoreAddress, wanted: StoreIdentity | None) -> tuple[Databas
 
 
 def _identity_in(meta: dict[str, str], path: StoreAddress, wanted: StoreIdentity | None, kind: str) -> StoreIdentity:
-    """Return a store's identity; raise :class:`StoreError` if there is no store, or it has another version or identity."""
+    """Return the identity in the ``meta`` table of the store at ``path``.
+
+    Raises:
+        StoreError: there is no store (the message calls the file ``kind``), or the store has another version, or an identity
+            other than ``wanted``.
+    """
     try:
         version = int(meta["schema_version"])
         if version != SCHEMA_VERSION:
@@ -120,7 +128,7 @@ def _meta(connection: Connection) -> dict[str, str] | None:
 
 
 def _created_in_postgres(url: PostgresUrl, identity: StoreIdentity) -> PostgresDatabase:
-    """Create the tables of an empty store.
+    """Create the tables of an empty store, and return its database.
 
     Raises:
         StoreError: the schema already has tables, or cannot be written.
@@ -144,10 +152,10 @@ def _created_in_postgres(url: PostgresUrl, identity: StoreIdentity) -> PostgresD
 
 
 def _opened_in_postgres(url: PostgresUrl, wanted: StoreIdentity | None) -> tuple[PostgresDatabase, StoreIdentity]:
-    """Open a store and return it with its identity.
+    """Open a store and return its database and identity.
 
     Raises:
-        StoreError: there is no store, or it has another version.
+        StoreError: there is no store, or it has another version, or an identity other than ``wanted``.
     """
     database = PostgresDatabase(url)
     try:

@@ -23,10 +23,10 @@ from vinelm.traces.databases.address import PostgresUrl
 from vinelm.traces.databases.database import Database
 
 ALONE = 1
-"""The number of the advisory lock within a store's schema that its run holds."""
+"""The number of the advisory lock with which a run locks a store's schema."""
 CONNECT_TIMEOUT_S = 10
 SURE_S = 0.1
-"""Seconds for which the server's confirmation that the store is this run's is relied on before asking again."""
+"""Seconds for which the server's confirmation that this run still has the lock counts, before the server is asked again."""
 _SCHEMA = "(SELECT oid::integer FROM pg_namespace WHERE nspname = current_schema())"
 _HOLDERS = text(
     "SELECT coalesce(nullif(a.application_name, ''), 'backend ' || l.pid) FROM pg_locks l LEFT JOIN pg_stat_activity a "
@@ -77,7 +77,7 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Yield a connection as :meth:`Database.transaction` does."""
+        """Yield a connection inside one transaction; see :meth:`Database.transaction`."""
         with self._lock, self.translated():
             if self._connection.in_transaction():
                 yield self._connection
@@ -87,7 +87,7 @@ class PostgresDatabase(Database):
                 yield self._connection
 
     def require_held(self) -> None:
-        """Raise an error if this run's lock on the store was lost.
+        """Raise :class:`StoreError` if this run's lock on the store was lost.
 
         The server is asked unless it has just confirmed the lock.
         """
@@ -96,7 +96,7 @@ class PostgresDatabase(Database):
                 pass
 
     def _require_session(self) -> None:
-        """Raise an error unless the session is the session that locked the store: the server may have released the lock.
+        """Raise :class:`StoreError` unless the session is the one that locked the store: the server may have released the lock.
 
         A session can change unnoticed: after an error the driver reconnects, and a pooler such as PgBouncer may run each
         transaction in another session.
@@ -113,7 +113,7 @@ class PostgresDatabase(Database):
         """Do nothing: the server manages its log."""
 
     def copy_to(self, path: Path) -> None:
-        """Raise an error, because a store in PostgreSQL can only be copied by an export."""
+        """Raise :class:`StoreError`, because a store in PostgreSQL can only be copied by an export."""
         raise StoreError(f"{self.path}: a store in PostgreSQL is not copied into a file: use vinelm store export")
 
     def size_bytes(self) -> int:
@@ -196,7 +196,10 @@ def _store_error(error: DBAPIError, where: PostgresUrl) -> StoreError:
 
 
 def _plain_error(error: BaseException | None, where: PostgresUrl, *, is_lost: bool) -> StoreError:
-    """Return the first line of the server's or driver's message, and a remedy, without stored data."""
+    """Return a :class:`StoreError` with the first line of the server's or driver's message and a remedy, without stored data.
+
+    ``is_lost``: whether the connection was lost.
+    """
     said = (str(error).strip().splitlines() or [type(error).__name__])[0]
     state = _sqlstate(error)
     if state.startswith("23"):  # the rest quotes the row

@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
 OPEN_RUN = "open_run"
-"""The key of ``meta`` that says that a run holds the store, or died while holding it."""
+"""The key of ``meta`` whose presence means that a run has locked the store, or died while it was locked."""
 OPEN_LOG = "open_run_log"
-"""The key of ``meta`` that is only in the log while the run lives: a file that has it has everything that the run has written.
+"""The key of ``meta`` that is only in the write-ahead log while the run lives. A file with this key has all writes of the run.
 """
 SCHEMA_VERSION = 6
 """The schema version. It is increased with every change of a table; from the first release on, each increase comes with a step
 that upgrades older stores. Stores of other versions are rejected."""
 
 RESCORING = "rescoring"
-"""The key of ``meta`` that says that retired rows wait to be scored again; its value is the number of the first."""
+"""The key of ``meta`` that is present while retired rows wait to be scored again; its value is the number of the first."""
 
 
 SIGNALS = "signals"

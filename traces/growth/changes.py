@@ -15,7 +15,10 @@ def changes_between(
     known: Mapping[str, RequestDigest],
     wanted: Mapping[str, RequestDigest],
 ) -> list[str]:
-    """Return a short text for each change of the dataset, models, prices, template or workflow."""
+    """Return a short text for each change of the dataset, models, prices, template or workflow.
+
+    ``known`` and ``wanted`` are the digests of the requests before and after the change, by request id.
+    """
     return [*_dataset(before, now, known, wanted), *_models(before, now), *_template(before, now), *_parts(before, now)]
 
 

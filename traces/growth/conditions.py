@@ -39,8 +39,8 @@ class RowConditions:
         """Return the first difference that makes a row with this prefix invalid; None if the row is valid.
 
         Args:
-            prefix: the models of the row's invocations.
-            stages: the stages of these invocations; None if unknown.
+            prefix: the models of the row's calls.
+            stages: the stages of these calls; None if unknown.
         """
         key = tuple(prefix), self._template_before.stages_along(len(prefix), stages)
         if key not in self._prefixes:
@@ -53,7 +53,7 @@ class RowConditions:
         """Return why the stage that came after a row may no longer follow the row; None if the stage may follow.
 
         Args:
-            stages: the stages of the row's invocations.
+            stages: the stages of the row's calls.
             arm: the stage that came next; None if there was none or it is unknown.
             failure: the kind of the row's failure. A row that failed because the template lacked a branch is valid until the
                 template changes.
@@ -70,7 +70,7 @@ class RowConditions:
         return f"the template has no arm {arm!r} after {' > '.join(known)}" if arm and arms and arm not in arms else None
 
     def scoring_difference(self, stages: Sequence[str | None]) -> str | None:
-        """Return why rows with these stages must be scored again; None if their scores are valid."""
+        """Return why rows whose calls have these stages must be scored again; None if their scores are valid."""
         if self._before.fingerprint.get(_SCORER) != self._now.fingerprint.get(_SCORER):
             return "the scorer changed"
         name = str(self._template_before.stages_along(len(stages), stages)[-1])
@@ -102,7 +102,10 @@ class RowConditions:
         return None
 
     def _stage_now(self, position: int, stage: str) -> Stage | None:
-        """Return the current template's stage of an invocation: the row's stage if allowed, else the only possible stage."""
+        """Return the current template's stage of the call at ``position`` (from 0); None if it is ambiguous.
+
+        It is the row's ``stage`` if the template allows this stage there, else the only possible stage.
+        """
         level = self._template.flow.stages_at[position]
         if stage not in level and len(level) > 1:
             return None
@@ -117,7 +120,10 @@ class RowConditions:
 
 
 def _shared_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """Return the first difference in the parts on which all rows depend: graph, tools, routes, inputs, resources, seeds."""
+    """Return the first difference in the parts on which all rows depend: graph, tools, routes, inputs, resources, seeds.
+
+    None if there is no difference.
+    """
 
     def shared(parts: Mapping[str, str]) -> dict[str, str]:
         return {part: digest for part, digest in parts.items() if part != _SCORER and not part.startswith(_STAGE)}

@@ -37,7 +37,7 @@ class Growth:
         retired: for each reason, the number of rows that are no longer valid.
         repriced: the number of rows whose cost was recomputed at a new price.
         unpriced: the number of rows of a model with a new price that keep their cost, because they recorded no tokens.
-        is_reshaped: whether requests, models or invocations changed, so that there may be new calls to make.
+        is_reshaped: whether the dataset or the template changed, so that there may be new calls to make.
     """
 
     changes: tuple[str, ...]
@@ -242,12 +242,15 @@ def _counts(retire: Sequence[tuple[int, str]], without: Sequence[int] | set[int]
 
 
 def _aged(now: StoreIdentity, before: StoreIdentity) -> StoreIdentity:
-    """Return the new identity, with the time of creation of the old identity."""
+    """Return the identity ``now``, with the time of creation of the identity ``before``."""
     return StoreIdentity.from_json(json.dumps({**json.loads(now.to_json()), "created_at": before.created_at}))
 
 
 def _set_requests(connection: Connection, known: Mapping[str, RequestDigest], wanted: Mapping[str, RequestDigest]) -> None:
-    """Delete requests that are no longer in the dataset, and record the current digests of the others."""
+    """Delete requests that are no longer in the dataset, and record the current digests of the others.
+
+    ``known`` and ``wanted`` are the stored and the current digests, by request id.
+    """
     table = schema.requests
     gone = [{"request": key} for key in known if key not in wanted]
     if gone:

@@ -17,11 +17,11 @@ from vinelm.traces.growth.conditions import RowConditions
 
 ENDS_EARLIER = "its request now ends earlier"
 BROKEN_STAGE = "a stage was broken"
-"""The reason of retired rows that show a fault of the application or its environment, and are never valid again."""
+"""The reason why rows were retired that show a fault of the application or its environment; they are never valid again."""
 
 
 class RequestDigest(NamedTuple):
-    """Digests of a request: ``full`` of its dataset row, and ``inputs`` of the graph's input, which is None if unknown."""
+    """Digests of a request: ``full`` is that of its dataset row, ``inputs`` that of the graph's input; None if unknown."""
 
     full: str | None
     inputs: str | None
@@ -77,16 +77,16 @@ class StoredRow:
     Attributes:
         row_id: the row's number in its table.
         cell: the request and the prefix of the row.
-        stages: the stages of the row's invocations; None if unknown.
+        stages: the stages of the row's calls; None if unknown.
         arm: the stage that came next; None on a linear template, or if the request ended.
         success, stopped, failure: as in :class:`~vinelm.rows.observation.Observation`.
         cost: the dollars charged, with the tokens.
         cost_usd: the row's current dollars, after price changes.
-        identity_id: the identity under which the row was executed.
-        scored_id: the identity with the scorer that computed ``success``.
+        identity_id: the number of the identity under which the row was executed.
+        scored_id: the number of the identity with the scorer that computed ``success``.
         request: the request's digests when the row was executed and scored.
         has_state: whether the workflow state after the row is stored.
-        unscored_id: the identity under which scoring it again failed; None if it did not fail.
+        unscored_id: the number of the identity under which scoring the row again failed; None if it did not fail.
         reason: why the row was retired; None for a current row.
         is_continued: whether the row follows an answer that the workflow's own check passed.
     """
@@ -109,15 +109,15 @@ class StoredRow:
     is_continued: bool = False
 
     def ended(self, rule: StopRule) -> bool:
-        """Return whether the request ends at this row."""
+        """Return whether, under the stop rule ``rule``, the request ends at this row."""
         return self.failure is not None or bool(getattr(self, ENDED_BY[rule]))
 
 
 class RowStatus(NamedTuple):
     """The decision of :class:`RowRules` on whether a row is valid.
 
-    ``needs_score``: whether the row is valid only after it is scored again. ``reason``: why the row is invalid, or must be
-    scored again.
+    ``holds``: whether the row is valid. ``needs_score``: whether the row is valid only after it is scored again. ``reason``:
+    why the row is invalid, or must be scored again.
     """
 
     holds: bool
@@ -157,7 +157,7 @@ class RowRules:
         self._assumes_scores = assumes_scores
 
     def check(self, row: StoredRow) -> RowStatus:
-        """Return whether the row is valid."""
+        """Return whether the row is valid; if not, or if it must be scored again, why."""
         request_id, prefix = row.cell
         request = self._wanted.get(request_id)
         if request is None:
@@ -223,9 +223,9 @@ class Retirement:
 
     retire: list[tuple[int, str]] = field(default_factory=list)
     kept: dict[Cell, Afterwards] = field(default_factory=dict)
-    """Maps each cell to what comes after it."""
+    """By (request, prefix) of each row to keep, how the request continues after the row."""
     waiting_rows: set[int] = field(default_factory=set)
-    """Those of the retired rows that become valid once they, or the rows before them, are scored again."""
+    """The numbers of rows in ``retire`` that become valid once they, or the rows before them, are scored again."""
 
     @property
     def waiting(self) -> int:
@@ -234,7 +234,7 @@ class Retirement:
 
 
 def retirement_of(rows: Iterable[StoredRow], rules: RowRules) -> Retirement:
-    """Return which current rows to retire. If a row is retired, so are the rows after it on its path."""
+    """Return which of the current ``rows`` to retire. If a row is retired, so are the rows after it on its path."""
     found = Retirement()
     lost: dict[Cell, str] = {}
     waiting: dict[Cell, str] = {}
@@ -259,12 +259,12 @@ def retirement_of(rows: Iterable[StoredRow], rules: RowRules) -> Retirement:
 
 @dataclass
 class Restoration:
-    """The retired rows to use again, and the rows that must be scored first, in order."""
+    """The numbers of the retired rows to use again, and of those that must be scored again first, in order."""
 
     restore: list[int] = field(default_factory=list)
     score: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
-    """Rows that are valid except that their request ends before them."""
+    """The numbers of rows that are valid except that their request ends before them."""
 
 
 def restoration_of(retired: Iterable[StoredRow], rules: RowRules, kept: Mapping[Cell, Afterwards]) -> Restoration:
@@ -292,7 +292,7 @@ def restoration_of(retired: Iterable[StoredRow], rules: RowRules, kept: Mapping[
 
 
 def _latest_that_hold(retired: Iterable[StoredRow], rules: RowRules) -> list[tuple[StoredRow, RowStatus]]:
-    """Return the last valid retired row of each (request, prefix); shorter prefixes first."""
+    """Return the last valid retired row of each (request, prefix), with the decision of ``rules``; shorter prefixes first."""
     latest: dict[Cell, tuple[StoredRow, RowStatus]] = {}
     for row in sorted(retired, key=lambda row: row.row_id):
         status = rules.check(row)

@@ -117,7 +117,7 @@ def _identity(store: ObservationStore, prices: Catalog) -> StoreIdentity:
 
 
 def _changed(before: Catalog, now: Catalog) -> frozenset[str]:
-    """Return the models whose price differs, so that the cost of their rows may change."""
+    """Return the names of the models whose price differs, so that the cost of their rows may change."""
     return frozenset(name for name in before if not is_same_amount(before[name].price, now[name].price))
 
 

@@ -70,7 +70,7 @@ class RowsToScore:
 
     @property
     def is_pending(self) -> bool:
-        """Whether rows must still be scored again, because of changes found by this run or by a killed run."""
+        """Whether rows must still be scored again, because this run or a killed run found changes."""
         with self._store.database.transaction() as connection:
             return self._first(connection) is not None
 

@@ -59,8 +59,8 @@ def current_rows(connection: Connection, scored_id: int, digests: Mapping[str, R
 
     Args:
         connection: a connection in a transaction.
-        scored_id: the identity whose scorer decided their success.
-        digests: the requests that they belong to, by id.
+        scored_id: the number of the identity whose scorer decided their success.
+        digests: the digests of their requests, by request id.
     """
     rows, states = schema.observations, schema.checkpoints
     state = select(states.c.digest).where(states.c.request_id == rows.c.request_id, states.c.prefix == rows.c.prefix)
@@ -101,8 +101,8 @@ def retire(
     Args:
         connection: a connection in a transaction.
         rows: the number of each row, and the reason.
-        scored_id: the identity whose scorer decided their success.
-        digests: the requests that they belong to, by id.
+        scored_id: the number of the identity whose scorer decided their success.
+        digests: the digests of their requests, by request id.
     """
     at = datetime.now(UTC).isoformat(timespec="seconds")
     table = schema.observations.c
@@ -120,7 +120,7 @@ def retire(
 
 
 def restore(connection: Connection, retired_ids: Iterable[int]) -> int:
-    """Make retired rows current again, with their states, and return the number of these rows."""
+    """Make the retired rows with these numbers current again, with their states, and return the number of these rows."""
     ids = list(enumerate(retired_ids))
     for first in range(0, len(ids), _ROWS_AT_ONCE):
         some = ids[first : first + _ROWS_AT_ONCE]
@@ -136,7 +136,10 @@ def _run(
     types: Sequence[str],
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Execute a SQL statement after replacing ``{values}`` by a list of rows."""
+    """Execute a SQL statement after replacing ``{values}`` by a list of rows.
+
+    ``types`` are the SQL types of the rows' columns, ``more`` further parameters of the statement.
+    """
     names = [[f"v{place}_{column}" for column in range(len(types))] for place in range(len(rows))]
     one = "({})".format(", ".join(f"CAST(:{{}} AS {kind})" for kind in types))
     values = {name: value for some, row in zip(names, rows, strict=True) for name, value in zip(some, row, strict=True)}

@@ -37,7 +37,7 @@ NOTE = "vinelm.store"
 _FORMAT = 1
 _PREFIX = FIELDS.index("prefix")
 PROMPT_TOKENS = ("prompt_tokens_static", "prompt_tokens_shared")
-"""The columns of an export that no import reads: they are computed from all prompts of the store, if it has them."""
+"""The columns of an export that no import reads, because they are computed from all prompts of the store."""
 _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {}
 
 

@@ -1,4 +1,4 @@
-"""Reads recorded invocations from a user's table, given its column names."""
+"""Reads recorded calls from a user's table, given its column names."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class LogColumns:
-    """Column names of a table of recorded invocations; None for missing columns.
+    """Column names of a table of recorded calls; None for missing columns.
 
     Args:
         request: columns whose values, joined by ``/``, identify the request.
@@ -83,8 +83,8 @@ class LogColumns:
         answer: the model's answer; equal texts are equal answers. Empty: no answer.
         round: the number of times that the request had been sent to the model, including this call (from 1); with ``run``, the
             position in the run.
-        run: the execution of the application to which the invocation belonged.
-        stage: the stage of the invocation (with ``run``).
+        run: the execution of the application to which the call belonged.
+        stage: the stage of the call (with ``run``).
         stopped_if: conditions under which (if all hold) the workflow's own check ended the request.
         where: conditions that a row must all satisfy; other rows are skipped.
     """
@@ -107,7 +107,7 @@ class LogColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAnswer:
-    """One recorded invocation; ``line`` is its line in the table. Fields that the table lacks are None, or NaN for seconds."""
+    """One recorded call; ``line`` is its line in the table. Fields that the table lacks are None, or NaN for seconds."""
 
     line: int
     request_id: str
@@ -126,7 +126,7 @@ class RecordedAnswer:
 
 
 def read_log(path: Path, columns: LogColumns, models: Sequence[str] | None = None) -> Iterator[RecordedAnswer]:
-    """Yield the recorded invocations in the table's order.
+    """Yield the recorded calls in the table's order.
 
     Args:
         path: CSV, JSON lines or Parquet (see :func:`vinelm.io.read_table`).
@@ -171,7 +171,10 @@ def _answer(row: Row, line: int, model: str, columns: LogColumns, where: str) ->
 
 
 def _failure(row: Row, columns: LogColumns, where: str) -> FailureKind | None:
-    """Return the failure kind, or ``unknown`` for any other text, which may contain a prompt or a key."""
+    """Return the row's failure kind; None if the call succeeded.
+
+    Any other text becomes ``unknown``, because it may contain a prompt or a key.
+    """
     value = None if columns.failure is None else as_text(field_of(row, columns.failure, where))
     if not value:
         return None

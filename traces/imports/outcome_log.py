@@ -2,7 +2,7 @@
 
 Two kinds of table:
 
-- *Runs* (with a ``run`` column): each row is one invocation of one execution of the application. Its prefix is the sequence of
+- *Runs* (with a ``run`` column): each row is one call of one execution of the application. Its prefix is the sequence of
   models that the run had called so far.
 - *Answers* (without a ``run`` column): each row is a model's own answer to a request. All sequences of models up to a given
   depth are built from these answers: the n-th call of a model on a path returns that model's answer of round n (without a
@@ -50,8 +50,8 @@ class LogImport:
         workflow: the name that the store gives the workflow.
         catalog: the models with prices; None gives each model its mean recorded cost per call as its price.
         models: import only these models; default: all models of the catalog, or all models in the table.
-        stages: names of the invocations in order; the last name repeats.
-        depth: the maximum number of invocations on a path; None takes the number of rounds, or the length of the longest run.
+        stages: names of the calls' stages in order; the last name repeats.
+        depth: the maximum number of calls on a path; None takes the number of rounds, or the length of the longest run.
         stop: the stop rule; None means ``workflow``.
     """
 
@@ -250,7 +250,10 @@ def _reached(
 
 
 def _runs(table: Path, answers: Sequence[RecordedAnswer], settings: LogImport) -> Cells:
-    """Return the answer of each invocation of each run. Without ``stopped_if``, the last answer of a run passes the check."""
+    """Return the answer of each call of each run, by (request, prefix).
+
+    Without ``stopped_if``, the last answer of a run passes the check.
+    """
     by_run: dict[tuple[str, str], list[RecordedAnswer]] = {}
     for answer in answers:
         by_run.setdefault((answer.request_id, answer.run or ""), []).append(answer)
@@ -296,7 +299,7 @@ def _stage_names(names: Sequence[str], depth: int) -> list[str]:
 
 
 def _template(stages: Sequence[str], stop: StopRule) -> Template:
-    """Return a template in which consecutive invocations of the same stage become a loop."""
+    """Return a template in which consecutive calls of the same stage become a loop."""
     turns = [(name, len(list(group))) for name, group in groupby(stages)]
     return Template(tuple(Stage(name) if times == 1 else Loop((Stage(name),), times) for name, times in turns), stop)
 

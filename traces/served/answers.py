@@ -16,9 +16,9 @@ from vinelm.traces.store.store import ObservationStore
 
 _OUTPUTS = "batch_outputs"
 MOST_OUTPUTS = 100
-"""How many output files are remembered as the batch's own, so that the next output may replace them."""
+"""The maximum number of output files that are remembered as written from a store, so that the next output may replace them."""
 READ_AT_ONCE = 256
-"""How many answers are read at a time; all of them, if long, could fill the memory."""
+"""The maximum number of answers that are read at a time, because all answers of a dataset could fill the memory."""
 
 metadata = MetaData()
 answers = Table(
@@ -95,7 +95,7 @@ class Answers:
             self._is_there, self._has_equal = map(inspect(connection).has_table, (answers.name, equal_calls.name))
 
     def add(self, entry_id: int, answer: Answer) -> None:
-        """Add an answer, whose cost is recorded in a ledger entry, in the caller's transaction."""
+        """Add an answer in the caller's transaction; ``entry_id`` is the number of the ledger entry with its cost."""
         values = {name: getattr(answer, name) for name in _KEPT}
         values |= {"prefix": encode_prefix(answer.prefix), "entry_id": entry_id}
         with self._database.transaction() as connection:
@@ -140,8 +140,9 @@ class Answers:
                 yield _answer(row)
 
     def of(self, keys: Iterable[str]) -> dict[str, Answer]:
-        """Return the answers to these requests, for at most :data:`READ_AT_ONCE` requests; requests without answers are left
-        out.
+        """Return the answers by the keys of their requests; requests without an answer are left out.
+
+        ``keys`` are at most :data:`READ_AT_ONCE` digests of inputs (:attr:`Answer.key`).
         """
         if not self._is_there:
             return {}

@@ -19,7 +19,7 @@ from vinelm.traces.store.store import ObservationStore
 
 DAY_S = 86_400.0
 AGE_S = 7 * DAY_S
-"""How old a reused answer may be by default."""
+"""The maximum age of a reused answer by default, in seconds."""
 
 metadata = MetaData()
 kept_calls = Table(
@@ -47,7 +47,7 @@ class KeptCalls:
             self._is_there = inspect(connection).has_table(kept_calls.name)
 
     def find(self, digest: str) -> str | None:
-        """Return the stored answer of a call; None if no answer is stored, or the answer is too old."""
+        """Return the stored answer of the call with this digest; None if no answer is stored, or the answer is too old."""
         if not self._is_there:
             return None
         query = select(kept_calls.c.said).where(kept_calls.c.digest == digest, kept_calls.c.kept_s >= time.time() - self._age_s)
@@ -56,11 +56,11 @@ class KeptCalls:
             return found
 
     def keep(self, digest: str, said: str) -> None:
-        """Store the answer of a call, replacing an outdated answer. Durable when it returns."""
+        """Store ``said``, the answer of a call, by the call's digest, replacing an earlier answer. Durable when it returns."""
         self.keep_all([(digest, said)])
 
     def keep_all(self, answers: Iterable[tuple[str, str]]) -> None:
-        """Store the answers of several calls by digest, replacing existing answers. Durable when it returns."""
+        """Store several (digest of a call, answer) pairs, replacing earlier answers. Durable when it returns."""
         rows = [{"digest": digest, "said": said, "kept_s": time.time()} for digest, said in dict(answers).items()]
 
         def write() -> None:
@@ -79,8 +79,9 @@ class KeptCalls:
 
 @contextmanager
 def kept_in(address: StoreAddress | None, own: ObservationStore, age_s: float) -> Iterator[KeptCalls]:
-    """Yield the cached answers of a store that several runs use in turn, created if missing; without an address, the answers in
-    ``own``.
+    """Yield the cached answers of the store at ``address``, which several runs use in turn; it is created if missing.
+
+    Without an address, yield the answers in ``own``. Answers older than ``age_s`` seconds are not used.
 
     Raises:
         StoreError: The file is not a store, or another process has locked it.

@@ -11,8 +11,8 @@ from vinelm.traces.store.store import ObservationStore
 
 TODAY, PLAN, ESCALATED, BELOW, SAME, DIFFERENT = "t", "p", "e", "b", "s", "d"
 PLAN_RIGHT, PLAN_WRONG, TODAY_RIGHT, TODAY_WRONG = "R", "W", "r", "w"
-"""Letters that say what a call was: answered by today's model; by the plan; by today's model in the end although the plan had
-the call; by the plan proven before; compared with what the plan answers; and what feedback said of the request."""
+"""Letters for a call: answered by today's model; by the plan; by the plan, then by today's model in the end; by the plan proven
+before; compared with the plan's answer (same, different); and what feedback said of the plan or of today's model."""
 
 metadata = MetaData()
 served = Table(
@@ -37,18 +37,18 @@ class ServedRows:
         self._database = store.database
 
     def create(self) -> None:
-        """Create the table."""
+        """Create the table of these records if it is missing."""
         with self._database.transaction() as connection:
             metadata.create_all(connection)
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Append rows."""
+        """Append rows, given as mappings from the table's columns to values."""
         with self._database.transaction() as connection:
             for row in rows:
                 connection.execute(insert(served).values(**row))
 
     def after(self, served_id: int) -> list[dict[str, Any]]:
-        """Return the rows after a row number, in order."""
+        """Return the rows whose number is above ``served_id``, in order."""
         query = select(served).where(served.c.served_id > served_id).order_by(served.c.served_id)
         with self._database.transaction() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
@@ -59,7 +59,10 @@ class ServedRows:
             return int(connection.execute(select(func.max(served.c.served_id))).scalar() or 0)
 
     def saved(self, since_day: int) -> dict[str, tuple[float, float]]:
-        """Return, by step, the dollars that plans have cost, and the dollars that they have saved, since a given day."""
+        """Return, by step, the dollars that plans have cost and the dollars that they have saved.
+
+        ``since_day`` is the first UTC day that counts, in days since 1970.
+        """
         query = select(served.c.step, func.sum(served.c.usd), func.sum(served.c.saved_usd)).where(served.c.day >= since_day)
         with self._database.transaction() as connection:
             if not inspect(connection).has_table(served.name):

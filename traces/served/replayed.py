@@ -94,7 +94,7 @@ compared = Table(
     comment="Answers of a profile whose requests have no labels, beside those of what runs today. Made anew by each run.",
 )
 RIGHT: Mapping[str, tuple[float, float]] = {"left": (1.0, 0.0), "right": (0.0, 1.0), "both": (1.0, 1.0), "neither": (0.0, 0.0)}
-"""The scores of the answers on the left and on the right, by choice."""
+"""The scores of the answers on the left and on the right of a question, by a person's choice."""
 
 
 def sides_of(choice: str) -> tuple[float, float] | None:
@@ -138,10 +138,10 @@ class ReplayRows:
         self._database = store.database
         with self._database.transaction() as connection:
             self.is_new = not inspect(connection).has_table(units.name)
-            """Whether nothing was sampled yet."""
+            """Whether the store has no replay yet."""
 
     def create(self, rows: Sequence[Mapping[str, Any]], notes: Mapping[str, Any]) -> None:
-        """Create the tables with these sampled calls or requests, in one transaction."""
+        """Create the tables with the sampled calls or requests ``rows`` and the values ``notes``, in one transaction."""
         with self._database.transaction() as connection:
             metadata.create_all(connection)
             if rows:
@@ -150,31 +150,31 @@ class ReplayRows:
         self.is_new = False
 
     def notes(self) -> dict[str, Any]:
-        """Return the replay's other stored values, as plain JSON types."""
+        """Return the replay's values that are in no table (see :meth:`note`), as plain JSON types."""
         with self._database.transaction() as connection:
             text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == _NOTES)).scalar()
             found: dict[str, Any] = json.loads(text) if text else {}
             return found
 
     def note(self, notes: Mapping[str, Any]) -> None:
-        """Replace the stored values by ``notes`` (plain JSON types)."""
+        """Replace the values that :meth:`notes` returns by ``notes`` (plain JSON types)."""
         with self._database.transaction() as connection:
             schema.set_meta(connection, _NOTES, json.dumps(notes))
 
     def units(self, after: int = 0) -> list[dict[str, Any]]:
-        """Return all sampled calls or requests after the number ``after``, in order, without their prompts."""
+        """Return the sampled calls or requests whose number is above ``after``, in order, without their prompts."""
         query = select(*_BRIEF).where(units.c.unit_id > after).order_by(units.c.unit_id)
         with self._database.transaction() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
 
     def prompts(self, first: int, count: int) -> dict[int, bytes]:
-        """Return the packed prompts of the sampled calls or requests with these numbers."""
+        """Return the compressed prompts, by number, of the ``count`` sampled calls or requests from the number ``first`` on."""
         query = select(units.c.unit_id, units.c.prompt).where(units.c.unit_id >= first, units.c.unit_id < first + count)
         with self._database.transaction() as connection:
             return {unit_id: bytes(prompt) for unit_id, prompt in connection.execute(query)}
 
     def add_units(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Append sampled calls or requests."""
+        """Append sampled calls or requests, given as mappings from the table's columns to values."""
         if rows:
             with self._database.transaction() as connection:
                 connection.execute(insert(units), rows)
@@ -232,7 +232,10 @@ class ReplayRows:
             return [dict(row) for row in connection.execute(query).mappings()]
 
     def lease(self, question_id: int, who: str, now_s: float, until_s: float) -> bool:
-        """Reserve a question for a person; return False if another person has it. Safe for concurrent callers."""
+        """Reserve a question for the person ``who``; return False if another person has it. Safe for concurrent callers.
+
+        ``now_s`` and ``until_s`` are the current time and the end of the reservation, in seconds since 1970.
+        """
         is_free = or_(questions.c.leased_to.is_(None), questions.c.leased_to == who, questions.c.leased_until_s <= now_s)
         to = {"leased_to": who, "leased_until_s": until_s}
         with self._database.transaction() as connection:
@@ -246,12 +249,15 @@ class ReplayRows:
             return [dict(row) for row in connection.execute(query).mappings()]
 
     def add_label(self, question_id: int, who: str, choice: str, given_s: float) -> None:
-        """Add a label."""
+        """Add the answer of the person ``who`` to a question.
+
+        ``choice`` is a text as in :func:`sides_of`, ``given_s`` the time in seconds since 1970.
+        """
         row = {"question_id": question_id, "who": who, "choice": choice, "given_s": given_s, "is_undone": False}
         with self._database.transaction() as connection:
             connection.execute(insert(labels), row)
 
     def undo(self, label_id: int) -> None:
-        """Undo a label."""
+        """Mark a label as undone, so that it no longer counts."""
         with self._database.transaction() as connection:
             connection.execute(update(labels).where(labels.c.label_id == label_id).values(is_undone=True))

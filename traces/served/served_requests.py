@@ -42,7 +42,7 @@ class ServedRequest:
     """The result of one served request.
 
     Attributes:
-        request_id: The request.
+        request_id: The request's id.
         success: Whether the answer is right; False for a request that failed or was not scored.
         cost_usd: The cost of all calls in dollars, including failed calls.
         latency_s: The duration in seconds by the policy's clock, which is virtual for simulated and recorded backends.
@@ -74,7 +74,10 @@ class ServedRequests:
         self._database = store.database
 
     def add(self, entry_id: int, policy: str, request: ServedRequest) -> None:
-        """Add a request that a policy has served, whose cost is recorded in a ledger entry, in the caller's transaction."""
+        """Add a request that a policy has served, in the caller's transaction.
+
+        ``entry_id`` is the number of the ledger entry with the request's cost, ``policy`` the policy's name.
+        """
         values = {name: getattr(request, name) for name in _KEPT} | {"prefix": encode_prefix(request.prefix)}
         with self._database.transaction() as connection:
             metadata.create_all(connection)

@@ -1,4 +1,4 @@
-"""The store for results of served requests, which several processes may write at the same time."""
+"""The store for results of served requests, to which several processes may write at the same time."""
 
 from __future__ import annotations
 

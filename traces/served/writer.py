@@ -27,14 +27,14 @@ from vinelm.traces.served.served_store import ServedStore
 from vinelm.traces.store.store import ObservationStore
 
 BOUND = 10_000
-"""The most rows that wait in memory."""
+"""The maximum number of rows that wait in memory."""
 AT_ONCE = 512
-"""The most rows of one transaction."""
+"""The maximum number of rows in one transaction."""
 GATHERED_S = 0.2
 """Seconds for which items are collected, since each transaction is flushed to the disk."""
 RETRY_S = 1.0
 CLOSING_S = 10.0
-"""The most seconds that :meth:`EvidenceWriter.close` waits for the disk."""
+"""The maximum time, in seconds, that :meth:`EvidenceWriter.close` waits for the disk."""
 
 _LOG = logging.getLogger(__name__)
 _OPEN: WeakSet[StoreWriter[Any, Any]] = WeakSet()
@@ -46,7 +46,7 @@ Kept = TypeVar("Kept", bound=ServedStore | ObservationStore)
 
 @dataclass(frozen=True)
 class Feedback:
-    """A caller's feedback on a request's last answer: right, wrong, or a score in [0, 1]."""
+    """A caller's feedback on a request's last answer: ``success`` is True (right), False (wrong) or a score in [0, 1]."""
 
     request_id: str
     success: bool | float
@@ -92,7 +92,7 @@ class StoreWriter(Generic[Item, Kept]):
         raise NotImplementedError
 
     def write(self, store: Kept, items: list[Item]) -> None:
-        """Write items in order, and count them."""
+        """Write items to the store in order, and add their number to ``written``."""
         raise NotImplementedError
 
     def named(self, item: Item) -> str:
@@ -137,7 +137,7 @@ class StoreWriter(Generic[Item, Kept]):
             self._write_what_waits()
 
     def defer(self, finish: Callable[[], None]) -> None:
-        """Make the thread call ``finish``, which may queue rows. Starts no thread, so it is safe in finalizers."""
+        """Make the writer's thread call ``finish``, which may queue items. Starts no thread, so it is safe in finalizers."""
         if self._pid == os.getpid():
             with self._ready:
                 if len(self._deferred) >= self._bound:
@@ -201,7 +201,7 @@ class StoreWriter(Generic[Item, Kept]):
         self._run()
 
     def _finish_deferred(self) -> None:
-        """Call the deferred functions, without holding the lock, since they queue rows."""
+        """Call the functions given to :meth:`defer`, without holding the lock, since they queue items."""
         while True:
             with self._ready:
                 self._is_finishing = bool(self._deferred)
@@ -225,7 +225,7 @@ class StoreWriter(Generic[Item, Kept]):
                 return self._next_items()
 
     def _next_items(self) -> list[Item]:
-        """Take the next items from the queue, after a short wait for more. Call with the lock held."""
+        """Remove the next items from the queue and return them, after a short wait for more. Call with the lock held."""
         if self._closes_by is None and len(self._waiting) < AT_ONCE:
             self._ready.wait_for(lambda: self._closes_by is not None, GATHERED_S)
         items = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
@@ -233,7 +233,11 @@ class StoreWriter(Generic[Item, Kept]):
         return items
 
     def _write(self, store: Kept | None, items: list[Item]) -> Kept | None:
-        """Write items, retrying until success or until the writer closes; return the store, or None if it must be reopened."""
+        """Write items, retrying until success or until the writer closes.
+
+        ``store`` is the open store, None if it must be opened first. Return the open store, or None if it was closed after an
+        error.
+        """
         while True:
             try:
                 if store is None:
@@ -280,7 +284,10 @@ class StoreWriter(Generic[Item, Kept]):
         return []
 
     def _gives_up(self, error: Exception) -> bool:
-        """Wait before the next attempt to write; return whether to give up instead of trying again."""
+        """Wait before the next attempt to write; return whether to give up instead.
+
+        The writer gives up if its time to close is over, or if the store is of another workflow.
+        """
         if isinstance(error, StoreError) and error.code == "store-mismatch":
             return True
         with self._ready:
@@ -294,7 +301,7 @@ class StoreWriter(Generic[Item, Kept]):
         return False
 
     def _drop(self, count: int, why: str) -> None:
-        """Count lost items, and log the first loss of a series. Called with the lock held."""
+        """Count lost items, and log the first loss with the reason ``why``. Called with the lock held."""
         if not self.dropped:
             _LOG.warning("%s: %s are lost: %s", self.path, self.what, why)
         self.dropped += count
@@ -335,11 +342,11 @@ class EvidenceWriter(StoreWriter["Observation | Feedback", ServedStore]):
         super()._reset()
 
     def opened(self) -> ServedStore:
-        """Return the store."""
+        """Open and return the store for served requests."""
         return ServedStore(self.path, self.identity)
 
     def write(self, store: ServedStore, items: list[Observation | Feedback]) -> None:
-        """Write the rows, then the feedback."""
+        """Write the rows among the items, then the feedback."""
         rows = [item for item in items if isinstance(item, Observation)]
         self.written += store.add(rows)
         for item in items:  # rows are written by then

@@ -56,7 +56,7 @@ def _draft(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write; at the end of the block the file replaces ``path``.
+    """Yield a temporary path to write; at the end of the block this file replaces the file at ``path``.
 
     Raises:
         StoreError: the folder is missing or the file cannot be written; an older file at ``path`` stays.

@@ -23,9 +23,12 @@ class BatchRecords:
         self._database = store.database
 
     def record(self, key: str, model: str, calls: Sequence[tuple[str, Cell, float]]) -> OpenBatch:
-        """Record a batch before it is submitted.
+        """Record a batch before it is submitted, and return the record.
 
-        The record has VineLM's key and, for each call, the digest, (request, prefix) and maximum cost in dollars.
+        Args:
+            key: VineLM's key of the batch.
+            model: the name of the model that is called.
+            calls: for each call, its digest, its (request, prefix) and its maximum cost in dollars.
         """
         self._database.require_held()
         recorded_s = time.time()
@@ -66,7 +69,7 @@ class BatchRecords:
             connection.execute(update(_BATCHES).where(_BATCHES.c.batch_id == batch_id).values(is_closed=True))
 
     def open(self) -> list[OpenBatch]:
-        """Return the batches without stored answers, in the order of recording."""
+        """Return the batches whose answers are not stored yet, in the order of recording."""
         columns = [_BATCHES.c[name] for name in OpenBatch._fields]
         query = select(*columns).where(_BATCHES.c.is_closed.is_(False)).order_by(_BATCHES.c.batch_id)
         with self._database.transaction() as connection:
@@ -83,7 +86,10 @@ class BatchRecords:
             return list(connection.execute(select(_CALLS.c.digest).where(_CALLS.c.batch_id == batch_id)).scalars())
 
     def find(self, digest: str) -> tuple[int, str | None] | None:
-        """Return the batch and answer of the call with this digest; None if no batch contains it."""
+        """Return the number of the batch with this call, and the call's answer; None if no batch contains the call.
+
+        The answer is None until the batch is finished. ``digest`` is that of the call.
+        """
         with self._database.transaction() as connection:
             row = connection.execute(select(_CALLS.c.batch_id, _CALLS.c.answer).where(_CALLS.c.digest == digest)).first()
             return None if row is None else (row[0], row[1])
@@ -108,7 +114,7 @@ class BatchRecords:
             return frozenset(connection.execute(select(_CALLS.c.digest).where(_of(cell))).scalars())
 
     def requests(self) -> frozenset[str]:
-        """Return the requests with a call in a batch."""
+        """Return the ids of the requests with a call in a batch."""
         with self._database.transaction() as connection:
             return frozenset(connection.execute(select(_CALLS.c.request_id).distinct()).scalars())
 
@@ -160,7 +166,10 @@ class BatchRecords:
                     self.replace(cell)
 
     def leave(self, entry: int) -> None:
-        """Keep counting an entry whose calls the budget stopped, until :meth:`replace` is called for its request and prefix."""
+        """Keep counting the cost of a ledger entry whose calls the budget stopped.
+
+        It counts until :meth:`replace` is called for its request and prefix.
+        """
         with self._database.transaction() as connection:
             here = and_(_ENTRIES.c.entry_id == entry, _ENTRIES.c.is_batched)
             connection.execute(update(_ENTRIES).where(here).values(is_abandoned=True))

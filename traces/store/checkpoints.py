@@ -21,7 +21,7 @@ from vinelm.foreign_code import explained
 from vinelm.io.atomic import write_atomic
 
 ELSEWHERE = b""
-"""What the store holds if a content is stored elsewhere; a compressed content is never empty."""
+"""The content in the store if the real content is stored elsewhere; a compressed content is never empty."""
 _HELD_BYTES = 2**25  # of the contents used last, which are soon read again
 _MARK = "vinelm-checkpoints"
 
@@ -139,7 +139,7 @@ def unpacked(digest: str, packed: bytes, place: CheckpointPlace | None) -> bytes
     Args:
         digest: the content's digest.
         packed: the row's bytes.
-        place: the place of contents outside of the store.
+        place: the folder or address of contents outside of the store; None if there is none.
 
     Raises:
         StoreError: the content cannot be read from its place.

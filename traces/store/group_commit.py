@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 class _Write:
-    """A caller's write, with its result or exception when done."""
+    """A function with a caller's writes, and its result or exception when done."""
 
     __slots__ = ("error", "is_done", "is_undone_alone", "result", "turn", "work")
 
@@ -59,7 +59,7 @@ class GroupCommit:
         return result
 
     def _wait_for(self, mine: _Write) -> None:
-        """Wait until another thread has done a write, or do all waiting writes on this thread if it is this thread's turn."""
+        """Wait until another thread has done the write ``mine``; or do all waiting writes here, if it is this thread's turn."""
         # Taken twice: the second time waits until another thread has done this write, or hands over to this one.
         mine.turn.acquire()
         with self._lock:

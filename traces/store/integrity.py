@@ -28,7 +28,7 @@ Check = Callable[[sqlite3.Connection, Template], Iterator[str]]
 
 @dataclass(frozen=True)
 class Finding:
-    """A type of problem: ``what`` is wrong, how often, the ``first`` case, and whether it is damage or only a remark."""
+    """A type of problem: ``what`` is wrong, how often, and the ``first`` case. ``is_damage`` is False for a mere remark."""
 
     what: str
     count: int
@@ -199,7 +199,7 @@ def _wrong_tables(connection: sqlite3.Connection, _template: Template) -> Iterat
 
 
 def _found_by(query: str, words: str = "request {0!r}, prefix {1}") -> Check:
-    """Return a check that reports each row that a SQL query finds, in the format ``words``."""
+    """Return a check that describes each row that a SQL query finds, in the format ``words``."""
 
     def check(connection: sqlite3.Connection, _template: Template) -> Iterator[str]:
         for row in connection.execute(query):

@@ -16,11 +16,11 @@ from vinelm.traces.databases import schema
 from vinelm.traces.store.store import ObservationStore
 
 KINDS = "kinds"
-"""The key of ``meta`` with the kind of each request, as a JSON object; missing if none is declared."""
+"""The key of ``meta`` with the type of each request, as a JSON object; missing if no types are declared."""
 
 
 def request_kinds(store: ObservationStore) -> dict[str, str]:
-    """Return the type of each request of a store; empty if none is declared."""
+    """Return the type of each request of a store, by request id; empty if no types are declared."""
     with store.database.transaction() as connection:
         text = connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == KINDS)).scalar()
     return {} if text is None else dict(json.loads(text))
@@ -57,7 +57,7 @@ def told_apart(
 
 
 def learnt_of_requests(store: ObservationStore, template: Template) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the type of each registered request in an estimate, and why the estimate ignores declared types, if it does.
+    """Return the type of each registered request, by id, and a reason if the estimate ignores the declared types.
 
     The types are empty if the template has none. The reason, a sentence, is empty if the template has types or the store
     declares none.

@@ -35,7 +35,7 @@ _ENTRY = ("request_id", "prefix", "reserved_usd", "settled_usd", "is_abandoned")
 
 @dataclass(frozen=True)
 class Merged:
-    """Result of :func:`merge_stores`: the number of ``rows`` in the new store, and the number that each input ``added``.
+    """Result of :func:`merge_stores`: the number of ``rows`` in the new store, and how many of these each input ``added``.
 
     ``without_shapes``: the number of rows of each input whose prompt hashes were left out, because hashes of different inputs
     cannot be compared.
@@ -188,7 +188,10 @@ def _copy_rows(source: Connection, target: Connection, rows: Sequence[Observatio
 
 
 def _copy_retired(source: Connection, target: Connection, numbers: dict[int, int]) -> None:
-    """Copy the retired rows, except rows that both stores retired."""
+    """Copy the retired rows, except rows that both stores retired.
+
+    ``numbers``: the number in the target of each identity of the source.
+    """
     held = {_retired_key(dict(row._mapping)) for row in target.execute(select(schema.retired))}
     for row in source.execute(select(schema.retired).order_by(schema.retired.c.retired_id)):
         values = dict(row._mapping)
@@ -223,9 +226,9 @@ def _ledger(connection: Connection) -> list[Entry]:
 
 
 def _new_entries(ledger: list[Entry], earlier: Sequence[list[Entry]], shared: set[tuple[str, str]]) -> Iterator[Entry]:
-    """Yield the entries of this ledger that no earlier ledger has.
+    """Yield the entries of ``ledger`` that no earlier ledger has.
 
-    In doubt an entry is yielded, so that spending is never understated.
+    In doubt, an entry is yielded, so that spending is never understated.
 
     ``shared``: (request, prefix) of rows that an earlier store also has.
     """

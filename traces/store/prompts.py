@@ -33,7 +33,7 @@ prompts = Table(
 )
 _ADD = insert(prompts)
 PROMPT_KEY = "prompt_key"
-"""The key of ``meta`` that holds, in hex, the key of the hashes in ``prompts``."""
+"""The key of ``meta`` whose value is, in hex, the secret key of the hashes in the table ``prompts``."""
 
 
 class StoredPrompts:
@@ -43,18 +43,18 @@ class StoredPrompts:
         self._store, self._database = store, store.database
 
     def begin(self) -> bytes:
-        """Return the store's key, creating it and its table if needed; the caller must have locked the store."""
+        """Return the key of the store's hashes; create key and table if missing. The caller must have locked the store."""
         with self._database.transaction() as connection:
             metadata.create_all(connection)
             return _set_key(connection, os.urandom(KEY_BYTES))
 
     def add(self, request_id: str, prefix: Sequence[str], shapes: bytes) -> None:
-        """Add the shapes of a row's calls, packed with the store's key. Joins the caller's transaction."""
+        """Add the shapes of the calls of a row, packed with the key of :meth:`begin`. Joins the caller's transaction."""
         with self._database.transaction() as connection:
             connection.execute(_ADD, {"request_id": request_id, "prefix": encode_prefix(prefix), "shapes": shapes})
 
     def of_cached(self, rows: Sequence[Observation]) -> dict[Cell, tuple[Shape, ...]]:
-        """Return the shapes as :meth:`read` does; empty if no row used a prompt cache."""
+        """Return the shapes of each row's calls as :meth:`read` does; empty if none of ``rows`` used a prompt cache."""
         return self.read() if any(row.tokens_cached for row in rows) else {}
 
     def read(self) -> dict[Cell, tuple[Shape, ...]]:
@@ -132,7 +132,7 @@ def _key(connection: Connection) -> bytes | None:
 
 
 def _set_key(connection: Connection, key: bytes) -> bytes:
-    """Return the store's key, creating it if needed."""
+    """Return the store's key of hashes; if it has none, set ``key`` first."""
     values = {"key": PROMPT_KEY, "value": key.hex()}
     connection.execute(insert(schema.meta).on_conflict_do_nothing(), values)
     return _key(connection) or key

@@ -101,7 +101,7 @@ def insert_rows(
     Args:
         connection: a connection in a transaction.
         rows: the rows.
-        identity_id: the identity under which they were executed.
+        identity_id: the number of the identity under which the rows were executed.
         unpaid: (request, prefix) of the rows that get $0 on the ledger, because another row or a separate entry has their cost.
 
     Raises:

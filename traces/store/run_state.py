@@ -18,12 +18,13 @@ LAST = "last_run"
 """The key in ``meta`` of the settings of the last started run, completed or not."""
 
 ONLY_FAILURES = "only_failures"
-"""The key in ``meta`` that says that every row had failed when the last profile ended; the next one executes them again."""
+"""The key in ``meta`` that is present if every row had failed when the last profile ended; the next one executes them again."""
 
 
 class RunRecords:
-    """The records, other than rows, of the run that has locked a store (:meth:`ObservationStore.exclusive`). Writes are
-    durable.
+    """Reads and writes what a store records of its run, other than rows. Writes are durable.
+
+    The run has locked the store (:meth:`ObservationStore.exclusive`).
     """
 
     def __init__(self, store: ObservationStore) -> None:

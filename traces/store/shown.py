@@ -21,7 +21,7 @@ from vinelm.traces.store.store import ObservationStore
 
 @dataclass(frozen=True, kw_only=True)
 class SignalRecord:
-    """The declarations from which a store's signals, answers and answer classes were computed, and counts.
+    """The declarations from which a store's signals, answers and answer classes were computed, with counts of problems.
 
     Attributes:
         signal: digest of the signal's code, or ``status``; None without a signal.
@@ -48,7 +48,7 @@ class SignalRecord:
     is_behind: bool = False
 
     def shows_as(self, other: SignalRecord) -> bool:
-        """Return whether signals and answers are declared the same in both records."""
+        """Return whether both records have the same declarations of signals and answers."""
         return (self.signal, self.edges, self.answer) == (other.signal, other.edges, other.answer)
 
     def to_json(self) -> str:
@@ -57,7 +57,7 @@ class SignalRecord:
 
     @classmethod
     def from_json(cls, text: str) -> SignalRecord:
-        """Return what :meth:`to_json` wrote."""
+        """Return the record that :meth:`to_json` wrote as ``text``."""
         return cls.of_plain(json.loads(text))
 
     @classmethod
@@ -107,7 +107,12 @@ class ShownRows:
             self._set_record(connection, record)
 
     def set_classes(self, classes: Mapping[Cell, int | None], record: SignalRecord) -> int:
-        """Set the answer classes of rows; return the number of changed rows. Other rows stay unchanged."""
+        """Set the answer classes of rows, and return the number of changed rows.
+
+        Args:
+            classes: the class by (request, prefix), None for no class; other rows stay unchanged.
+            record: the declarations from which the classes were computed.
+        """
         with self._database.transaction() as connection:
             values = [
                 {"request": row.request_id, "cell": encode_prefix(row.prefix), "number": classes[row.request_id, row.prefix]}
@@ -149,7 +154,7 @@ _SET_CLASS = update(_ROWS).where(*_CELL).values(answer_class=bindparam("number")
 
 
 def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
-    """Return the declarations that all stores share; None if they differ or nothing is declared."""
+    """Return the declarations that all stores share, with summed counts; None if they differ or nothing is declared."""
     records = [ShownRows(store).record for store in stores]
     first = records[0]
     if first is None or any(one is None or not one.shows_as(first) or one.agree != first.agree for one in records):
@@ -162,7 +167,7 @@ def common_record(stores: Sequence[ObservationStore]) -> SignalRecord | None:
 
 
 def unite_shown(stores: Sequence[ObservationStore], merged: ObservationStore) -> None:
-    """Set signals and answer classes of the new store's rows, as far as possible without the workflow.
+    """Set signals and answer classes of the rows of ``merged``, as far as possible without the workflow.
 
     If the stores have different declarations, no signals and classes are kept: the next profile recomputes them from the
     states. If several stores have rows of a request, the request's classes are computed here if answers are compared as JSON,

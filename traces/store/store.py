@@ -91,7 +91,7 @@ class ObservationStore:
         self._database = database
         self.identity = identity
         self.identity_id = identity_id
-        """Its number in the table ``identities``; new rows carry it."""
+        """The number of the store's identity in the table ``identities``, which is stored with each new row."""
         self._place: CheckpointPlace | Literal["unread"] | None = "unread"
         self._is_together = False
 
@@ -316,7 +316,14 @@ class ObservationStore:
         return data_frame(columns, dtypes=_FRAME_DTYPES | graded)
 
     def record_source(self, kind: Literal["import", "merge", "reprice"], name: str, digest: str, row_count: int) -> None:
-        """Record the origin of rows that no run on this file has executed."""
+        """Record the origin of rows that no run on this store has executed.
+
+        Args:
+            kind: how the rows came into the store.
+            name: the name of the file that the rows come from.
+            digest: the digest of this file.
+            row_count: the number of rows.
+        """
         values = {"kind": kind, "name": name, "digest": digest, "row_count": row_count}
         values["added_at"] = datetime.now(UTC).isoformat(timespec="seconds")
         with self._database.transaction() as connection:
@@ -401,7 +408,7 @@ class ObservationStore:
             connection.execute(_RAISE, {"entry": reservation, "upper": upper_usd})
 
     def settle(self, reservation: int, cost_usd: float, request_id: str | None = None) -> None:
-        """Record the actual cost of a reservation that has no row; set its request if it had none."""
+        """Record the actual cost, in dollars, of a reservation without a row; set its request if it had none."""
         paid = {"entry": reservation, "paid": cost_usd}
         with self._database.transaction() as connection:
             if request_id is None:
@@ -471,7 +478,7 @@ def _known_number(connection: Connection, identity: StoreIdentity) -> int | None
 
 
 def new_key(added: CursorResult[Any]) -> int:
-    """Return the number that the database gave to the row just inserted."""
+    """Return the primary key that the database gave to the row that ``added`` inserted."""
     key = added.inserted_primary_key
     assert key is not None
     return int(key[0])

@@ -70,7 +70,7 @@ class Contents:
 
 
 def contents_of(store: ObservationStore) -> Contents:
-    """Summarize ``store`` in one consistent snapshot, even while a run is writing."""
+    """Return a summary of ``store`` from one consistent snapshot, even while a run is writing."""
     rows, ledger = schema.observations.c, schema.ledger.c
     with store.database.transaction() as connection:
 

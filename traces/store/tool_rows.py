@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 MESSAGE = "message"
-"""The kind of a row with a user message."""
+"""The value of the column ``kind`` in a row with a user message."""
 KINDS = frozenset((MESSAGE, "authoritative", "speculated", "eager"))
 metadata = MetaData()
 tool_calls = Table(
@@ -56,7 +56,7 @@ COLUMNS = tuple(column for column in tool_calls.columns if column.name != "call_
 
 
 def tool_rows(connection: Connection) -> dict[str, list[ToolRow]]:
-    """Return the rows of each session, in order; empty if nothing was recorded."""
+    """Return the rows of each session in order, by the session's name; empty if nothing was recorded."""
     found: dict[str, list[ToolRow]] = {}
     if inspect(connection).has_table(tool_calls.name):
         for row in connection.execute(select(*COLUMNS).order_by(tool_calls.c.request_id, tool_calls.c.seq)):

@@ -1,4 +1,4 @@
-"""Stores tool calls, grouped in sessions."""
+"""Stores and reads tool calls, grouped in sessions."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from vinelm.traces.store.store import ObservationStore
 from vinelm.traces.tools.tool_calls import ToolCalls
 
 WAITING = 2_000
-"""The most parts of sessions that wait in memory, since results may be large."""
+"""The maximum number of parts of sessions that wait in memory; it is small because results may be large."""
 RUNS = 10_000
-"""How many runs' beginnings are remembered; later calls of other runs that continue begin where their sessions end."""
+"""The maximum number of runs whose start times are remembered. Calls of forgotten runs count from their session's end."""
 
 
 class ToolWriter(StoreWriter[SessionPart, ObservationStore]):

@@ -1,4 +1,4 @@
-"""Questions about a graph: classify, reason, act by code in a sandbox, on your own database or tables."""
+"""Workflow for questions about a graph, which models answer by code in a sandbox; with your own database or tables, too."""
 
 from vinelm.whole_imports import attach_stub
 

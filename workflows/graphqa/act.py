@@ -1,8 +1,8 @@
-"""Runs models' code actions: a list of allowed syntax first, then a sandbox with limits; there is no other way.
+"""Runs models' code actions (snippets): checks that their syntax is allowed, then runs them in a sandbox with limits.
 
 The sandbox is pydantic-monty: an interpreter without files, network, environment or imports of the host, whose workers are
 separate processes. It can reach only the functions of the graph. It does not survive a fork of the process that uses it, so a
-limited process uses it and asks this one for each function call.
+limited process uses the sandbox and asks this process for each function call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SILENT_S = 30.0
 CALLS_S = 30.0
 """Seconds from the start of a snippet after which its calls are no longer answered."""
 MOST_LINE = 32_000_000
-"""The most bytes of one message of a session; regular messages are shorter."""
+"""The maximum number of bytes of one message of a session; regular messages are shorter."""
 MOST_CODE_CHARS = 8000
 FUNCTIONS = ("RetrieveNode", "NodeFeature", "NodeDegree", "NeighbourCheck", "NodeInfo")
 BUILTINS = (
@@ -50,7 +50,7 @@ _SYNTAX = (
 
 
 class SandboxFailure(VineLMError):
-    """The sandbox itself, or the graph behind it, failed: not the snippet's fault, and not an answer."""
+    """Raised if the sandbox itself or the graph failed, which is not the snippet's fault."""
 
     default_code = "sandbox"
 
@@ -60,11 +60,11 @@ class Ran:
     """The result of a snippet.
 
     Args:
-        status: ``"ok"``; ``"error"`` if it failed or reached a limit; ``"refused"`` if it has syntax that is not allowed, and
+        status: ``"ok"``; ``"error"`` if the snippet failed or reached a limit; ``"refused"`` if its syntax is not allowed, and
             nothing was executed.
-        printed: What it printed, cut at 4 kB.
-        error: One line for the model; None if it is ok.
-        is_cut: Whether it printed more.
+        printed: The text that the snippet printed, cut at 4 kB.
+        error: The error in one line, for the model; None if ``status`` is ``"ok"``.
+        is_cut: Whether the snippet printed more than ``printed`` has.
     """
 
     status: Literal["ok", "error", "refused"]
@@ -74,9 +74,9 @@ class Ran:
 
 
 def refusal(code: str) -> str | None:
-    """Return why a snippet must not run, in one line; None if it may. Executes nothing.
+    """Return why a snippet must not run, in one line; None if it may run. Executes nothing.
 
-    Allowed are expressions, assignments, loops and conditions over the names in ``FUNCTIONS`` and ``BUILTINS``, those that the
+    Allowed are expressions, assignments, loops and conditions over the names in ``FUNCTIONS`` and ``BUILTINS``, names that the
     snippet assigns, and methods of plain values. Not allowed are imports, definitions, ``try``, ``del``, names with an
     underscore in front, and everything else.
     """
@@ -95,7 +95,7 @@ def refusal(code: str) -> str | None:
 
 
 def run_snippet(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
-    """Run a snippet in the sandbox, if its syntax is allowed; see :func:`in_sandbox`."""
+    """Run a snippet in the sandbox if its syntax is allowed, and return the result; see :func:`in_sandbox`."""
     why = refusal(code)
     if why is not None:
         return Ran(status="error" if why.startswith("SyntaxError") else "refused", error=why)
@@ -103,14 +103,14 @@ def run_snippet(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
 
 
 def in_sandbox(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
-    """Run a snippet without checking its syntax. Thread-safe; starts processes on first use and keeps them.
+    """Run a snippet without checking its syntax, and return the result. Thread-safe; starts processes on first use.
 
     The limits are those of :mod:`vinelm.workflows.graphqa.act_process`, and :data:`CALLS_S`.
 
     Args:
         code: Python as the model wrote it.
-        functions: The functions that it may call, by the names in ``FUNCTIONS``; called in this thread, with JSON values. A
-            :class:`GraphError` that they raise counts as an error of the snippet.
+        functions: The functions that the snippet may call, by the names in ``FUNCTIONS``; called in this thread, with JSON
+            values. A :class:`GraphError` that they raise counts as an error of the snippet.
 
     Raises:
         MissingExtra: pydantic-monty is not installed.
@@ -133,12 +133,18 @@ def in_sandbox(code: str, functions: Mapping[str, Callable[..., Any]]) -> Ran:
 
 
 def start_sandbox() -> None:
-    """Start the process that forked children share, since each would start its own otherwise. Raises as :func:`run_snippet`."""
+    """Start the sandbox's process before a fork, so that forked children share it.
+
+    Raises the same errors as :func:`run_snippet`.
+    """
     run_snippet("print(1)", {})
 
 
 def _asked(session: socket.socket, question: Mapping[str, Any], calls: Calls) -> dict[str, Any]:
-    """Return a session's result for a snippet, answering its calls. The session is closed unless it can be reused."""
+    """Send ``question`` (a snippet) to a session, answer the snippet's calls of functions, and return its result.
+
+    The session is closed unless it can be reused.
+    """
     is_reusable = False
     session.settimeout(SILENT_S)
     try:
@@ -166,7 +172,10 @@ def _say(stream: Any, plain: Mapping[str, Any]) -> None:
 
 
 class Calls:
-    """The graph's functions as models call them; failures that are not the model's fault are stored in ``failure``."""
+    """Answers a snippet's calls of the graph's functions.
+
+    ``failure`` is the last exception that is not the model's fault; None if there is none.
+    """
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
         self._functions = functions
@@ -174,7 +183,7 @@ class Calls:
         self.failure: BaseException | None = None
 
     def answer(self, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the value of a call, or its error."""
+        """Call the function ``name`` and return ``{"value": ...}``, or ``{"error": ...}`` with a text for the model."""
         if time.monotonic() - self._started_s > CALLS_S:
             return {"error": f"the calls took longer than {CALLS_S:.0f} s: ask for less"}
         fn = self._functions.get(name)
@@ -193,7 +202,7 @@ class Calls:
             return {"error": "the graph does not answer"}
 
     def require_sound(self) -> None:
-        """Raise :class:`SandboxFailure` if a function failed."""
+        """Raise :class:`SandboxFailure` if a function failed and this was not the model's fault."""
         if self.failure is not None:
             kind = type(self.failure).__name__
             raise SandboxFailure(f"a function of the graph raised {kind}: mend the source or its embedder") from self.failure

@@ -16,21 +16,21 @@ with required_extra("graph", "running code actions"):
     import pydantic_monty as monty
 
 MOST_SECONDS = 2.0
-"""The most seconds of running, not counting calls to the graph."""
+"""The maximum seconds that a snippet runs, not counting calls to the graph."""
 MOST_BYTES = 50_000_000
 MOST_HOST_CALLS = 10_000
 MOST_DEPTH = 200
 MOST_PRINTED = 4096
-"""How many UTF-8 bytes of printed text are kept; the rest is dropped, and the result says so."""
+"""The maximum number of UTF-8 bytes of printed text in a result; the rest is dropped, and ``is_cut`` is set."""
 MOST_SAID = 16_000_000
-"""The most bytes of the arguments of one call as JSON: a list may contain one long text a million times."""
+"""The maximum number of bytes of one call's arguments as JSON: a list may contain one long text a million times."""
 WAIT_S = 20.0
-"""Seconds to wait for a worker."""
+"""The maximum seconds to wait for a worker of the sandbox."""
 SPACE_BYTES = 4 << 30
-"""How many bytes a session may map in addition to the process's mappings at its start; most of it is never touched."""
+"""The bytes that a session may map in addition to the process's mappings at its start; most are never used."""
 DATA_BYTES = 512 << 20
-"""How many bytes a session and its worker may each hold: the arguments of a call leave the interpreter before they are counted.
-"""
+"""The bytes of memory that a session and its worker may each have. It allows for arguments of a call, which leave the
+interpreter before they are counted."""
 _ERROR_CHARS = 300
 _LIMITS = {
     "TimeoutError: feed time": f"TimeoutError: the snippet ran longer than {MOST_SECONDS:.0f} s",
@@ -43,20 +43,20 @@ Ask: TypeAlias = Callable[[str, Sequence[Any], Mapping[str, Any]], Mapping[str, 
 
 
 def main(descriptor: int) -> None:
-    """Fork a session for each socket that arrives, until the other side is gone."""
+    """Fork a process for each socket that arrives over the socket with this descriptor, until the application has ended."""
     serve_sessions(descriptor, _answer, space_bytes=SPACE_BYTES, data_bytes=DATA_BYTES, ended=_ended)
 
 
 def executed(code: str, names: Sequence[str], ask: Ask) -> dict[str, Any]:
-    """Run a snippet under the limits of this module.
+    """Run a snippet under the limits of this module, and return its result.
 
     Args:
         code: The snippet.
-        names: The functions that it may call.
-        ask: Called with the name and the arguments of such a call; returns its ``value`` or its ``error``.
+        names: The names of the functions that the snippet may call.
+        ask: Called with the name and the arguments of such a call; returns the ``value`` or the ``error`` of the call.
 
     Returns:
-        ``status`` ("ok", "error", or "died" if the worker did), ``printed``, ``error`` (one line or None), ``is_cut``.
+        ``status`` ("ok", "error", or "died" if the worker died), ``printed``, ``error`` (one line or None), ``is_cut``.
     """
     printed = _Printed()
     limits: monty.ResourceLimits = {
@@ -110,7 +110,7 @@ def _line_of(plain: Mapping[str, Any]) -> bytes:
 
 
 class _Asked:
-    """The functions that a snippet calls, and the seconds that their answers took."""
+    """Passes a snippet's calls of functions on to ``ask``, and sums the seconds that the answers took."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -126,7 +126,7 @@ class _Asked:
 
 
 class _Printed:
-    """Collects printed text up to the limit. It must not raise, or the run would only end at its time limit."""
+    """Collects printed text up to :data:`MOST_PRINTED`. It must not raise, or the run would only end at its time limit."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -162,7 +162,7 @@ def _ended() -> None:
 
 @cache
 def _pool() -> monty.Monty:
-    """Return the worker of this process, which lives until the process ends."""
+    """Return the sandbox's worker for this process; it is started once and lives until the process ends."""
     wait_for_children()  # the pool's worker is one
     pool = monty.Monty(max_processes=1, checkout_timeout=WAIT_S)
     pool.__enter__()

@@ -1,4 +1,4 @@
-"""Questions about a graph with their answers: from a file of JSON lines, checked against the graph; and how answers compare."""
+"""Reads questions about a graph with their answers, checks them against the graph, and compares answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vinelm.workflows.graphqa.prompts import names_in
 from vinelm.workflows.graphqa.source import GraphError, GraphSource
 
 LABELS = ("answer", "program", "entities", "arm", "any_of", "template", "source")
-"""The keys of a row that the graph must not see."""
+"""The keys of a row that the workflow's graph must not get as input."""
 KEYS = ("question", "graph", *LABELS)
 ARMS = ("direct", "multi_hop")
 
@@ -25,7 +25,7 @@ def load_questions(path: str | Path, sources: Mapping[str, GraphSource]) -> tupl
     """Read questions from JSON lines, plain or gzipped.
 
     A row has ``question`` and ``answer`` (names joined by ", ", or a number). It may have ``question_id``; ``graph``, the name
-    of the source; ``entities``, the names that it asks about (a list or an object); ``program``, a snippet that prints the
+    of the source; ``entities``, the names in the question (a list or an object); ``program``, a snippet that prints the
     answer, which simulated models need; ``arm``, "direct" or "multi_hop"; and ``any_of``, true if any of the names suffices.
 
     Raises:
@@ -44,7 +44,7 @@ def load_questions(path: str | Path, sources: Mapping[str, GraphSource]) -> tupl
 
 
 def fault(row: Mapping[str, Any], sources: Mapping[str, GraphSource]) -> str | None:
-    """Return what is wrong with a row, in one line; None if nothing is."""
+    """Return what is wrong with a row of the questions' file, in one line; None if the row is valid."""
     for key in ("question", "answer"):
         if not isinstance(row[key], str) or not row[key].strip():
             return f"{key!r} must be a text that is not empty"
@@ -65,7 +65,10 @@ def fault(row: Mapping[str, Any], sources: Mapping[str, GraphSource]) -> str | N
 
 
 def is_right(request: Request, state: Mapping[str, Any]) -> bool:
-    """Return whether the state's answer has the right names; if any of several suffices, some of these and no others."""
+    """Return whether the state's answer has exactly the right names or number.
+
+    If the request says ``any_of``, one or more of the right names suffice, without others.
+    """
     given, right = names_in(state.get("answer") or ""), names_in(str(request.data["answer"]))
     return bool(given) and (given <= right if request.data.get("any_of") else given == right)
 
@@ -77,20 +80,20 @@ def same_names(one: str | None, other: str | None) -> bool:
 
 
 def calls_in(program: str) -> Iterator[tuple[str, list[ast.expr]]]:
-    """Yield each call of a graph function with its arguments; the program must be Python."""
+    """Yield (function name, arguments) of each call of a graph function in a program; the program must be valid Python."""
     for node in ast.walk(ast.parse(program)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
             yield node.func.id, [*node.args, *(keyword.value for keyword in node.keywords)]
 
 
 def edges_in(program: str) -> tuple[str, ...]:
-    """Return the types of edges that a program names as literals, sorted."""
+    """Return the types of edges that a program names as literals in its calls, sorted."""
     ends = [args[-1] for name, args in calls_in(program) if name in ("NodeDegree", "NeighbourCheck") and len(args) == 2]
     return tuple(sorted({text_of(end) for end in ends} - {""}))
 
 
 def text_of(node: ast.expr) -> str:
-    """Return the text of a literal; an empty one for anything else."""
+    """Return the text of a node that is a text literal; an empty text for any other node."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
@@ -110,7 +113,7 @@ def _fault_of_program(program: str, source: GraphSource) -> str | None:
 
 
 def _numbers(file: Path) -> list[int]:
-    """Return the numbers of the lines that are not blank."""
+    """Return the numbers, from 1, of the lines of the file that are not blank."""
     opener: Any = gzip.open if file.suffix == ".gz" else open
     with opener(file, "rt", encoding="utf-8") as lines:
         return [number for number, line in enumerate(lines, start=1) if line.strip()]

@@ -16,7 +16,7 @@ from vinelm.workflows.graphqa.literal_calls import LiteralCalls
 from vinelm.workflows.graphqa.source import GraphSource
 
 FACTS_CHARS = 1200
-"""The characters of printed facts that an entry of the notebook shows."""
+"""The maximum number of characters of printed facts in an entry of the notebook."""
 RETRIEVE = "retrieve_node"
 """The name of the tool that finds a node."""
 
@@ -24,8 +24,9 @@ RETRIEVE = "retrieve_node"
 class GraphState(TypedDict, total=False):
     """The workflow state, in JSON types only, so that checkpoints round-trip.
 
-    ``graph`` names the source if there are several. ``printed`` is what the last snippet printed, ``error`` why it failed,
-    ``shown`` the signal of the last stage; ``answer`` exists once the question is answered.
+    ``graph`` is the name of the queried graph if there are several; ``arm`` the chosen branch. ``printed`` is what the last
+    snippet printed, ``error`` why it failed, ``shown`` the signal of the last stage. ``answer`` is None or missing until the
+    question is answered.
     """
 
     question: str
@@ -42,42 +43,48 @@ class GraphState(TypedDict, total=False):
 
 
 class GraphStages:
-    """The stage functions and the tool over some graphs, by name."""
+    """The workflow's stage functions, and the tool that runs snippets; ``sources`` are the graphs to query, by name."""
 
     def __init__(self, sources: Mapping[str, GraphSource]) -> None:
         self.sources = sources
 
     def source(self, state: Mapping[str, Any]) -> GraphSource:
-        """Return the graph that a request asks about; :class:`DatasetError` for an unknown name."""
+        """Return the graph that a request asks about; raise :class:`DatasetError` for an unknown name."""
         name = state.get("graph", "")
         if name not in self.sources:
             raise DatasetError(f"no graph is called {name!r}: use one of {', '.join(map(repr, self.sources))}")
         return self.sources[name]
 
     def classify(self, state: GraphState, model: Any) -> GraphState:
-        """Choose the branch. One model call."""
+        """Let the model choose the branch, with one call."""
         return {"arm": prompts.arm_of(_asked(model, prompts.CLASSIFY, f"Question: {state['question']}")), "shown": None}
 
     def act_direct(self, state: GraphState, model: Any) -> GraphState:
-        """Write the snippet that prints the answer. One model call."""
+        """Let the model write the snippet that prints the answer, with one call."""
         system = prompts.act_system(self.source(state).schema())
         return _written(model, system, prompts.act_prompt(state["question"], state.get("code"), state.get("error")))
 
     def plan(self, state: GraphState, model: Any) -> GraphState:
-        """List what has to be looked up, and by which types of edges. One model call."""
+        """Let the model list what has to be looked up, and by which types of edges, with one call."""
         return self._thought(model, prompts.PLAN, f"Question: {state['question']}", state)
 
     def act(self, state: GraphState, model: Any) -> GraphState:
-        """Write a snippet for what is missing, given these types of edges and no notebook. One model call."""
+        """Let the model write a snippet for the missing facts, with one call.
+
+        The prompt has the types of edges of the plan, but not the notebook.
+        """
         system = prompts.act_system(self.source(state).schema(state["edges"]))
         return _written(model, system, prompts.act_prompt(state["missing"], state.get("code"), state.get("error")))
 
     def reason(self, state: GraphState, model: Any) -> GraphState:
-        """Answer from the notebook, or say what is missing. One model call."""
+        """Let the model answer from the notebook, or say what is missing, with one call."""
         return self._thought(model, prompts.REASON, prompts.reason_prompt(state["question"], state.get("notebook", [])), state)
 
     def run(self, state: GraphState, retrieve: Callable[[str], str]) -> GraphState:
-        """Run the last snippet and note what it printed. A tool."""
+        """Run the last snippet and note what it printed in the notebook; a tool, without a model call.
+
+        ``retrieve`` returns the id of the node with a given name.
+        """
         code = state.get("code")
         if code is None:
             return _noted(state, "form", "", "there was no snippet: write one ```python block")
@@ -111,7 +118,7 @@ def finished(state: Mapping[str, Any]) -> bool:
 
 
 def signal(state: Mapping[str, Any]) -> str | None:
-    """Return the last stage's outcome: finished, facts, empty, code error, refused, form, or None."""
+    """Return the last stage's outcome: finished, facts, empty, code error, refused or form; None if it has none."""
     return state.get("shown")
 
 
@@ -137,7 +144,10 @@ def _asked(model: Any, system: str, prompt: str) -> str:
 
 
 def retriever(vine: Vine, stages: GraphStages) -> Callable[[Mapping[str, Any], Any], str]:
-    """Return ``RetrieveNode`` over the graph of a state, as the read-only tool :data:`RETRIEVE`."""
+    """Return a function of a state and a name, which returns the id of the node with this name in the state's graph.
+
+    It calls the read-only tool :data:`RETRIEVE`, so that calls can be prefetched.
+    """
 
     def retrieve_node(text: str, graph: str = "") -> str:
         """Return the id of the node with that name."""

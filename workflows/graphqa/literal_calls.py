@@ -6,9 +6,9 @@ import ast
 import re
 
 _PLAIN = frozenset(["", "r", "R", "u", "U"])
-"""Prefixes of literals that are taken literally: not bytes, and no embedded expressions."""
+"""The prefixes of text literals without embedded expressions."""
 _UNKNOWN_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\[^\\'\"abfnrtvxuUN0-7\n]")
-"""The warning of Python for such an escape, which the snippet will get."""
+"""Matches an escape that Python does not know. Such literals are skipped, because Python would warn about them."""
 
 
 class LiteralCalls:
@@ -27,11 +27,11 @@ class LiteralCalls:
         self._see = self._in_code
         self._word = ""
         self._stands = ""
-        """What of a call the last tokens were: nothing, "name", "(", or "text" where only the bracket is missing."""
+        """The part of a call that the last tokens form: none, "name", "(", or "text" if only the closing bracket is missing."""
         self._start()
 
     def __call__(self, piece: str) -> list[str]:
-        """Take the next piece; return the literals of the calls that are complete with it, in their order."""
+        """Read the next piece of the text, and return the literals of the calls that this piece completes, in order."""
         found: list[str] = []
         for char in piece:
             if self._see(char):
@@ -39,7 +39,7 @@ class LiteralCalls:
         return found
 
     def _in_code(self, char: str) -> bool:
-        """Return whether the character completes a call."""
+        """Read a character outside of strings and comments; return whether it completes a call."""
         if char.isalnum() or char == "_":
             if len(self._word) <= len(self._name):  # anything longer is another name
                 self._word += char
@@ -65,7 +65,7 @@ class LiteralCalls:
         return False
 
     def _start(self, prefix: str = "", quote: str = "") -> None:
-        """Begin a string; the number of its quotes shows later."""
+        """Begin a string; later characters decide whether it has one or three quote marks."""
         self._prefix, self._quote, self._body, self._text = prefix, quote, [quote], ""
         self._n_quotes, self._run, self._is_escaped = 0, 1, False
 

@@ -1,4 +1,4 @@
-"""One node of a graph, and the plain values that it may have."""
+"""One node of a graph, and the conversion of values to its features."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Node:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as a feature stores it: JSON types only, long text cut to 200 characters, bytes as their number."""
+    """Return a value as a feature: JSON types only, long text cut to 200 characters, bytes replaced by their number."""
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     if isinstance(value, str):

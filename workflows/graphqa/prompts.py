@@ -1,4 +1,4 @@
-"""Prompts of the four roles, static part first, and how the models' answers are read."""
+"""Builds the prompts of the four roles, with the static part first, and parses the models' answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Finish[#] if the last entry of the notebook is the answer as it stands
 Finish[the names separated by commas, or the number] if the notebook holds the answer otherwise
 If something is missing, two lines, "Missing: what has to be looked up" and "Edges: types of edges, separated by commas\""""
 NOTEBOOK_CHARS = 24_000
-"""About 6,000 tokens: the oldest entries stay, and entries that do not fit are left out."""
+"""The maximum number of characters of a notebook, about 6,000 tokens. New entries that do not fit are left out."""
 LEFT_OUT = "(further entries are left out: the notebook is full)"
 
 _FENCE = re.compile(r"```[ \t]*(?:python|py)?[ \t]*\r?\n?(.*?)(?:```|\Z)", re.S | re.I)
@@ -42,7 +42,11 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class Reasoned:
-    """The content of a plan or of reasoning: ``answer`` (``"#"``: the last entry), or the ``missing`` facts and ``edges``."""
+    """The content of a model's plan or reasoning.
+
+    ``answer`` is the answer (``"#"`` for the notebook's last entry), ``missing`` the facts to look up, and ``edges`` the types
+    of edges for this; None or empty if not given.
+    """
 
     answer: str | None
     missing: str | None
@@ -50,7 +54,7 @@ class Reasoned:
 
 
 def arm_of(text: str) -> str:
-    """Return ``"direct"`` or ``"multi_hop"`` from the text; the latter if it says neither."""
+    """Return the branch that the text names first, ``"direct"`` or ``"multi_hop"``; ``"multi_hop"`` if it names none."""
     return next((word for word in _WORD.findall(text.lower()) if word in ("direct", "multi_hop")), "multi_hop")
 
 
@@ -63,7 +67,7 @@ def code_of(text: str) -> str | None:
 
 
 def reasoned(text: str, edge_types: Collection[str]) -> Reasoned:
-    """Parse a text; edge types that do not exist are dropped."""
+    """Return the content of a model's plan or reasoning; types of edges that are not in ``edge_types`` are dropped."""
     finish, missing, edges = _FINISH.search(text), _MISSING.search(text), _EDGES.search(text)
     named = [name.strip().strip("`'\"") for name in edges[1].split(",")] if edges else []
     return Reasoned(
@@ -93,7 +97,7 @@ def act_system(schema: str) -> str:
 
 
 def act_prompt(task: str, code: str | None = None, error: str | None = None) -> str:
-    """Return the rest of the prompt: the question or what is missing, and an earlier snippet with its error."""
+    """Return the rest of that prompt: ``task`` (the question or the missing facts), and an earlier snippet with its error."""
     if error is None:
         return f"Find: {task}"
     earlier = "An earlier answer:" if code is None else f"An earlier snippet:\n```python\n{code}\n```"
@@ -101,7 +105,7 @@ def act_prompt(task: str, code: str | None = None, error: str | None = None) -> 
 
 
 def reason_prompt(question: str, notebook: Sequence[str]) -> str:
-    """Return the question with the notebook, numbered."""
+    """Return the prompt's last part: the numbered entries of the notebook, then the question."""
     entries = "\n".join(f"{number}. {entry}" for number, entry in enumerate(notebook, start=1))
     return f"Notebook:\n{entries or 'empty'}\n\nQuestion: {question}"
 

@@ -12,9 +12,9 @@ from vinelm.workflows.graphqa.node import Node
 from vinelm.workflows.graphqa.source import GraphSource
 
 FROM_EACH = 8
-"""How many questions each template has for each graph."""
+"""The number of questions that are drawn from each template for each graph."""
 MOST_NAMES = 30
-"""A question with more right names is left out."""
+"""The maximum number of names in an answer; questions with more are left out."""
 _TRIES = 60
 Walks: TypeAlias = dict[str, list[tuple[str, str]]]
 _LIST = "print(', '.join(sorted(set(NodeFeature({ids}, 'name')))))"
@@ -26,7 +26,7 @@ print(', '.join(sorted(set(NodeFeature([n for n in count if count[n] == best], '
 
 
 def drawn(sources: Mapping[str, GraphSource]) -> tuple[Request, ...]:
-    """Return questions about each graph: counts, one and two steps, intersections, and where most paths lead.
+    """Return questions, with answers, about each graph: counts, one and two steps, intersections, and ends of most paths.
 
     The same graphs give the same questions. Templates take turns, and so do graphs: the first n are a fair sample.
     """
@@ -46,7 +46,7 @@ def drawn(sources: Mapping[str, GraphSource]) -> tuple[Request, ...]:
 
 
 def _walks(source: GraphSource) -> Walks:
-    """Return, by kind of node, the edges that lead to another kind: (type, kind there)."""
+    """Return, by kind of node, the types of edges that lead to another kind, as (type, other kind)."""
     found: Walks = {}
     for name in source.edge_types:
         for one, other in source.ends(name):
@@ -111,7 +111,10 @@ def _most(source: GraphSource, walks: Walks, rng: random.Random) -> dict[str, An
 
 
 def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> tuple[Node, list[tuple[str, str]]]:
-    """Return a node that can be retrieved by its name, and a path from its kind that does not go straight back."""
+    """Return a node with a unique name, and a random path of ``hops`` edges from its kind.
+
+    The path is a list of (type of edge, kind that it leads to). If possible, no edge's type equals that of the edge before.
+    """
     kind = rng.choice([kind for kind in sorted(walks) if _named(source, kind)])
     start = rng.choice(_named(source, kind))
     way: list[tuple[str, str]] = []
@@ -123,12 +126,12 @@ def _path(source: GraphSource, walks: Walks, rng: random.Random, hops: int) -> t
 
 
 def _named(source: GraphSource, kind: str) -> list[Node]:
-    """Return the most connected nodes of a kind with a unique name, by which they are retrieved."""
+    """Return, of the 12 most connected nodes of a kind, those that can be retrieved by a name other than their id."""
     return [node for node in source.nodes_of(kind)[:12] if node.name != node.id and source.retrieve(node.name) == node.id]
 
 
 def _names(source: GraphSource, ids: list[str]) -> Any:
-    """Return the names of an answer; None if there are none, too many, or one with a comma."""
+    """Return the names of these nodes, joined by commas; None if there are none, too many, or one with a comma."""
     names = sorted(set(source.feature(ids, "name")))
     return ", ".join(names) if 0 < len(names) <= MOST_NAMES and not any("," in name for name in names) else None
 

@@ -14,16 +14,16 @@ from vinelm.workflows.graphqa.node import MOST_CHARS
 
 Embed: TypeAlias = Callable[[Sequence[str]], Any]
 LEAST_SIMILAR = 0.3
-"""A name with a lower cosine than this is not a match."""
+"""The minimum cosine similarity of a name to the text; less similar names do not match."""
 CACHED_TEXTS = 4096
 
 
 class Names:
-    """Names and their ids.
+    """Finds the ids of nodes by their names.
 
     Args:
         named: (name, id) of every node; of equal names the first one counts.
-        embed: Turns texts into the rows of a matrix; None: TF-IDF of trigrams.
+        embed: Converts texts to the rows of a matrix; None means TF-IDF of trigrams of characters.
     """
 
     def __init__(self, named: Sequence[tuple[str, str]], embed: Embed | None = None) -> None:
@@ -42,15 +42,18 @@ class Names:
         return type(self), (self._named, self._embed)
 
     def exact(self, text: str) -> str | None:
-        """Return the id of that name, ignoring case if necessary; None without one."""
+        """Return the id of the node with this name, ignoring case if necessary; None if there is no such node."""
         return self._exact.get(text) or self._folded.get(text.strip().casefold())
 
     def find(self, text: str) -> str | None:
-        """Return the id of that name or of the most similar one; None if none is similar. The last texts are cached."""
+        """Return the id of the node with this name, or with the most similar name; None if no name is similar.
+
+        Results of recent texts are cached.
+        """
         return self.exact(text) or self._found(text[:MOST_CHARS])
 
     def nearest(self, text: str, most: int) -> list[str]:
-        """Return the most similar names, the most similar first."""
+        """Return the ``most`` names that are most similar to the text, the most similar first."""
         cosines = self._cosines(text[:MOST_CHARS])
         return [self._texts[place] for place in np.argsort(-cosines, kind="stable")[:most]]
 
@@ -83,7 +86,10 @@ class Names:
 
     @cached_property
     def _postings(self) -> tuple[dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]], dict[str, float]]:
-        """By trigram, the positions of the names that have it with its share of each name's unit vector, and its weight."""
+        """Two mappings by trigram: the names with this trigram, and the trigram's weight.
+
+        The names are given as their positions, with the trigram's component of each name's unit vector.
+        """
         listed = [Counter(_trigrams(name)) for name in self._texts]
         held = Counter(trigram for counts in listed for trigram in counts)
         weight_of = {trigram: float(np.log((1.0 + len(listed)) / count)) for trigram, count in held.items()}

@@ -1,4 +1,4 @@
-"""The texts of simulated models at each stage: the gold program or a mutation of it, which is really executed."""
+"""Writes the answers of simulated models at each stage: the gold program or a mutation of it, which is really executed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ _NEAR = 40
 
 
 class Task:
-    """A stage's writer from two functions. ``harder`` scales the program's demand of each skill."""
+    """Writes a stage's simulated answers by two functions.
+
+    Args:
+        kinds: The kinds of mistakes.
+        ease: How easy the stage is.
+        write: Returns a right answer.
+        mistake: Returns an answer with a mistake of the given kind.
+        harder: Factor by which the difficulty of the program is multiplied.
+    """
 
     def __init__(
         self,
@@ -31,7 +39,7 @@ class Task:
         self._write, self._mistake = write, mistake
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return the difficulty of the gold program, each in [0, 1]."""
+        """Return the difficulty of the request's gold program by skill, each in [0, 1]."""
         return {name: min(1.0, self._harder * share) for name, share in _skills(gold_of(request)).items()}
 
     def right(self, request: Request, rng: random.Random) -> str:
@@ -39,12 +47,12 @@ class Task:
         return self._write(request, rng)
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return a wrong answer of that kind, or of another one if it does not apply."""
+        """Return an answer with a mistake of that kind, or of another kind if this one does not apply."""
         return self._mistake(request, kind, rng)
 
 
 class ProgramWriter(Task):
-    """Simulates the answers of every stage, for requests whose row has a ``program``; the class itself writes the snippet.
+    """Simulates the answers of every stage, for requests whose row has a ``program``; the object itself writes snippets.
 
     Nothing here was measured on a real model. A correct plan names the edges of the program. Correct reasoning returns the last
     entry of the notebook; executing the program decides whether that is the right answer.
@@ -67,7 +75,7 @@ class ProgramWriter(Task):
         }
 
     def at(self, stage: str) -> StageWriter:
-        """Return the writer of that stage."""
+        """Return the writer of the answers of that stage."""
         return self.writers[stage]
 
     def _code(self, request: Request, rng: random.Random) -> str:
@@ -83,7 +91,7 @@ class ProgramWriter(Task):
         return PROSE if found is None else f"```python\n{found}\n```"
 
     def mutation_of(self, request: Request, kind: str, rng: random.Random) -> str | None:
-        """Return the gold program with a mistake of that kind, or of another one; None if none applies."""
+        """Return the gold program with a mistake of that kind, else of another kind; None if no kind applies."""
         source = self.source_of(request)
         tried = (mutated(gold_of(request), other, source, rng) for other in (kind, "wrong_entity", "wrong_edge"))
         return next((found for found in tried if found is not None), None)
@@ -104,13 +112,13 @@ class ProgramWriter(Task):
 
 
 def mutated(program: str, kind: str, source: GraphSource, rng: random.Random) -> str | None:
-    """Return a program with one mistake of that kind; None if it does not apply. Pure apart from the generator.
+    """Return the program with one mistake of that kind; None if the kind does not apply. Pure apart from the generator.
 
     Args:
         program: The gold program.
         kind: ``wrong_edge``, ``wrong_entity``, ``lost_hop`` or ``early``.
-        source: The program's graph, for other names and types.
-        rng: Chooses the place and the replacement.
+        source: The graph that the program queries, which provides other names and types of edges.
+        rng: Chooses the position in the program and the replacement.
     """
     tree = ast.parse(program)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
@@ -142,7 +150,7 @@ _PLACES = {
 
 
 class _Shortened(ast.NodeTransformer):
-    """Replaces the nodes that a hop leads to by those where it starts."""
+    """Removes the call ``hop``, which follows edges, from a program: its start nodes replace the nodes that it leads to."""
 
     def __init__(self, hop: ast.Call) -> None:
         self._hop = hop
@@ -159,7 +167,7 @@ def _named(call: ast.Call) -> str:
 
 
 def gold_of(request: Request) -> str:
-    """Return the gold program; :class:`DatasetError` if the row has none."""
+    """Return the gold program of a request; raise :class:`DatasetError` if its row has none."""
     if "program" not in request.data:
         raise DatasetError(f"request {request.id!r}: the row has no 'program': simulated models write their snippets from it")
     return str(request.data["program"])
@@ -188,7 +196,7 @@ def _planned(request: Request, edges: Sequence[str]) -> str:
 
 
 def _finish(request: Request, rng: random.Random) -> str:
-    """Return the last entry as the answer; if it has no facts, the plan again."""
+    """Return a text that gives the notebook's last entry as the answer, and the plan again in case this entry has no facts."""
     return f"{_plan(request, rng)}\nFinish[#]"
 
 

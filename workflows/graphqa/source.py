@@ -1,4 +1,4 @@
-"""A graph in memory for agents to query: rows of a database, tables of nodes and edges, or both listed. Read-only."""
+"""A read-only graph in memory for agents to query, made from a database, from tables, or from lists of nodes and edges."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ from vinelm.workflows.graphqa.sqlite_graph import read_sqlite
 MOST_NODES = 1_000_000
 MOST_EDGES = 5_000_000
 MOST_RETURNED = 200_000
-"""How many ids, values or names a function may return; more is an error that tells the model to ask for less."""
+"""The maximum number of ids or values that a function returns; more is an error that tells the model to ask for less."""
 CHUNK_NEIGHBOURS = 10
-"""How many neighbours of each edge type :meth:`GraphSource.info` lists, the most connected first."""
+"""The maximum number of neighbours of each edge type that :meth:`GraphSource.info` lists, and of nodes that it describes."""
 _LOG = logging.getLogger(__name__)
 
 Ids: TypeAlias = str | Sequence[str]
 
 
 class GraphError(VineLMError):
-    """A question that the graph cannot answer: an unknown id, name, feature or edge type. One line, for the model."""
+    """Raised for a call that the graph cannot answer, such as an unknown id, name, feature or edge type.
+
+    The message is one line for the model.
+    """
 
     default_code = "graph"
 
@@ -43,10 +46,9 @@ class GraphSource:
 
     Args:
         nodes: All nodes; ids must be unique.
-        edges: ``(source id, type, target id)``; equal ones count once.
-        embed: Turns texts into one vector each (rows of a matrix), for the retrieval of names that are not exact; None:
-            trigrams of characters.
-        origin: Where it came from, for messages.
+        edges: ``(source id, type, target id)`` of each edge; equal edges count once.
+        embed: Converts each text to a vector (rows of a matrix), to find similar names; None means trigrams of characters.
+        origin: The origin of the graph, for messages.
 
     Raises:
         DatasetError: There is no node or no edge, an id repeats, an edge names an unknown node, or there are more than
@@ -82,8 +84,9 @@ class GraphSource:
 
     @classmethod
     def from_sqlite(cls, path: str | Path, *, embed: Embed | None = None) -> GraphSource:
-        """Read a database: rows are nodes of the kind of their table, foreign keys are edges ``table-column-target``.
+        """Return the graph of a database: a row is a node, its table the node's kind, and a foreign key an edge.
 
+        The type of an edge is ``table-column-target``.
         A node is called by its first and last name, its name or title, the first text that no two rows share, or its key.
 
         Raises:
@@ -94,7 +97,7 @@ class GraphSource:
 
     @classmethod
     def from_tables(cls, nodes: str | Path, edges: str | Path, *, embed: Embed | None = None) -> GraphSource:
-        """Read a table of nodes (``id``, ``kind``, ``name``, other columns are features) and one of edges.
+        """Return the graph of a table of nodes (``id``, ``kind``, ``name``; other columns are features) and a table of edges.
 
         The table of edges has the columns ``source``, ``type`` and ``target``. Both are CSV, TSV (``.tsv``) or JSON lines
         (``.jsonl``), plain or gzipped (``.gz``).
@@ -108,7 +111,10 @@ class GraphSource:
 
     @classmethod
     def from_networkx(cls, graph: Any, *, embed: Embed | None = None) -> GraphSource:
-        """Take a networkx graph: ``kind`` and ``name`` (or else the id) are attributes of nodes, ``type`` is one of edges."""
+        """Return the graph of a networkx graph.
+
+        Its nodes have the attributes ``kind`` and ``name`` (by default the id), its edges the attribute ``type``.
+        """
         nodes = [
             Node(str(key), str(data.get("kind", "node")), str(data.get("name", key)), _features(data, ("kind", "name")))
             for key, data in graph.nodes(data=True)
@@ -122,7 +128,7 @@ class GraphSource:
         return tuple(sorted(self._beside))
 
     def ends(self, edge_type: str) -> list[tuple[str, str]]:
-        """Return the pairs of kinds (source, target) that a type of edge links, sorted."""
+        """Return the pairs (kind of the source, kind of the target) that edges of this type connect, sorted."""
         return sorted(self._ends[edge_type])
 
     def nodes_of(self, kind: str) -> list[Node]:
@@ -130,11 +136,12 @@ class GraphSource:
         return list(self._of_kind.get(kind, ()))
 
     def schema(self, edges: Iterable[str] | None = None) -> str:
-        """Return kinds with their features, and edge types with the kinds at their ends, one per line, always in the same
-        bytes.
+        """Return a text with the kinds of nodes and their features, and the edge types with the kinds that they connect.
+
+        It has one kind or type per line; equal graphs give equal texts.
 
         Args:
-            edges: Only these types, and the kinds at their ends; None: all.
+            edges: The types to list, with the kinds that they connect; None lists all.
         """
         chosen = sorted(set(self._beside) if edges is None else set(edges) & set(self._beside))
         kinds = {kind for name in chosen for pair in self._ends[name] for kind in pair}
@@ -144,7 +151,7 @@ class GraphSource:
         return "Kinds of nodes (features):\n" + "\n".join(lines) + "\nTypes of edges:\n" + "\n".join(links)
 
     def digest(self) -> str:
-        """Return the SHA-256 of all nodes and edges."""
+        """Return the SHA-256 of all nodes and edges, in hex."""
         found = hashlib.sha256()
         for key in sorted(self._nodes):
             node = self._nodes[key]
@@ -154,10 +161,10 @@ class GraphSource:
         return found.hexdigest()
 
     def retrieve(self, text: str) -> str:
-        """Return the id of the node with that name, or with the most similar one.
+        """Return the id of the node with the name ``text``, or with the most similar name.
 
         Raises:
-            GraphError: No name is similar; names the three nearest.
+            GraphError: No name is similar; the message has the three nearest names.
         """
         if not isinstance(text, str):
             raise GraphError(f"{_short(text)} is no name: give RetrieveNode one text")
@@ -167,16 +174,16 @@ class GraphSource:
         return found
 
     def is_named(self, text: str) -> bool:
-        """Return whether a node has exactly that name, ignoring case."""
+        """Return whether a node has the name ``text``, ignoring case."""
         return self._names.exact(text) is not None
 
     def unknown(self, text: str) -> str:
-        """Return one line saying that no node has that name, with the three most similar ones."""
+        """Return an error message: no node has the name ``text``; the three most similar names are listed."""
         nearest = ", ".join(map(repr, self._names.nearest(text, 3)))
         return f"no node is called {_short(text)}: the nearest names are {nearest}"
 
     def feature(self, ids: Ids, feature: str) -> Any:
-        """Return a feature (``name``, ``kind`` or another) of a node, or a list of it for a list of ids.
+        """Return a feature (``name``, ``kind`` or another) of the node with an id, or a list of values for a list of ids.
 
         Raises:
             GraphError: An id or the feature is unknown.
@@ -184,15 +191,19 @@ class GraphSource:
         return self._each(ids, lambda key: self._feature(key, str(feature)))
 
     def degree(self, ids: Ids, edge_type: str) -> Any:
-        """Return how many neighbours a node has by that edge type, or a list of it for a list of ids; see :meth:`feature`."""
+        """Return the number of neighbours of a node by that edge type, or a list of numbers for a list of ids.
+
+        Raises:
+            GraphError: An id or the type is unknown.
+        """
         beside = self._by_type(edge_type)
         return self._each(ids, lambda key: len(beside.get(self._known(key).id, ())))
 
     def neighbours(self, ids: Ids, edge_type: str) -> list[str]:
         """Return the ids of the neighbours by that edge type, the most connected first.
 
-        A list of ids returns the neighbours of the first, then those of the second, and so forth. A neighbour of two of them
-        appears twice, so that it can be counted.
+        For a list of ids, return the neighbours of the first node, then those of the second, and so on. A neighbour of two
+        nodes appears twice, so that it can be counted.
 
         Raises:
             GraphError: An id or the type is unknown, or there are more than ``MOST_RETURNED`` neighbours.
@@ -206,14 +217,14 @@ class GraphSource:
         return found
 
     def info(self, ids: Ids) -> str:
-        """Return one line for each of the first nodes: features, degrees, names of first neighbours by type.
+        """Return a JSON line for each of the first 10 nodes: features, and by edge type, degree and names of first neighbours.
 
         Equal nodes give equal bytes, whatever was asked before, so that prompts that contain them can be cached.
         """
         return "\n".join(self._chunk(self._known(key)) for key in _listed(ids)[:CHUNK_NEIGHBOURS])
 
     def functions(self, edges: Iterable[str] | None = None) -> dict[str, Callable[..., Any]]:
-        """Return the functions for snippets, by name, restricted to these edge types (None: all)."""
+        """Return the functions that snippets may call, by name, restricted to these edge types (None means all)."""
         allowed = None if edges is None else frozenset(edges)
 
         def shown(edge_type: str) -> str:
@@ -321,7 +332,7 @@ def _node(row: Mapping[str, Any], where: str) -> Node:
 
 
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the rows of a table with ``FILE:LINE`` of each."""
+    """Yield each row of a table with its ``FILE:LINE``; raise :class:`DatasetError` if it lacks one of ``columns``."""
     names = path.name.removesuffix(".gz")
     opener: Any = gzip.open if path.suffix == ".gz" else open
     try:

@@ -1,4 +1,4 @@
-"""The nodes and edges of a SQLite database: rows, and the foreign keys between them."""
+"""Reads the nodes and edges of a SQLite database: its rows, and the foreign keys between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _NAMED = ("name", "title")
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table: its columns with their types, the columns of its key, and its foreign keys (column, table, column)."""
+    """A table: its columns with their types, the columns of its key, and its foreign keys.
+
+    A foreign key in ``links`` is (column, referenced table, referenced column).
+    """
 
     name: str
     columns: dict[str, str]
@@ -29,7 +32,7 @@ class _Table:
 def read_sqlite(path: Path) -> tuple[list[Node], list[tuple[str, str, str]]]:
     """Return the nodes and edges of a database, which is opened read-only and read into memory.
 
-    Foreign keys of several columns are left out, and so are those that point to no row.
+    Foreign keys of several columns, and those that point to no row, are left out.
 
     Raises:
         DatasetError: The file cannot be read, or no foreign key can be used.
@@ -108,7 +111,7 @@ def _links(
 
 
 def _keyed(connection: sqlite3.Connection, table: _Table) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of a table with their node ids: the table and the key, or the row number without a key."""
+    """Yield (node id, row) for each row of a table. The id consists of the table and the key, or else the row number."""
     quoted = table.name.replace('"', '""')
     cursor = connection.execute(f'SELECT * FROM "{quoted}"')  # noqa: S608 - a name from the schema, quoted
     names = [column[0] for column in cursor.description]

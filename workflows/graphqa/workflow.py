@@ -1,4 +1,4 @@
-"""Questions about a graph as routed stages: classify, then a code action, or a plan and a loop of actions and reasoning."""
+"""The workflow for questions about a graph: classify, then a code action, or a plan and a loop of actions and reasoning."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from vinelm.workflows.graphqa.simulated_writer import ProgramWriter
 from vinelm.workflows.graphqa.source import GraphSource
 
 PRESET = "paper-math"
-"""The default simulated models: four. With eight the trie would have 21,640 nodes instead of 1,444."""
+"""The preset of the default simulated models, of which there are four. With eight, the trie would have 21,640 nodes instead of
+1,444."""
 DEMOS = ("league", "library", "music", "university", "webshop")
 """The demo databases that the bundled questions are about."""
 TURNS = 3
-"""How often the multi-hop branch may write code for one question."""
+"""The maximum number of snippets that the multi-hop branch may write for one question."""
 REPAIRS = 2
-"""How often the direct branch may write code."""
+"""The maximum number of snippets that the direct branch may write for one question."""
 
 
 def graphqa(source: GraphSource | Mapping[str, GraphSource], questions: str | Path) -> Workflow:
-    """Return the workflow over a graph of your own.
+    """Return the workflow for questions about your own graph.
 
     Args:
-        source: The graph, or several by the names that questions have in ``graph``.
+        source: The graph, or several graphs by the names that questions have in ``graph``.
         questions: A file of JSON lines; see :func:`~vinelm.workflows.graphqa.load_questions`.
 
     Raises:
@@ -49,10 +50,10 @@ def graphqa(source: GraphSource | Mapping[str, GraphSource], questions: str | Pa
 
 
 def bundled(dataset: str | Path | None = None) -> Workflow:
-    """Return the workflow over the demo databases.
+    """Return the workflow for questions about the demo databases.
 
     Args:
-        dataset: Questions about them, each with its database as ``graph``; None: the bundled questions.
+        dataset: A file of questions, each with the name of its database as ``graph``; None means the bundled questions.
     """
     start_sandbox()
     sources = demo_graphs()

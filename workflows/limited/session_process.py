@@ -1,4 +1,4 @@
-"""The other side of :mod:`vinelm.workflows.limited.sessions`: a process that forks one limited process per session.
+"""The process that :mod:`vinelm.workflows.limited.sessions` starts: it forks one limited process per session.
 
 It is started with an empty environment, and ends when all its clients are gone.
 """
@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import BinaryIO, NoReturn, cast
 
 GRACE_S = 0.5
-"""Seconds after its time limit at which a process is killed."""
+"""Seconds after its time limit at which a process is killed, if it has not ended itself."""
 
 
 def serve_sessions(
@@ -24,14 +24,14 @@ def serve_sessions(
     data_bytes: int | None = None,
     ended: Callable[[], None] = lambda: None,
 ) -> None:
-    """Fork a session for each socket that arrives, until the other side is gone.
+    """Fork a session (a limited process) for each socket that arrives, until the application has ended.
 
     Args:
         descriptor: the descriptor of the socket over which sessions are requested.
         answer: called in a session with each line of its socket and the stream for the answer, from which it may read more.
-        space_bytes: how many bytes a session may map in addition to the process's mappings at its start.
-        data_bytes: how much memory it and each of its children may hold; None: as much as it may map.
-        ended: called in a session whose other side is gone, before its process ends.
+        space_bytes: the bytes that a session may map in addition to the process's mappings at its start.
+        data_bytes: the bytes of data that a session and each of its children may have; None sets no such limit.
+        ended: called in a session whose socket is closed, before its process ends.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the application, which ends this process
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a session
@@ -48,21 +48,21 @@ def serve_sessions(
 
 
 def wait_for_children() -> None:
-    """Let this process wait for its own child processes, unlike a session without any."""
+    """Let this session wait for its own child processes, which sessions ignore by default."""
     if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """End this process, whatever it runs, if the block lasts longer than ``seconds`` and :data:`GRACE_S`."""
+    """Kill this process, whatever it runs, if the block lasts longer than ``seconds`` plus :data:`GRACE_S`."""
     end_after(seconds + GRACE_S)
     yield
     end_after(0.0)
 
 
 def end_after(seconds: float) -> None:
-    """End this process after this many seconds from now, whatever it runs; 0 cancels that."""
+    """Kill this process after this many seconds, whatever it runs; 0 cancels an earlier call."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 

@@ -1,7 +1,8 @@
 """Sessions with limited processes: each application starts one small process, which forks one process per session.
 
 A session is a socket to such a process, used for one question at a time and then by the next caller. Children that an
-application forks (the profiler's units) share the forking process and open their own sessions. It ends with the last of them.
+application forks (the profiler's workers) share the forking process and open their own sessions. The forking process ends with
+the last of these.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def is_supported() -> bool:
 
 
 class Sessions:
-    """The sessions of this process with one program. Thread-safe. Ends them when this process ends.
+    """The sessions of this process with one program. Thread-safe. The sessions end when this process ends.
 
     Args:
         program: module whose ``main(descriptor)`` calls :func:`~vinelm.workflows.limited.serve_sessions`.
@@ -45,7 +46,7 @@ class Sessions:
 
     @contextmanager
     def one(self) -> Iterator[socket.socket]:
-        """Lend a session; a session that the caller closed is not reused.
+        """Yield the socket of a session, for the block only; a session that the caller closed is not reused.
 
         Raises:
             RuntimeError: the process cannot be started.
@@ -111,7 +112,7 @@ class Sessions:
         self._control = self._process = None
 
     def close(self) -> None:
-        """End the process and every idle session; the next call starts another."""
+        """End the forking process and every idle session; the next use of :meth:`one` starts another process."""
         with self._lock:
             for session in self._idle:
                 session.close()
@@ -119,7 +120,7 @@ class Sessions:
             self._stop()
 
     def _after_fork(self) -> None:
-        """Keep the connection to the process, in a forked child, and nothing that the parent uses or waits for."""
+        """Reset this object in a forked child: keep the connection to the forking process, drop the parent's idle sessions."""
         self._lock = threading.Lock()
         for session in self._idle:
             session.close()
@@ -130,7 +131,7 @@ class Sessions:
 
 
 def _is_alive(session: socket.socket) -> bool:
-    """Return whether an idle session's process is alive: it speaks only when asked."""
+    """Return whether an idle session's process is alive; an idle session sends nothing until it is closed."""
     session.setblocking(False)
     try:
         session.recv(1, socket.MSG_PEEK)

@@ -1,4 +1,4 @@
-"""Math problems: answer, check the calculation, reflect and answer again."""
+"""The workflow MathQA for math problems: answer, check the calculation, reflect and answer again."""
 
 from vinelm.whole_imports import attach_stub
 

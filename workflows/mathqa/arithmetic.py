@@ -1,4 +1,4 @@
-"""Exact values of numbers and of arithmetic expressions that a model wrote, with bounds on size so that nothing can hang."""
+"""Computes exact values of numbers and arithmetic expressions that a model wrote, with bounds on size so that nothing hangs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fractions import Fraction
 from types import MappingProxyType
 
 MOST_CHARS = 300
-"""Longer expressions have no value."""
+"""The maximum length of an expression; longer expressions have no value."""
 MOST_BITS = 4096
-"""The most bits of the numerator or denominator of every intermediate value."""
+"""The maximum number of bits of the numerator or denominator of every intermediate value."""
 MOST_NODES = 200
 MOST_OF_INTEGER_FUNCTION = 1_000
 """The largest argument of ``factorial``, ``comb`` and ``perm``."""
 _NUMBER = re.compile(r"([+-]?)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.([0-9]*))?")
 _FRACTION = re.compile(r"([+-]?)\\[dt]?frac\{([0-9]{1,60})\}\{([0-9]{1,60})\}")
 _THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))(?![^(]*\))")
-"""A comma between thousands, but not between the arguments of a function."""
+"""Matches a comma between thousands, but not between the arguments of a function."""
 _TOKENS = re.compile(r"(?:[\s0-9.,+*/%()-]|(?<![A-Za-z0-9])(?:factorial|comb|perm|gcd|lcm|min|max|abs|floor|ceil)(?=\s*\())*")
 _SYMBOLS = str.maketrans({"^": "**", "×": "*", "÷": "/", "·": "*", "−": "-", "$": ""})
 _BINARY: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = MappingProxyType(
@@ -36,7 +36,7 @@ _BINARY: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] =
 
 
 def _of_whole(function: Callable[..., int], most: float = math.inf) -> Callable[..., Fraction]:
-    """Return the function for whole numbers of at most this absolute value."""
+    """Return ``function`` for fractions, which raises an error unless all are whole numbers of at most this absolute value."""
 
     def bounded(*values: Fraction) -> Fraction:
         if any(value.denominator != 1 or abs(value) > most for value in values):
@@ -63,7 +63,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Fraction]] = MappingProxyType(
 
 
 def number(text: str) -> Fraction | None:
-    r"""Return the exact value of a number; None if the text is not one.
+    r"""Return the exact value of the number in a text; None if the text is not a number.
 
     A number is a whole number (``1,200``), a decimal, ``3/4`` or ``\frac{3}{4}``, optionally with a sign before it and ``$``
     around it.
@@ -92,10 +92,10 @@ def _decimal(text: str) -> Fraction | None:
 
 
 def value_of(expression: str) -> Fraction | None:
-    """Return the exact value of an arithmetic expression; None if it is not one, or too large.
+    """Return the exact value of an arithmetic expression; None if the text is no expression, or too large.
 
-    It may have numbers, ``+ - * / // % **`` (also ``^``, ``×``, ``÷``), brackets, and the functions ``factorial``, ``comb``,
-    ``perm``, ``gcd``, ``lcm``, ``min``, ``max``, ``abs``, ``floor`` and ``ceil``.
+    Expressions may have numbers, ``+ - * / // % **`` (also ``^``, ``×``, ``÷``), brackets, and the functions ``factorial``,
+    ``comb``, ``perm``, ``gcd``, ``lcm``, ``min``, ``max``, ``abs``, ``floor`` and ``ceil``.
     """
     if len(expression) > MOST_CHARS:
         return None
@@ -132,7 +132,7 @@ def _evaluated(node: ast.expr) -> Fraction:
 
 
 def _power(base: Fraction, exponent: Fraction) -> Fraction:
-    """Return a power with a whole exponent, refused before it is computed if it would be too large."""
+    """Return a power with a whole exponent; raise an error, before computing it, if it would be too large."""
     if exponent.denominator != 1:
         raise ValueError("not a whole exponent")
     bits = max(base.numerator.bit_length(), base.denominator.bit_length())

@@ -13,19 +13,19 @@ from vinelm.workflows.mathqa.arithmetic import number
 from vinelm.workflows.mathqa.equality import MOST_CHARS
 
 LABELS = ("answer", "topic", "calculation", "mistakes", "steps")
-"""The keys of a row that the graph must not see."""
+"""The keys of a row that the workflow's graph must not get as input."""
 
 
 def load_problems(path: str | Path) -> tuple[Request, ...]:
     """Read problems from JSON lines, plain or gzipped.
 
     Each line has a ``question`` and an ``answer``. An answer is a number or a mathematical expression; in a text with ``####``,
-    as in GSM8K, it is what follows that. With ``choices`` (letter or digit to text) it is the letter of the right one;
+    as in GSM8K, it is the text after ``####``. With ``choices`` (letter or digit to text), it is the right choice's letter;
     ``context`` is put before the question. The id is ``question_id``, after the name of the ``exam`` if the line has one, or
     the number of the line.
 
     Raises:
-        DatasetError: the file cannot be read, or a line is invalid; names the file and the line.
+        DatasetError: the file cannot be read, or a line is invalid; the message names file and line.
     """
     requests: dict[str, Request] = {}
     for row in read_jsonl(path, required=("question", "answer"), id_key="\0 the number of the line"):

@@ -1,4 +1,4 @@
-"""What an answer shows without the right one, and whether two answers have the same value.
+"""Returns an answer's signal, which needs no label, and decides whether two answers have the same value.
 
 Plain numbers are compared exactly, everything else by the library math-verify in a limited process.
 """
@@ -21,11 +21,11 @@ from vinelm.workflows.mathqa.arithmetic import number
 ANSWER = ("answer",)
 """The key of the state that holds the answer."""
 TIMEOUT_S = 3.0
-"""Seconds that one comparison by math-verify may take: most take milliseconds."""
+"""The maximum seconds of one comparison by math-verify; most take milliseconds."""
 MOST_CHARS = 200
-"""Longer texts are not compared by value: they equal only themselves."""
+"""The maximum length of a text that is compared by value; longer texts equal only themselves."""
 NEAR = 2e-6
-"""Two numbers this close may be one value and its rounding; math-verify decides that."""
+"""The difference of two numbers up to which one may be the other, rounded; math-verify decides whether they are equal."""
 SESSIONS = Sessions("vinelm.workflows.mathqa.equality_process", "compares answers")
 _SILENT_S = 5.0
 """Seconds after the time limit at which a process is given up, if the machine is too busy to kill it in time."""
@@ -56,7 +56,7 @@ def same_text(expected: str, given: str) -> bool:
 
 
 def is_letter(text: str) -> bool:
-    """Return whether it is a single capital letter, like a choice."""
+    """Return whether the text is a single capital letter, like a choice."""
     return len(text) == 1 and "A" <= text <= "Z"
 
 

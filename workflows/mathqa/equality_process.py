@@ -10,13 +10,13 @@ from typing import BinaryIO
 from vinelm.workflows.limited.session_process import deadline, serve_sessions
 
 SPACE_BYTES = 1 << 30
-"""How many bytes a session may map in addition to the process's mappings at its start."""
+"""The bytes that a session may map in addition to the process's mappings at its start."""
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 _WORD = re.compile(r"[A-Za-z]{2}")
 
 
 def main(descriptor: int) -> None:
-    """Fork a session for each socket that arrives, until the other side is gone."""
+    """Fork a process for each socket that arrives over the socket with this descriptor, until the application has ended."""
     import math_verify  # noqa: F401 - before the first fork: it takes a second
 
     serve_sessions(descriptor, _answer, space_bytes=SPACE_BYTES)
@@ -30,7 +30,7 @@ def _answer(line: bytes, answers: BinaryIO) -> None:
 
 
 def same_value(expected: str, given: str) -> bool:
-    """Return whether math-verify finds the two texts equal. Without a time limit: see :func:`main`.
+    """Return whether math-verify finds the two texts equal. Has no time limit; the process of :func:`main` has one.
 
     Text with words is read as plain text, so that ``12 km`` is 12; other text as LaTeX.
     """

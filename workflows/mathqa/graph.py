@@ -12,9 +12,9 @@ from vinelm.workflows.mathqa.prompts import REFLECT, SOLVE, SYSTEM, read_solutio
 
 _SYSTEM = SystemMessage(SYSTEM)
 TURNS = 6
-"""How often one request may be answered."""
+"""The maximum number of answers to one request."""
 SHOWN_CHARS = 4_000
-"""How many characters of the earlier solution's end the next prompt shows."""
+"""The number of characters, from the end of the earlier solution, that the next prompt shows."""
 REPORTS = {
     "holds": "the calculation gives the answer.",
     "choice": "the answer is one of the choices.",
@@ -28,8 +28,9 @@ REPORTS = {
 class MathState(TypedDict, total=False):
     """The workflow state, in JSON types only, so that checkpoints round-trip.
 
-    ``choices`` holds the letters of a multiple-choice question, ``text`` the end of the last solution, ``calculation`` and
-    ``answer`` what was read from it (empty: nothing). ``check`` is a key of :data:`REPORTS`, ``value`` that of the calculation.
+    ``choices`` has the letters of a multiple-choice question, ``text`` the end of the last solution. ``calculation`` and
+    ``answer`` were read from this solution, and are empty if it has none. ``check`` is a key of :data:`REPORTS`, ``value`` the
+    calculation's value.
     """
 
     question: str
@@ -42,7 +43,7 @@ class MathState(TypedDict, total=False):
 
 
 def solve(state: MathState, model: Any) -> MathState:
-    """Answer the question, or reflect on an earlier solution and answer again. One model call."""
+    """Let the model answer the question, or reflect on its earlier solution and answer again, with one call."""
     if "text" in state:
         report = REPORTS[state["check"]].format(value=state["value"])
         prompt = REFLECT.format(question=state["question"], text=state["text"], report=report)
@@ -54,7 +55,7 @@ def solve(state: MathState, model: Any) -> MathState:
 
 
 def check(state: MathState) -> MathState:
-    """Compute the expression that the model gives for its answer, and compare them. A tool that knows no right answer."""
+    """Compute the model's calculation and compare its value with the model's answer; a tool that does not know the label."""
     if not state["answer"]:
         return {"check": "no answer", "value": None}
     if state.get("choices"):

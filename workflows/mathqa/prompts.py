@@ -1,4 +1,4 @@
-"""Prompts, and extraction of the answer and of the calculation from a model's text."""
+"""Builds prompts, and extracts the answer and the calculation from a model's text."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ What a check of it found: {report}
 
 Say in one sentence where that solution may be wrong. Then solve the problem again from the start, and end as told."""
 MOST_CHARS = 20_000
-"""How many characters of a text are read, from its end."""
+"""The maximum number of characters of a text that are read, counted from its end."""
 _LINE = r"^[ \t>*#_-]*{name}[ \t*_]*[:=][ \t]*(.*)$"
 _ANSWER = re.compile(_LINE.format(name=r"(?:final )?answer"), re.I | re.M)
 _CHECK = re.compile(_LINE.format(name="check"), re.I | re.M)
 _HASHES = re.compile(r"^#### *(.+)$", re.M)
 _BOXED = "\\boxed{"
 _SHORT = 20
-"""A text of one line that is at most this long is taken as an answer."""
+"""The maximum length of a text of one line that counts as an answer without any mark."""
 _LETTER = re.compile(r"\(?([A-Z0-9])\)?(?:[).:,].*)?", re.S)
 
 
 class WrittenSolution(NamedTuple):
-    """The content of a model's text: its answer, and the calculation for it; empty without one."""
+    """The answer in a model's text, and the calculation for this answer; empty texts if missing."""
 
     answer: str
     calculation: str
@@ -69,7 +69,7 @@ def _short(text: str) -> str:
 
 
 def _boxed(text: str) -> str:
-    r"""Return the inside of the last ``\boxed{...}``, brackets balanced; empty without one."""
+    r"""Return the content of the last ``\boxed{...}``, with balanced brackets; empty if there is none."""
     start = text.rfind(_BOXED)
     depth = 1
     for end in range(start + len(_BOXED), len(text)) if start >= 0 else ():

@@ -1,4 +1,4 @@
-"""The solutions of simulated models: the right calculation, or one with a mistake that the check may miss."""
+"""Writes solutions of simulated models: the right calculation, or one with a mistake that the check may miss."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SolutionWriter:
     Bundled problems have a ``calculation`` and their usual ``mistakes``. For rows without these, the calculation is the answer
     itself and mistakes are numbers near it. Pure: the same request, kind and generator state give the same text.
 
-    Kinds of mistake: ``misread`` computes the usual mistake, ``wrong_operation`` another one, and ``changed_number`` has a
+    Kinds of mistake: ``misread`` computes the usual mistake, ``wrong_operation`` another mistake, and ``changed_number`` has a
     wrong number in the right calculation; the check passes all three. It detects ``slip``, an answer that is not the value of
     the calculation, and ``unfinished``, a text without an answer.
     """
@@ -38,7 +38,7 @@ class SolutionWriter:
     visible_kinds = frozenset({"slip", "unfinished"})
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return what the topic and the number of steps demand, each in [0, 1]."""
+        """Return how much of each skill the request's topic and number of steps demand, by skill, in [0, 1]."""
         steps = int(request.data.get("steps", 3))
         demanded = dict(_SKILLS.get(str(request.data.get("topic")), {}))
         demanded["length"] = min(1.0, max(0, steps - 2) / 6)
@@ -72,7 +72,7 @@ class SolutionWriter:
         return str(request.data.get("calculation", request.data["answer"]))
 
     def _mistaken(self, request: Request, kind: str, rng: random.Random, right: Fraction) -> str | None:
-        """Return a calculation with another value than the right one."""
+        """Return a calculation with a mistake of that kind, whose value is not ``right``; None if none was found."""
         mistakes: Sequence[str] = request.data.get("mistakes") or (str(right + 1), str(right * 2), str(right - 2))
         if kind == "misread":
             return mistakes[0]
@@ -94,7 +94,7 @@ def _solution(calculation: str, answer: str) -> str:
 
 
 def _written(answer: str, rng: random.Random) -> str:
-    """Return an answer in one of the forms that models use."""
+    """Return the answer in one of the notations that models use, chosen at random."""
     ways: list[Callable[[str], str]] = [str, "**{}**".format, "${}$".format, "{}.".format]
     if re.fullmatch(r"\d+/\d+", answer):
         top, below = answer.split("/")
@@ -112,5 +112,5 @@ def _changed(digits: str, rng: random.Random) -> str:
 
 
 def _near(right: Fraction, rng: random.Random) -> Fraction:
-    """Return a value with a plausible slip: slightly off, or with an extra digit."""
+    """Return a wrong value near ``right``: slightly off, or with an extra digit."""
     return right + rng.choice((-10, -2, -1, 1, 2, 10)) if rng.random() < 0.8 else right * 10 + 1

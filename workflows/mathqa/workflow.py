@@ -16,17 +16,17 @@ from vinelm.workflows.mathqa.simulated_writer import SolutionWriter
 
 DATA = Path(__file__).parent / "data" / "problems.jsonl"
 KEYS = ("question", "answer", "topic", "calculation", "mistakes", "steps")
-"""The keys of rows that a request has; the rest (the template that the problem was drawn from, and its numbers) is for tests.
+"""The keys of a bundled row that its request gets. The other keys, such as the template of the problem, are for tests.
 """
 PRESET = "paper-math"
-"""The default simulated models: the four of the paper. With eight, six turns would have 299,592 paths."""
+"""The preset of the default simulated models: the paper's four. With eight, six turns would have 299,592 paths."""
 
 
 def mathqa(dataset: str | Path | None = None) -> Workflow:
-    """Return the workflow.
+    """Return the workflow MathQA.
 
     Args:
-        dataset: a file of problems (see :func:`load_problems`); None: the bundled problems.
+        dataset: a file of problems (see :func:`load_problems`); None means the bundled problems.
 
     Raises:
         ConfigError: math-verify is not installed.

@@ -1,4 +1,4 @@
-"""What a statement shows without the gold result: how it ended, and whether another one found the same rows."""
+"""Signals and equality of statements, without the gold result: how one ended, and whether two found the same rows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from vinelm.workflows.nl2sql.graph import SHOWN_CHARS, SHOWN_ROWS
 from vinelm.workflows.nl2sql.result_comparison import same_result
 
 ANSWER = ("db_id", "sql", "status", "row_count", "rows")
-"""The keys of the state that make an answer; it holds only the first few rows of the result, as the repair prompt does."""
+"""The keys of the state that make an answer. Its ``rows`` are only the first few rows of the result."""
 
 
 def sql_signal(state: Mapping[str, Any]) -> str:
-    """Return ``"rows"``, ``"empty"`` for a result without rows, or ``"error"``."""
+    """Return how the state's statement ended: ``"rows"``, ``"empty"`` for a result without rows, or ``"error"``."""
     if state.get("status") != "ok":
         return "error"
     return "rows" if state["row_count"] else "empty"
@@ -34,7 +34,7 @@ class SameRows:
         self._databases = databases
 
     def __call__(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-        """Return whether the answers agree; symmetric."""
+        """Return whether the two answers agree; symmetric."""
         if (one["status"], other["status"]) != ("ok", "ok") or one["row_count"] != other["row_count"]:
             return False
         if (one["db_id"], one["sql"]) == (other["db_id"], other["sql"]):
@@ -48,7 +48,7 @@ class SameRows:
 
 
 def _is_whole(answer: Mapping[str, Any]) -> bool:
-    """Return whether the answer holds every row, without shortened or converted cells."""
+    """Return whether the answer contains every row of the result, without shortened or converted cells."""
     cells = (cell for row in answer["rows"] for cell in row)
     return answer["row_count"] <= SHOWN_ROWS and not any(
         isinstance(cell, str) and (len(cell) > SHOWN_CHARS or cell.endswith(" bytes>") or cell in {"inf", "-inf", "nan"})

@@ -1,4 +1,4 @@
-"""A folder of SQLite databases: paths, schemas, and cached results of statements."""
+"""A folder of SQLite databases: gives their paths and schemas, and caches results of statements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vinelm.workflows.nl2sql.schema import read_schema
 from vinelm.workflows.nl2sql.sql import SqlResult, open_reading
 
 MEMO_CELLS = 5_000_000
-"""How many cells of results one :class:`Databases` caches; the least recently used results are dropped."""
+"""The maximum number of cells of results that a :class:`Databases` caches; the least recently used results are dropped."""
 
 
 class Databases:
@@ -26,8 +26,8 @@ class Databases:
 
     Args:
         folder: the folder.
-        max_steps: the steps of SQLite after which a statement has run too long, in addition to its limit in seconds; None: no
-            such limit.
+        max_steps: the maximum steps of SQLite's virtual machine for a statement, in addition to the limit in seconds; None
+            sets no such limit.
     """
 
     def __init__(self, folder: Path, max_steps: int | None = None) -> None:
@@ -45,7 +45,11 @@ class Databases:
         return f"Databases({str(self.folder)!r})"
 
     def path(self, db_id: str) -> Path:
-        """Return the path of the database; :class:`DatasetError` if there is none, or if the id points outside the folder."""
+        """Return the path of the database.
+
+        Raises:
+            DatasetError: there is no such database, or the id points outside the folder.
+        """
         path = self.folder / f"{db_id}.sqlite"
         if not db_id or path.parent != self.folder or "\0" in db_id:
             raise DatasetError(f"db_id {db_id!r} is not the name of a file in {self.folder}: use the name without its folder")
@@ -54,13 +58,17 @@ class Databases:
         return path
 
     def run(self, db_id: str, sql: str) -> SqlResult:
-        """Execute the statement in a limited process and cache its result; :class:`DatasetError` if the file cannot be read."""
+        """Execute the statement in a limited process, cache the result and return it.
+
+        Raises:
+            DatasetError: the database cannot be read.
+        """
         result = run_limited(self.path(db_id), sql, max_steps=self._max_steps)
         self._remember((db_id, sql), result)
         return result
 
     def recall(self, db_id: str, sql: str) -> SqlResult:
-        """Return the cached result of the statement, or execute it. ``elapsed_s`` is that of the real execution."""
+        """Return the cached result of the statement; without one, execute it. ``elapsed_s`` is that of the real execution."""
         with self._lock:
             result = self._results.get((db_id, sql))
             if result is not None:
@@ -80,21 +88,22 @@ class Databases:
         self._cells -= 0 if result is None else _cells(result)
 
     def schema_text(self, db_id: str) -> str:
-        """Return the schema as compact ``CREATE TABLE`` lines, for prompts."""
+        """Return the schema of the database as compact ``CREATE TABLE`` lines, for prompts."""
         text = self._schemas.get(db_id)
         if text is None:
             text = self._schemas[db_id] = schema_text(self.path(db_id))
         return text
 
     def digests(self, db_ids: Iterable[str]) -> dict[str, str]:
-        """Return the SHA-256 of each database file, by ``database:<db_id>``."""
+        """Return the SHA-256 of each database file; the keys are ``database:<db_id>``."""
         return {f"database:{db_id}": _digest(self.path(db_id)) for db_id in sorted(set(db_ids))}
 
 
 def schema_text(database: Path) -> str:
     """Return the schema of a database file, one ``CREATE TABLE`` line per table or view, with keys.
 
-    :class:`DatasetError` if the file is missing or is not SQLite.
+    Raises:
+        DatasetError: the file is missing or is not SQLite.
     """
     try:
         with closing(open_reading(database)) as connection:

@@ -19,7 +19,7 @@ from vinelm.workflows.nl2sql.sql import SqlResult, open_reading, run_sql
 KEYS = ("question_id", "db_id", "question", "gold_sql")
 GOLD_TIMEOUT_S = 60.0
 GOLD_MAX_ROWS = 10_000
-"""The row cap of :func:`run_sql`: a longer answer is cut there, so a gold result must fit."""
+"""The maximum number of rows of a gold result: the row cap of :func:`run_sql`, at which longer results are cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ def load_dataset(path: str | Path, *, validate: bool = True) -> Dataset:
         validate: run every gold query once (about 0.2 ms each).
 
     Raises:
-        DatasetError: a row is malformed, its database is missing or not SQLite, or its gold query fails; names file and line.
+        DatasetError: a row is malformed, its database is missing or not SQLite, or its gold query fails; the message
+            names file and line.
     """
     questions = _questions_file(Path(path))
     rows = read_jsonl(questions, required=KEYS, id_key="question_id")
@@ -80,7 +81,7 @@ def _check_databases(rows: list[Request], databases: Databases, questions: Path)
 
 
 def _where(source: Path | None, request_id: str) -> str:
-    """Return ``FILE:LINE`` of a request, or its id if it was not read from a file. Reads the file again, for errors only."""
+    """Return ``FILE:LINE`` of a request, or its id if it was not read from a file. Used for errors: reads the file again."""
     if source is None:
         return f"request {request_id!r}"
     opener = gzip.open if source.suffix == ".gz" else open
@@ -93,7 +94,7 @@ def _where(source: Path | None, request_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """The result of a request's gold query."""
+    """The rows of a request's gold query; ``is_ordered`` says whether their order counts."""
 
     rows: tuple[tuple[Any, ...], ...]
     is_ordered: bool
@@ -108,7 +109,11 @@ class GoldResults:
         self._known: dict[tuple[str, str], Gold] = {}
 
     def of(self, request: Request) -> Gold:
-        """Return the request's gold result; :class:`DatasetError` with file, line and SQLite's message if its query fails."""
+        """Return the request's gold result.
+
+        Raises:
+            DatasetError: the gold query fails; the message has file, line and SQLite's message.
+        """
         key = (request.data["db_id"], request.data["gold_sql"])
         gold = self._known.get(key)
         if gold is None:
@@ -116,7 +121,7 @@ class GoldResults:
         return gold
 
     def is_right(self, request: Request, result: SqlResult) -> bool:
-        """Return whether ``result`` equals the result of the request's gold query."""
+        """Return whether ``result`` is a complete result equal to that of the request's gold query."""
         if result.status != "ok" or result.is_truncated:  # a gold result is never cut, so a cut one is longer
             return False
         gold = self.of(request)

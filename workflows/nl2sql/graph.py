@@ -21,8 +21,8 @@ SHOWN_CHARS = 200
 class State(TypedDict, total=False):
     """The workflow state, in JSON types only, so that checkpoints round-trip.
 
-    ``rows`` holds the first few of ``row_count`` rows for the repair prompt, with long cells cut and blobs as text.
-    ``is_truncated``: there were more rows than the cap.
+    ``rows`` has the first few of ``row_count`` rows for the repair prompt, with long cells cut and blobs as text.
+    ``is_truncated``: whether there were more rows than the cap.
     """
 
     question: str
@@ -43,12 +43,12 @@ class Stages:
         self.databases = databases
 
     def generate(self, state: State, model: Any) -> State:
-        """Write a first statement for the question. One model call."""
+        """Let the model write a first statement for the question, with one call."""
         prompt = GENERATE.format(schema=self.databases.schema_text(state["db_id"]), question=state["question"])
         return _written(model, prompt)
 
     def repair(self, state: State, model: Any) -> State:
-        """Write another statement, given the last one and its outcome. One model call."""
+        """Let the model write another statement, given the last statement and its outcome, with one call."""
         prompt = REPAIR.format(
             schema=self.databases.schema_text(state["db_id"]),
             question=state["question"],
@@ -58,7 +58,7 @@ class Stages:
         return _written(model, prompt)
 
     def execute(self, state: State) -> State:
-        """Execute the statement."""
+        """Execute the last statement, and return its result as part of the state."""
         return shown(self.databases.run(state["db_id"], state["sql"]))
 
 

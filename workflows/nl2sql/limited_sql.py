@@ -28,14 +28,14 @@ _SILENT_S = 5.0
 def run_limited(
     database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: int = 10_000, max_steps: int | None = None
 ) -> SqlResult:
-    """Run exactly one read-only statement. Failures of the *statement* are reported in ``status``.
+    """Run exactly one read-only statement and return the result. Failures of the *statement* are reported in ``status``.
 
-    Answers as :func:`vinelm.workflows.nl2sql.sql.run_sql` does. In addition, a statement that needs more memory than its
+    The result is that of :func:`vinelm.workflows.nl2sql.sql.run_sql`. In addition, a statement that needs more memory than its
     process may have is an ``error``, and a result of more than 5 million values is cut. Any number of threads may call it. The
     first call starts a process, which later calls reuse.
 
-    ``max_steps`` also limits the steps of SQLite's virtual machine, of which it takes about 50 million per second: a statement
-    beyond it is a ``timeout``, and that does not depend on how busy the machine is.
+    ``max_steps`` also limits the steps of SQLite's virtual machine, which takes about 50 million per second. A statement with
+    more steps is a ``timeout``, however busy the machine is.
 
     If processes cannot be forked (Windows), the statement runs in this process without ``max_steps``, and a single function
     call can outlast ``timeout_s``.
@@ -60,7 +60,10 @@ def run_limited(
 
 
 def _asked(session: socket.socket, question: dict[str, Any]) -> SqlResult | None:
-    """Return a session's result; None if its process is gone. The session is closed unless it can be reused."""
+    """Send ``question`` (a statement with its limits) to a session and return the result; None if its process has ended.
+
+    The session is closed unless it can be reused.
+    """
     is_reusable = False
     try:
         session.sendall(json.dumps(question).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""Prompts, and extraction of SQL from the models' answers."""
+"""Builds prompts, and extracts SQL from the models' answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Write a statement that answers the question."""
 _FENCE = re.compile(r"```[ \t]*(?:(sqlite3?|sql)\b|[\w+-]*[ \t]*(?=\r?\n))?(.*?)(?:```|\Z)", re.S | re.I)
 _QUERY = re.compile(r"^[ \t]*(?:SQL(?:Query)?[ \t]*:\s*)?((?:SELECT|WITH|VALUES)\b.*)", re.S | re.I | re.M)
 _AFTER = re.compile(r"\n[ \t]*```|;[ \t]*\r?\n[ \t]*\r?\n")
-"""Where a query outside a block ends: at a stray fence, or at a semicolon before an empty line."""
+"""Matches the end of a query outside a block: a stray fence, or a semicolon before an empty line."""
 
 
 def extract_sql(text: str) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 Rows = Sequence[Sequence[Any]]
 
 MAX_PROJECTIONS = 2_000
-"""The partial column permutations that are tried before two results count as different. Real results need one per column; only
-adversarial tables come near this limit."""
+"""The maximum number of partial column permutations that are tried before two results count as different. Real results need one
+per column; only adversarial tables come near this limit."""
 
 
 def same_result(gold_rows: Rows, rows: Rows, *, is_ordered: bool) -> bool:
@@ -38,7 +38,10 @@ def _comparable(cell: Any) -> Hashable:
 
 
 def _permutation_exists(gold: list[tuple[Hashable, ...]], found: list[tuple[Hashable, ...]]) -> bool:
-    """Search depth-first over columns: a choice is kept if the rows, restricted to the chosen columns, are equal multisets."""
+    """Return whether some permutation of the columns of ``found`` makes its rows equal to ``gold``, as multisets.
+
+    Searches depth-first over columns: a partial choice stays if the rows, restricted to the chosen columns, are equal.
+    """
     gold_columns, columns = list(zip(*gold, strict=True)), list(zip(*found, strict=True))
     values = [Counter(column) for column in columns]
     candidates = [[j for j, counted in enumerate(values) if counted == wanted] for wanted in map(Counter, gold_columns)]

@@ -1,4 +1,4 @@
-"""The SQL of simulated models: the gold query in an equivalent form, or one mutation of it."""
+"""Writes the SQL of simulated models: the gold query, or one mutation of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ERROR_KINDS = (
     "unknown_column",
     "syntax_error",
 )
-"""``wrong_value`` often returns no rows; ``unknown_column`` and ``syntax_error`` give a database error."""
+"""The kinds of error in a query. ``wrong_value`` often returns no rows; the last two give a database error."""
 
 _FALLBACKS = (
     "wrong_column",
@@ -80,7 +80,7 @@ class SqlWriter:
         return rng.choice((gold, f"{gold};", f"{gold}\n"))
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return the gold query with one error of that kind, or of the next kind that applies."""
+        """Return the gold query with one error of that kind, or of another kind if this one does not apply."""
         gold, db_id = _gold(request), str(request.data.get("db_id", ""))
         for other in (kind, *_FALLBACKS):
             if other == "syntax_error":
@@ -100,7 +100,7 @@ class SqlWriter:
         return self._sites[key]
 
     def _mutation(self, gold: str, db_id: str, kind: str, index: int) -> str | None:
-        """Return the mutated text; None if it equals the gold query."""
+        """Return the gold query with the error of that kind at the position ``index``; None if the text stays equal."""
         key = (gold, db_id, kind, index)
         if key not in self._texts:
             tree = mutated(_parsed(gold), self._sites_of(gold, db_id, kind)[index])
@@ -117,7 +117,11 @@ class SqlWriter:
 
 
 def read_schema(path: Path) -> Schema:
-    """Return the columns by table of a SQLite file, opened read-only. :class:`DatasetError` if it is missing or not SQLite."""
+    """Return the columns by table of a SQLite file, opened read-only.
+
+    Raises:
+        DatasetError: the file is missing or not SQLite.
+    """
     try:
         with closing(open_reading(path)) as connection:
             rows = connection.execute(_COLUMNS).fetchall()
@@ -145,7 +149,7 @@ def _gold(request: Request) -> str:
 
 @lru_cache(maxsize=8192)
 def _parsed(gold: str) -> Node:
-    """Return the query's tree. It is shared: copy it before changing it."""
+    """Return the syntax tree of the gold query. The tree is cached and shared, so copy it before a change."""
     tree: Node = sqlglot.parse_one(gold, read="sqlite")
     for node in tree.walk():
         node.meta.clear()  # positions in the text: unused, and half of the time of a copy
@@ -154,7 +158,7 @@ def _parsed(gold: str) -> Node:
 
 @lru_cache(maxsize=8192)
 def _written(gold: str) -> str:
-    """Return the query as written from its tree."""
+    """Return the gold query as text generated from its syntax tree."""
     return _parsed(gold).sql(dialect="sqlite")
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from vinelm.errors import DatasetError
 
 SqlStatus = Literal["ok", "error", "timeout", "refused"]
-"""The outcome of a statement: ``error`` is an error of SQLite, ``refused`` a statement that would do more than read."""
+"""The outcome of a statement: ``error`` is an error of SQLite, ``refused`` means that the statement would do more than read."""
 
 MAX_VALUE_BYTES = 4_000_000
 MAX_RESULT_BYTES = 64_000_000
@@ -48,9 +48,9 @@ _FILE_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLI
 
 @dataclass(frozen=True, slots=True)
 class SqlResult:
-    """Result of a statement. ``rows`` and ``columns`` are empty unless ``status`` is ``ok``; ``error`` is None if it is.
+    """Result of a statement. ``rows`` and ``columns`` are empty unless ``status`` is ``ok``; then ``error`` is None.
 
-    Cells are None, int, float, str or bytes. ``is_truncated``: there were more rows than the caps allow.
+    Cells are None, int, float, str or bytes. ``is_truncated``: whether there were more rows than the caps allow.
     """
 
     status: SqlStatus
@@ -62,14 +62,14 @@ class SqlResult:
 
 
 def run_sql(database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: int = 10_000) -> SqlResult:
-    """Run exactly one read-only statement. Failures of the *statement* are reported in ``status``.
+    """Run exactly one read-only statement and return the result. Failures of the *statement* are reported in ``status``.
 
-    The database file is never written, nor anything beside it. Values above 4 MB (100 kB where functions of quadratic time are
+    Neither the database file nor another file is written. Values above 4 MB (100 kB where functions of quadratic time are
     called, such as ``replace``) are an ``error``; a result above ``max_rows`` rows or 64 MB of text is cut. Text that is not
-    UTF-8 comes back with replacement characters. Each call has a connection of its own, so any number of threads may call.
+    UTF-8 is returned with replacement characters. Each call opens a connection, so any number of threads may call.
 
-    SQLite looks at the clock between steps, not inside one: a statement built to be costly to compile (twenty WITH clauses,
-    each naming the one before twice) can overstay ``timeout_s`` by seconds.
+    SQLite reads the clock only between steps. So a statement that is costly to compile (twenty WITH clauses, each of which uses
+    the previous clause twice) can exceed ``timeout_s`` by seconds.
 
     Raises:
         DatasetError: the file is missing, is not SQLite, is damaged, or is held by a writer.
@@ -88,11 +88,14 @@ def run_sql(database: Path, sql: str, *, timeout_s: float = 5.0, max_rows: int =
 
 
 def open_reading(database: Path) -> sqlite3.Connection:
-    """Return a read-only connection. :class:`DatasetError` if the file is missing or is not SQLite.
+    """Return a read-only connection to a database.
 
-    A file in WAL mode without a live ``-wal`` beside it is opened as immutable: otherwise SQLite would create ``-wal`` and
-    ``-shm`` beside it, and fail in a folder that it cannot write. All others take SQLite's ordinary shared lock, so that a
-    writer at work shows as an error and never as a wrong answer.
+    A file in WAL mode without a write-ahead log (``-wal``) is opened as immutable: otherwise SQLite would create ``-wal`` and
+    ``-shm``, and fail in a folder that it cannot write. For other files SQLite takes its usual shared lock, so that an active
+    writer causes an error and never a wrong answer.
+
+    Raises:
+        DatasetError: the file is missing or is not SQLite.
     """
     try:
         with open(database, "rb") as file:
@@ -112,7 +115,7 @@ def open_reading(database: Path) -> sqlite3.Connection:
 
 
 class _Statement:
-    """One guarded execution, with the callbacks of SQLite's authorizer and progress handler."""
+    """One execution of a statement under limits, with the callbacks of SQLite's authorizer and progress handler."""
 
     def __init__(self, connection: sqlite3.Connection, sql: str, deadline: float, max_rows: int) -> None:
         self.connection = connection
@@ -126,7 +129,11 @@ class _Statement:
         self.is_timed_out = False
 
     def run(self) -> tuple[SqlStatus, str | None]:
-        """Return status and message; raises ``sqlite3.Error`` if the file cannot be read."""
+        """Run the statement; return its status, and an error message or None.
+
+        Raises:
+            sqlite3.Error: the file cannot be read.
+        """
         self._load_schema()
         is_costly = _COSTLY.search(self.sql) is not None
         if is_costly:

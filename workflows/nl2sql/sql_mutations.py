@@ -1,4 +1,4 @@
-"""SQL errors of simulated models: where in a query each kind of error is possible, and the change to the syntax tree."""
+"""Makes SQL errors of simulated models: finds the positions in a query for each kind of error, and changes the syntax tree."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     Node: TypeAlias = exp.Expr
 
 Schema = Mapping[str, Sequence[str]]
-"""Columns by table (in lower case), in the order of the database."""
+"""The columns of each table, in the order of the database; table names are in lower case."""
 Change: TypeAlias = "Callable[[Node], None]"
-"""Changes one node of a copied tree in place."""
+"""A function that changes one node of a copied syntax tree, in place."""
 Site: TypeAlias = "tuple[int, Change]"
-"""Index of the node in traversal order, and the change."""
+"""A possible error: the index of the node in traversal order, and the change to this node."""
 
 _SWAPPED_AGGREGATES: Mapping[type[Node], type[Node]] = {
     exp.Sum: exp.Avg,
@@ -33,7 +33,7 @@ def nodes_of(tree: Node) -> list[Node]:
 
 
 def sites(kind: str, tree: Node, schema: Schema) -> tuple[Site, ...]:
-    """Return every place in the query where an error of that kind is possible."""
+    """Return each node of the query at which an error of that kind is possible, with the change."""
     return tuple(_FINDERS[kind](tree, schema))
 
 
@@ -46,7 +46,7 @@ def mutated(tree: Node, site: Site) -> Node:
 
 
 def syntax_error(gold: str, rng: random.Random) -> str:
-    """Return invalid SQL: a misspelt keyword, a stray comma, or an unbalanced parenthesis."""
+    """Return the gold query made invalid by a misspelt keyword, a stray comma, an unbalanced parenthesis, or the like."""
     text = gold.strip().rstrip(";").rstrip()
     variants = [f"{text})", f"{text} WHERE (", f"{text} GROUP BY"]
     for pattern, instead in ((r"\bFROM\b", "FORM"), (r"\bFROM\b", ", FROM"), (r"^\s*SELECT\b", "SELCT")):
@@ -136,7 +136,7 @@ def _is_joining(node: Node) -> bool:
 
 
 def _is_reference(column: exp.Column) -> bool:
-    """Return whether it is a column's name rather than a text in double quotes, which SQLite treats as a value."""
+    """Return whether ``column`` is the name of a column, not a text in double quotes, which SQLite treats as a value."""
     identifier = column.this
     return not (isinstance(identifier, exp.Identifier) and identifier.quoted and not column.table)
 
@@ -154,7 +154,7 @@ def _table_of(column: exp.Column, tree: Node) -> str | None:
 
 
 def _other_columns(column: exp.Column, tree: Node, schema: Schema) -> list[str]:
-    """Return other columns of the same table, those used by its SELECT first; at most four."""
+    """Return at most four other columns of the same table, those that the column's SELECT uses first."""
     select = column.find_ancestor(exp.Select)
     used = [
         node.name

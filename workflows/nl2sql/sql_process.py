@@ -26,16 +26,16 @@ from vinelm.workflows.nl2sql.sql import (
 )
 
 HEAP_BYTES = 512 << 20
-"""The bytes that SQLite may allocate; temporary tables and sorting are kept in memory."""
+"""The bytes that SQLite may allocate, including temporary tables and sorting, which are in memory."""
 
 SPACE_BYTES = 1 << 30
-"""How many bytes a session may map in addition to the process's mappings at its start."""
+"""The bytes that a session may map in addition to the process's mappings at its start."""
 
 MAX_CELLS = 5_000_000
 
 
 def main(descriptor: int) -> None:
-    """Fork a session for each socket that arrives, until the other side is gone."""
+    """Fork a process for each socket that arrives over the socket with this descriptor, until the application has ended."""
     serve_sessions(descriptor, _answer, space_bytes=SPACE_BYTES)
 
 
@@ -72,7 +72,7 @@ def _write(answers: BinaryIO, plain: Any) -> None:
 
 
 class _CountedStatement(_Statement):
-    """A statement with an additional limit of steps, independent of the machine's load; None: no limit.
+    """A statement with an additional limit on steps, independent of the machine's load; ``max_steps`` None sets no limit.
 
     Steps are counted at checks of the clock. Those during compilation count as well: a few hundred at most.
     """
@@ -88,7 +88,7 @@ class _CountedStatement(_Statement):
 
 
 def _run(database: Path, sql: str, timeout_s: float, max_rows: int, max_steps: int | None) -> SqlResult:
-    """Run a statement as :func:`~vinelm.workflows.nl2sql.sql.run_sql` does, with limits on SQLite's memory."""
+    """Run a statement with limits on SQLite's memory and steps; otherwise like :func:`~vinelm.workflows.nl2sql.sql.run_sql`."""
     started = time.monotonic()
     try:
         with closing(open_reading(database)) as connection:

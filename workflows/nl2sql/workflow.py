@@ -15,8 +15,8 @@ from vinelm.workflows.nl2sql.dataset import Dataset, GoldResults, answer_sql, lo
 from vinelm.workflows.nl2sql.graph import make_build
 
 BUNDLED_STEPS = 10_000_000
-"""The steps of SQLite that a statement on the bundled databases may take, a fraction of a second. The longest statements of
-simulated models take under a million, except a few endless recursions, each of which would take its full 5 seconds."""
+"""The maximum steps of SQLite for a statement on the bundled databases, a fraction of a second. Statements of simulated models
+take under a million, except a few endless recursions, each of which would use its full 5 seconds."""
 
 
 class Scorer:
@@ -39,7 +39,7 @@ def nl2sql(dataset: str | Path | None = None) -> Workflow:
     """Return the workflow from a question to SQL with up to two repairs.
 
     Args:
-        dataset: a folder or a questions file (see :func:`load_dataset`); None: the bundled questions.
+        dataset: a folder or a questions file (see :func:`load_dataset`); None means the bundled questions.
     """
     return _workflow("nl2sql", dataset, repairs=2)
 
@@ -70,7 +70,7 @@ def _workflow(name: str, dataset: str | Path | None, repairs: int) -> Workflow:
 
 
 def resource_digests(data: Dataset) -> dict[str, str]:
-    """Return the digests of the files and prompts that the results depend on: databases and prompt templates."""
+    """Return, by name, the digests of what the results depend on: databases and prompt templates."""
     return {**data.databases.digests(str(r.data["db_id"]) for r in data.requests), "prompts": prompts.digest()}
 
 

@@ -22,20 +22,20 @@ from vinelm.workflows.recorded.recorded_models import recorded_catalog
 TABLE = Path(__file__).parent / "data" / "classeval.csv.gz"
 RETRIES = 2
 TODAY = "gpt-4-turbo"
-"""The strongest of the models, on every call: what an unprofiled application does."""
+"""The strongest of the models, which the unprofiled application uses for every call."""
 PROMPT_TOKENS = 900
-"""The assumed tokens of every prompt (the skeleton of a class and the earlier methods); prompts were not recorded."""
+"""The assumed number of tokens of every prompt (a class's skeleton and earlier methods); prompts were not recorded."""
 PRICES = {
     "gpt-4-turbo": ("GPT-4-Turbo", 10.0, 30.0),
     "gpt-3.5-turbo": ("GPT-3.5-Turbo", 0.5, 1.5),
     "gemini-pro": ("Gemini-Pro", 0.5, 1.5),
     "deepseek-coder-6.7b": ("deepseek-coder-6.7b-instruct", 0.2, 0.2),
 }
-"""By name: the model's name in ClassEval, and its list price in mid-2024, dollars per million tokens in and out."""
+"""By name of the model, its name in ClassEval, and its list price in mid-2024: dollars per million tokens in and out."""
 
 
 class CodeState(TypedDict, total=False):
-    """The state of the graph."""
+    """The state of the graph: the method's id, the last answer, and whether the visible tests passed."""
 
     method: str
     code: str
@@ -43,7 +43,7 @@ class CodeState(TypedDict, total=False):
 
 
 class Tested(NamedTuple):
-    """A recorded answer's results: on the visible tests, and on all."""
+    """Whether a recorded answer passes the visible tests, and whether it passes all tests."""
 
     visible: bool
     all: bool
@@ -51,7 +51,7 @@ class Tested(NamedTuple):
 
 @cache
 def outcomes() -> dict[tuple[str, str], Tested]:
-    """Return how each recorded answer did, by method and model."""
+    """Return which tests each recorded answer passes, by (method, model)."""
     return {
         (row["method"], row["model"]): Tested(
             as_flag(row["visible"], "visible", f"{TABLE}:{line}"), as_flag(row["all"], "all", f"{TABLE}:{line}")
@@ -61,12 +61,12 @@ def outcomes() -> dict[tuple[str, str], Tested]:
 
 
 def tested(method: str, code: str) -> Tested:
-    """Return how an answer did; an unrecorded answer passes nothing."""
+    """Return which tests the answer ``code`` (the name of a recorded answer) passes; an unrecorded answer passes none."""
     return outcomes().get((method, code), Tested(visible=False, all=False))
 
 
 def catalog() -> Catalog:
-    """Return the four models, whose answers are recorded, at the list prices of the time."""
+    """Return the four models whose answers are recorded, at the list prices of mid-2024."""
     return recorded_catalog(
         TABLE,
         PRICES,
@@ -80,17 +80,17 @@ def catalog() -> Catalog:
 
 
 def write(state: CodeState, model: Any) -> CodeState:
-    """Write the method. One model call."""
+    """Let the model write the method, with one call."""
     return {"code": model.invoke(f"Write the method {state['method']}.").text}
 
 
 def run_tests(state: CodeState) -> CodeState:
-    """Run the visible tests."""
+    """Look up whether the last answer passes the visible tests."""
     return {"passed": tested(state["method"], state["code"]).visible}
 
 
 def rewrite(state: CodeState, model: Any) -> CodeState:
-    """Write the method again after its visible tests failed. One model call."""
+    """Let the model write the method again after its visible tests failed, with one call."""
     return {"code": model.invoke(f"The tests of {state['method']} fail. Write it again.").text}
 
 
@@ -115,7 +115,7 @@ def build(vine: Vine) -> Any:
 
 
 def code() -> Workflow:
-    """Return the workflow with the 376 methods."""
+    """Return the workflow with the 376 methods of ClassEval as requests."""
     return Workflow(
         name="code",
         template=Template((Stage("write"), Loop((Stage("retry"),), times=RETRIES)), stop="workflow"),

@@ -20,7 +20,7 @@ from vinelm.workflows.recorded.recorded_models import recorded_catalog
 
 TABLE = Path(__file__).parent / "data" / "exams.csv.gz"
 TODAY = "gpt-4"
-"""The most accurate of the models, on every call: what an unprofiled application does."""
+"""The most accurate of the models, which the unprofiled application uses for every call."""
 PRICES = {
     "gpt-4": ("gpt-4", 30.0, 60.0),
     "claude-3-opus": ("claude-3-opus-20240229", 15.0, 75.0),
@@ -32,11 +32,11 @@ PRICES = {
     "llama-2-7b": ("llama-2-7b-chat", 0.52, 0.67),
     "gemini-1.0-pro": ("gemini-1.0-pro", 0.5, 1.5),
 }
-"""By name: the model's name in the table, and dollars per million tokens in and out, as charged in April 2024."""
+"""By name of the model, its name in the table, and its dollars per million tokens in and out, as charged in April 2024."""
 
 
 class ExamState(TypedDict, total=False):
-    """The state of the graph."""
+    """The state of the graph: the question's id, and the last answer."""
 
     question: str
     answer: str
@@ -44,7 +44,7 @@ class ExamState(TypedDict, total=False):
 
 @cache
 def right_letters() -> dict[str, str]:
-    """Return the right letter of each question."""
+    """Return the letter of the right answer, by question."""
     return {row["question"]: row["correct"] for _, row in read_table(TABLE, ("question", "correct"))}
 
 
@@ -65,17 +65,17 @@ def catalog() -> Catalog:
 
 
 def ask(state: ExamState, model: Any) -> ExamState:
-    """Answer the question with a letter. One model call."""
+    """Let the model answer the question with a letter, with one call."""
     return {"answer": model.invoke(f"Answer question {state['question']} with a letter.").text}
 
 
 def has_letter(state: ExamState) -> bool:
-    """Return whether the model gave a letter, which is all that an application sees of such an answer."""
+    """Return whether the state's answer is a letter: an application cannot see more of such an answer."""
     return bool(state["answer"])
 
 
 def same_letter(one: str, other: str) -> bool:
-    """Return whether two answers agree; a missing letter agrees with nothing."""
+    """Return whether two answers are the same letter; a missing letter agrees with nothing."""
     return bool(one) and one == other
 
 
@@ -96,7 +96,7 @@ def build(vine: Vine) -> Any:
 
 
 def exams() -> Workflow:
-    """Return the workflow with the 600 questions of six exams."""
+    """Return the workflow with the 600 questions of six exams as requests."""
     right = right_letters()
     return Workflow(
         name="exams",

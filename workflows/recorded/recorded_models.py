@@ -12,11 +12,11 @@ from vinelm.catalog import Catalog, Model, Price
 def recorded_catalog(
     table: Path, prices: Mapping[str, tuple[str, float, float]], source: str, as_of: date, **columns: str | int
 ) -> Catalog:
-    """Return the models of a table, at the list prices of the time.
+    """Return a catalog of the models whose answers a table has, at list prices.
 
     Args:
         table: The file of recorded answers.
-        prices: By name: the model's name in the table, and dollars per million tokens in and out.
+        prices: By name of the model, its name in the table, and dollars per million tokens in and out.
         source: The source of the prices.
         as_of: The day of the prices.
         columns: Further settings of the backend of recorded answers.

@@ -1,4 +1,4 @@
-"""Support desk: a router, three branches of which two use real tools, and a reply. The bundled tickets are generated."""
+"""The workflow of a support desk: a router, three branches, of which two use tools, and a reply. The tickets are generated."""
 
 from vinelm.whole_imports import attach_stub
 

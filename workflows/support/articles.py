@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Article:
-    """A help article: the words by which it is found, and the resulting reply."""
+    """A help article: the keywords by which it is found, and the reply to tickets that it answers."""
 
     keywords: tuple[str, ...]
     reply: str
@@ -38,7 +38,10 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 
 def find_article(words: str) -> str | None:
-    """Return the article with the most of these words among its keywords, the first on ties; None if none has any."""
+    """Return the name of the article with the most of these words among its keywords; None if no article has any.
+
+    On ties, it is the first article.
+    """
     asked = set(_WORD.findall(words.lower()))
     hits = {name: len(asked.intersection(article.keywords)) for name, article in ARTICLES.items()}
     best = max(hits, key=lambda name: hits[name])

@@ -18,11 +18,11 @@ from vinelm.workflows.support.tickets import DB_ID, DESKS
 
 _SYSTEM = SystemMessage(SYSTEM)
 LOOKUPS = 2
-"""How often the billing desk may query its database for one ticket."""
+"""The maximum number of queries that the billing desk may make for one ticket."""
 
 
 class TicketState(TypedDict, total=False):
-    """The workflow state, in JSON types only, so that checkpoints round-trip. ``query`` is the last result of the database."""
+    """The workflow state, in JSON types only, so that checkpoints round-trip. ``query`` is the result of the last query."""
 
     ticket: str
     desk: str
@@ -34,50 +34,50 @@ class TicketState(TypedDict, total=False):
 
 
 class DeskStages:
-    """The stage functions and tools over one order database."""
+    """The stage functions and tools of the support desk, over one order database."""
 
     def __init__(self, databases: Databases) -> None:
         self.databases = databases
 
     def router(self, state: TicketState, model: Any) -> TicketState:
-        """Choose the desk. One model call."""
+        """Let the model choose the desk, with one call."""
         return {"desk": chosen(_asked(model, ROUTE.format(ticket=state["ticket"])), DESKS, "other")}
 
     def lookup(self, state: TicketState, model: Any) -> TicketState:
-        """Write a statement for the order database. One model call."""
+        """Let the model write a statement for the order database, with one call."""
         earlier = f"\n\nAn earlier statement:\n{state['sql']}\n{_outcome(state)}" if "sql" in state else ""
         schema = self.databases.schema_text(DB_ID)
         text = _asked(model, LOOKUP.format(schema=schema, ticket=state["ticket"], earlier=earlier))
         return {"sql": extract_sql(text), "lookups": state.get("lookups", 0) + 1}
 
     def query(self, state: TicketState) -> TicketState:
-        """Run the statement on the order database. A tool."""
+        """Run the last statement on the order database; a tool, without a model call."""
         return {"query": dict(shown(self.databases.run(DB_ID, state["sql"])))}
 
     def search(self, state: TicketState, model: Any) -> TicketState:
-        """Write search words and find the best help article. One model call."""
+        """Let the model write search words, with one call, and find the best help article."""
         return {"article": find_article(_asked(model, SEARCH.format(ticket=state["ticket"])))}
 
     def reply(self, state: TicketState, model: Any) -> TicketState:
-        """Choose the reply among those of the desk. One model call."""
+        """Let the model choose one of the desk's replies, with one call."""
         names = tuple(REPLIES[state["desk"]])
         text = _asked(model, reply_prompt(state["ticket"], state["desk"], found_text(state)))
         return {"reply": chosen(text, names, "none")}
 
 
 def desk_of(state: TicketState) -> str:
-    """Return the node of the desk that the router chose."""
+    """Return the graph node that follows the router: the chosen desk's, or ``"reply"`` for the third desk."""
     return {"billing": "lookup", "technical": "search"}.get(state["desk"], "reply")
 
 
 def after_query(state: TicketState) -> str:
-    """Return where a query leads: to another query if it found nothing and turns are left, else to the reply."""
+    """Return the graph node after a query: another query if this one found nothing and turns are left, else the reply."""
     found = state["query"]["status"] == "ok" and state["query"]["row_count"] > 0
     return "reply" if found or state["lookups"] >= LOOKUPS else "lookup"
 
 
 def found_text(state: TicketState) -> str:
-    """Describe what the desk found, for the prompt of the reply."""
+    """Return a text on what the desk found, for the prompt of the reply."""
     if state["desk"] == "billing":
         return _outcome(state)
     return (state.get("article") or "no article") if state["desk"] == "technical" else "nothing to look up"

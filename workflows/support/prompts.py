@@ -1,4 +1,4 @@
-"""Prompts of the support desk, and how the models' answers are read."""
+"""Builds the prompts of the support desk, and parses the models' answers."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ REPLIES: Mapping[str, Mapping[str, str]] = {
         "careers": "names the page with open positions",
     },
 }
-"""What each desk may answer, by name."""
+"""The possible replies of each desk: by name of the reply, what it says."""
 _NAME = re.compile(r"[a-z_]+")
 
 
 def reply_prompt(ticket: str, desk: str, found: str) -> str:
-    """Return the last stage's prompt, which lists the replies of one desk."""
+    """Return the last stage's prompt: the ticket, the facts that the desk found, and the possible replies of the desk."""
     replies = "\n".join(f"{name}: {meaning}" for name, meaning in REPLIES[desk].items())
     return REPLY.format(replies=replies, found=found, ticket=ticket)
 
 
 def chosen(text: str, names: Sequence[str], otherwise: str) -> str:
-    """Return the first of ``names`` in a model's answer; ``otherwise`` if there is none."""
+    """Return the first of ``names`` that occurs in a model's answer; ``otherwise`` if none does."""
     return next((word for word in _NAME.findall(text.lower()) if word in names), otherwise)
 
 

@@ -1,4 +1,4 @@
-"""The texts of simulated models at each stage of the support desk."""
+"""Writes the answers of simulated models at each stage of the support desk."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ NOTHING_TO_LOOK_UP = "SELECT customer_name FROM customer WHERE email = 'unknown'
 
 
 class Router:
-    """Names the desk. Tickets with a misleading opening are harder."""
+    """Writes the router's answers: the name of a desk. Tickets with a misleading opening are harder."""
 
     kinds: Sequence[str] = ("wrong_desk",)
     ease = 1.6
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """See :class:`~vinelm.requests.workflow.AnswerWriter`."""
+        """Return how much of each skill the request demands, by skill, in [0, 1]."""
         return {"filters": 1.0, "nesting": 1.0} if request.data["misleading"] else {}
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return the desk of the label."""
+        """Return a text that names the right desk."""
         return rng.choice(("{}", "{}.", "Desk: {}")).format(request.data["desk"])
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
@@ -36,7 +36,7 @@ class Router:
 
 
 class Lookup:
-    """Writes SQL: the query of the label, or one error in it."""
+    """Writes the billing desk's SQL: the labelled query, or this query with one error."""
 
     ease = 0.7
 
@@ -45,15 +45,15 @@ class Lookup:
         self.kinds = self._writer.kinds
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return the difficulty of the query of the label."""
+        """Return the difficulty of the labelled query by skill, each in [0, 1]; empty for tickets without a query."""
         return self._writer.skills(request) if "gold_sql" in request.data else {}
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return the query of the label; for a ticket of another desk a query that finds nothing."""
+        """Return the labelled query; for a ticket of another desk, a query that finds nothing."""
         return self._writer.right(request, rng) if "gold_sql" in request.data else NOTHING_TO_LOOK_UP
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
-        """Return the query of the label with an error of that kind."""
+        """Return the labelled query with an error of that kind; for a ticket of another desk, a query that finds nothing."""
         return self._writer.wrong(request, kind, rng) if "gold_sql" in request.data else NOTHING_TO_LOOK_UP
 
 
@@ -64,12 +64,12 @@ class Search:
     ease = 0.8
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """Return the demand of translating a complaint into a cause; lower if the ticket names the device."""
+        """Return how much of the skill "nesting" the search demands; less if the ticket names the device."""
         device = self._words(request)[:1]
         return {"nesting": 0.5 if device and device[0] in str(request.data["ticket"]).lower() else 1.0}
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return the keywords of the article in any order."""
+        """Return the keywords of the labelled article in random order."""
         words = list(self._words(request)) or ["shop"]
         rng.shuffle(words)
         return " ".join(words)
@@ -87,7 +87,10 @@ class Search:
 
 
 class Reply:
-    """Names the label's reply, or another one of the same desk. The third desk's cases are the hardest to tell apart."""
+    """Writes the last stage's answers: the name of the right reply, or of another reply of the same desk.
+
+    Tickets of the third desk are the hardest.
+    """
 
     kinds: Sequence[str] = ("wrong_reply",)
     ease = 1.7
@@ -98,11 +101,11 @@ class Reply:
     }
 
     def skills(self, request: Request) -> Mapping[str, float]:
-        """See :class:`~vinelm.requests.workflow.AnswerWriter`."""
+        """Return how much of each skill the request demands, by skill, in [0, 1]."""
         return self._SKILLS[str(request.data["desk"])]
 
     def right(self, request: Request, rng: random.Random) -> str:
-        """Return the name of the reply."""
+        """Return a text that names the right reply."""
         return rng.choice(("{}", "Reply: {}")).format(request.data["reply"])
 
     def wrong(self, request: Request, kind: str, rng: random.Random) -> str:
@@ -111,10 +114,10 @@ class Reply:
 
 
 class TicketWriter(Reply):
-    """Writes for every stage; on its own it writes the reply, the scored answer.
+    """Writes the simulated answers of every stage; the object itself writes replies, the scored answers.
 
-    Nothing here was measured on a real model: the eases and skills say that routing is easy unless the opening misleads, that
-    queries get harder with joins, and that the replies of the third desk are the hardest.
+    Nothing here was measured on a real model. It is assumed that routing is easy unless the opening misleads, that queries get
+    harder with joins, and that the replies of the third desk are the hardest.
     """
 
     def __init__(self, databases: Path) -> None:
@@ -123,5 +126,5 @@ class TicketWriter(Reply):
         }  # fmt: skip
 
     def at(self, stage: str) -> StageWriter:
-        """Return the writer of that stage."""
+        """Return the writer of the answers of that stage."""
         return self._stages[stage]

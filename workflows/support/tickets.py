@@ -1,4 +1,4 @@
-"""The bundled tickets, each with its desk, what has to be looked up, and the right reply."""
+"""Loads the bundled tickets, each with its desk, the facts to look up, and the right reply."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ DATA = Path(__file__).parent / "data"
 def tickets(data: BundledDataset | None = None) -> tuple[Request, ...]:
     """Return the tickets; the desks take turns, so that the first n are a fair sample.
 
-    Each row has the ``ticket`` and its labels: ``desk``, ``reply``, and for what the desk looks up either ``db_id`` and
-    ``gold_sql``, or ``article``; ``misleading`` says whether its opening sounds like another desk.
+    Each row has the ``ticket`` and its labels: ``desk``, ``reply``, and for the facts to look up either ``db_id`` and
+    ``gold_sql``, or ``article``. ``misleading`` says whether the ticket begins as if it were for another desk.
     """
     rows = (data or load_bundled()).questions
     return tuple(Request(row["id"], {key: value for key, value in row.items() if key != "id"}) for row in rows)
 
 
 def load_bundled(cache_dir: Path | None = None) -> BundledDataset:
-    """Return the order database, which is written on first use, and the tickets."""
+    """Return the order database, which is written to a cache folder on first use, and the tickets."""
     return bundled_dataset(cache_dir, name="support", data=DATA)

@@ -1,4 +1,4 @@
-"""The support desk: a router, three branches of which two look something up, and one reply."""
+"""The workflow of the support desk: a router, three branches, of which two look facts up, and one reply."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LABELS = ("desk", "reply", "misleading", "db_id", "gold_sql", "article")
 
 
 class TicketScorer:
-    """Scores a reply: the right desk, the right reply, and correctly looked-up facts.
+    """Scores a reply, which is right if the desk, the reply and the looked-up facts are right.
 
-    A query is right if it finds what the query of the label finds (in full), an article if it is the labelled one.
+    A query is right if its full result equals that of the labelled query, an article if it is the labelled article.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -32,7 +32,7 @@ class TicketScorer:
         self.gold = GoldResults(dataset)
 
     def __call__(self, request: Request, state: Mapping[str, Any]) -> bool:
-        """Return whether the ticket was answered right."""
+        """Return whether the final state has the right answer to the ticket."""
         label = request.data
         if state.get("desk") != label["desk"] or state.get("reply") != label["reply"]:
             return False
@@ -45,7 +45,11 @@ class TicketScorer:
 
 
 def found(state: Mapping[str, Any]) -> str | None:
-    """Return the last stage's result: the reply, the article or the query; None after the router."""
+    """Return the signal of the last stage; None after the router.
+
+    The signal says whether there is a reply or an article, or how the query ended; see
+    :func:`~vinelm.workflows.nl2sql.answers.sql_signal`.
+    """
     if "reply" in state:
         return "no reply" if state["reply"] == "none" else "reply"
     if "query" in state:
@@ -56,12 +60,12 @@ def found(state: Mapping[str, Any]) -> str | None:
 
 
 def same_reply(one: str, other: str) -> bool:
-    """Return whether two replies agree; ``none`` is not a reply."""
+    """Return whether two replies are the same; ``none`` is not a reply and agrees with nothing."""
     return one == other != "none"
 
 
 def support() -> Workflow:
-    """Return the support desk with its bundled tickets."""
+    """Return the workflow of the support desk with its bundled tickets."""
     data = load_bundled()
     databases = Databases(data.databases)
     requests = tickets(data)

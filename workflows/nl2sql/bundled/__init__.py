@@ -1,4 +1,4 @@
-"""Databases as SQL files and questions about them, for use without a download."""
+"""Bundled databases, as SQL files, and questions about them, for use without a download."""
 
 from vinelm.workflows.nl2sql.bundled.cache import BundledDataset, bundled_dataset
 

@@ -18,10 +18,10 @@ from vinelm.workflows.nl2sql.bundled import build
 from vinelm.workflows.nl2sql.bundled.build import DATABASES, MANIFEST, QUESTIONS
 
 _LEFTOVER_S = 3600.0
-"""A build takes seconds: an unfinished folder older than this belongs to a process that died."""
+"""Seconds after which an unfinished folder belongs to a process that died, because a build takes only seconds."""
 _UNFINISHED = ".building-"
 DATA = Path(__file__).parent / "data"
-"""The bundled databases, one SQL file each, and the questions about them."""
+"""The folder of the bundled databases, one SQL file each, and of the questions about them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,10 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _build(folder: Path, data: Path) -> None:
-    """Write to a temporary folder, then rename. If two processes build, the first to rename wins."""
+    """Write the databases of ``data`` to a temporary folder, then rename it to ``folder``.
+
+    If two processes do this at the same time, the folder of the first one stays.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     _sweep(folder.parent)
     beside = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))
@@ -111,7 +114,7 @@ def _put_in_place(beside: Path, folder: Path) -> None:
 
 
 def _sweep(parent: Path) -> None:
-    """Delete temporary folders of builds that were killed."""
+    """Delete the temporary folders, in ``parent``, of builds that were killed."""
     for leftover in parent.glob(f"{_UNFINISHED}*"):
         try:
             if time.time() - leftover.stat().st_mtime > _LEFTOVER_S:
