@@ -245,9 +245,9 @@ class Planner:
         return self._cache.n_ends
 
     def _scan(self, request: PlanRequest, frontier: Frontier | None) -> Decision:
-        """Return the best end in the frontier, or in the subtree if there is no frontier.
+        """Return the plan for the best node in ``frontier`` at which to end, or in the whole subtree if it is None.
 
-        Bounds are relaxed if no end meets them all.
+        Bounds are relaxed if no node meets them all.
         """
         if request.candidates is not None and request.candidates.shape != (self._size,):
             raise ConfigError(f"candidates has shape {request.candidates.shape}: this trie needs ({self._size},)")
@@ -263,9 +263,9 @@ class Planner:
         return PathDecision(request.node, choice.target, next_model, choice.relaxed, self.metrics, request, frontier)
 
     def _in_time(self, view: SubtreeView, choice: Choice) -> Choice:
-        """Return the choice by the probability of being late, for ``risk="dp"``.
+        """Return the node to end at under ``risk="dp"``, which weighs each node's accuracy against the risk of lateness.
 
-        If no time is left or another bound is violated, return the given choice.
+        If no time is left or ``choice`` violates a bound other than the latency bound, return ``choice`` unchanged.
         """
         if set(choice.relaxed) - {LATENCY_CAP} or view.limit(LATENCY_CAP) <= 0.0:
             return choice

@@ -27,9 +27,9 @@ STEP_S = 10.0
 MOST_SLACK_S = 60.0
 """Requests with more slack than this do not wait longer; a request without a deadline counts as having this much."""
 REST_WEIGHT = 3.0
-"""How many seconds of waiting a second of expected rest is worth to ``srtf`` and ``lpt``."""
+"""How many seconds of waiting one second of a request's expected remaining time is worth to ``srtf`` and ``lpt``."""
 MOST_REST_S = 300.0
-"""Longer rests count as this."""
+"""Longer expected remaining times count as this."""
 CLEAR_ERRORS = 2.0
 """A replica is slow if its calls have run longer than others by more than this many standard errors."""
 BLOCKED_RATIO, BLOCKED_S = 4.0, 5.0
@@ -122,10 +122,10 @@ FUNCTION = "policy"
 
 
 def _ages(view: FleetView) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the mean age of the calls on each engine, that on the other engines of its group, and the error of their ratio.
+    """Return three arrays with one value per engine: mean age of its calls, mean age on its group's others, and an error.
 
-    Ages are seconds since the call was sent; 0 without calls. The error is the ratio's relative standard error if times are
-    exponential. Each array has shape (number of engines,).
+    An age is the seconds since a running call was sent; the mean is 0 without calls. The error is the relative standard
+    error of the ratio of both means, if times are exponentially distributed.
     """
     running = view.state == LiveState.RUNNING
     calls, seconds = _by_engine(view, running.astype(float)), _by_engine(view, view.running_s * running)

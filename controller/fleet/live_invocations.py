@@ -33,7 +33,7 @@ _QUEUED, _RUNNING = int(LiveState.QUEUED), int(LiveState.RUNNING)
 
 
 Rest = Callable[[], tuple[float, float]]
-"""Returns the expected rest of a request, in seconds and in dollars."""
+"""Returns the expected remaining seconds and dollars of a request."""
 
 
 class InvocationStart(NamedTuple):
@@ -65,7 +65,7 @@ class LiveInvocations:
     def __init__(self, process: str, now: Callable[[], float] = time.monotonic) -> None:
         self.process = process
         self.groups: Mapping[str, str] = {}
-        """Engine of the catalog to the replica group that it belongs to; its own name if to none. Shown to the fleet."""
+        """The replica group of each engine of the catalog; the engine's name if it has no group. Shown to the fleet."""
         self._now = now
         self._lock = Lock()
         self._use(np.zeros(_FIRST_ROWS, _ROW))

@@ -28,7 +28,7 @@ class Chore:
     """A task that the member's thread does in every round, in addition to publishing and reading live calls."""
 
     def do(self, link: RedisLink) -> None:
-        """Do the task once.
+        """Do the task once; ``link`` is the connection to the fleet's Redis.
 
         Raises:
             FleetUnreachable: Redis does not answer.
@@ -36,10 +36,10 @@ class Chore:
         raise NotImplementedError
 
     def go_alone(self, link: RedisLink) -> None:
-        """Do what the task needs in a round in which Redis does not answer."""
+        """Do what the task needs in a round in which Redis does not answer; ``link`` tells why (``link.why``)."""
 
     def close(self, link: RedisLink) -> None:
-        """End the task; called when this process leaves the fleet regularly.
+        """End the task, and tell Redis through ``link`` if needed; called when this process leaves the fleet regularly.
 
         Raises:
             FleetUnreachable: Redis does not answer.
@@ -70,11 +70,11 @@ class FleetMember:
         self.chores: list[Chore] = []
         """Done in every round, after publishing and before reading. To be set before :meth:`start`."""
         self.failure = ""
-        """Type of the exception, no answer of Redis, that made the process go alone: a defect. Empty otherwise."""
+        """Type of the exception, if a defect (not a missing answer of Redis) made the process continue alone; else empty."""
         self.rounds = 0
         """Rounds that Redis has answered."""
         self.catalog = ""
-        """The digest of what this process was given; shown to the others."""
+        """The digest of this process's settings, which other processes compare with theirs; empty if not set."""
         self._link, self._every_s, self._now = link, every_s, now
         self._neighbours = Neighbours()
         self._version = self._rank = 0
@@ -102,7 +102,7 @@ class FleetMember:
         return self._rank
 
     def catalogs(self) -> dict[str, str]:
-        """Return the digest of each other process's settings; an empty string if the process has not published any."""
+        """Return process name to the digest of its settings, for each other process; "" if it has not published any."""
         return self._neighbours.catalogs()
 
     @property
@@ -138,7 +138,10 @@ class FleetMember:
         self._wake.set()
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Stop the thread after its round, close the chores, and delete what this process has published."""
+        """Make the thread end after its round, close the chores and delete what this process has published.
+
+        Wait at most ``timeout_s`` seconds for the end.
+        """
         self._is_stopped = True
         self._wake.set()
         if self._thread is not None:

@@ -31,7 +31,7 @@ def load_summary(snapshot: Snapshot, catalog: str = "") -> bytes:
 
 @dataclass(slots=True)
 class _Seen:
-    """The last data of a process: their version, when they were first seen, live calls by engine, and catalog digest."""
+    """The last data of a process: version, time ``at`` which it was first seen, live calls by engine, and catalog digest."""
 
     version: int
     at: float
@@ -51,7 +51,10 @@ class Neighbours:
         self._seen: dict[str, _Seen] = {}
 
     def update(self, found: Mapping[str, tuple[int, bytes]], now: float) -> None:
-        """Record each process's version and summary, read at ``now``. Old versions and damaged summaries are ignored."""
+        """Replace what is known by ``found`` (process name to version and summary), which was read at the time ``now``.
+
+        Processes that are not in ``found`` are removed. Old versions and damaged summaries are ignored.
+        """
         for name, (version, load) in found.items():
             known = self._seen.get(name)
             if known is None or version > known.version:
@@ -71,11 +74,11 @@ class Neighbours:
         self.live = MappingProxyType(total)
 
     def versions(self) -> dict[str, tuple[int, float]]:
-        """Return each process's last version and the time at which this version was first seen."""
+        """Return, by process name, the last version and the time in seconds at which this version was first seen."""
         return {name: (seen.version, seen.at) for name, seen in self._seen.items()}
 
     def catalogs(self) -> dict[str, str]:
-        """Return the digest of each process's catalog; an empty string if the process has not published any."""
+        """Return the digest of each live process's catalog, by process name; "" if the process has not published any."""
         return {name: seen.catalog for name, seen in self._seen.items()}
 
     def __len__(self) -> int:

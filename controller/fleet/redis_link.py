@@ -33,7 +33,7 @@ _CODE = re.compile(r"(?:^|error: )([A-Z]{3,20})\b")
 """Redis's code of an error. No other text of the error is repeated, since it may quote a command."""
 _DIGITS = frozenset("0123456789")
 RUN = "local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')"
-"""Lua: the id of the server's run, new after each start; a key that holds another id may come from an old file."""
+"""Lua code that sets ``run`` to an id which Redis renews at each start; a key with another id may come from an old file."""
 
 
 class RedisLink:
@@ -79,7 +79,7 @@ class RedisLink:
         self._scripts: dict[str, Any] = {}
 
     def publish(self, process: str, version: int, load: bytes, rows: bytes, ttl_s: float) -> None:
-        """Replace what this process has published; it expires after ``ttl_s`` seconds.
+        """Publish this process's summary and snapshot in place of the previous ones; they expire after ``ttl_s`` seconds.
 
         Args:
             process: the name of the process.
@@ -134,7 +134,7 @@ class RedisLink:
         return self._answer(lambda: script(keys=[self.prefix + key for key in keys], args=list(arguments)))
 
     def set(self, key: str, value: bytes, ttl_s: float | None = None) -> None:
-        """Set the value of a fleet's key, given without the prefix."""
+        """Set the value of a fleet's key, given without the prefix; it expires after ``ttl_s`` seconds (None: never)."""
         self._answer(lambda: self._redis.set(self.prefix + key, value, px=None if ttl_s is None else int(ttl_s * 1000)))
 
     def get(self, key: str) -> bytes | None:
@@ -202,7 +202,7 @@ class RedisLink:
 
 
 def _problem(error: Exception) -> tuple[str, str]:
-    """Return in words what is wrong with a Redis that raised this error, and how to fix that."""
+    """Return two phrases: what is wrong with a Redis that raised this error, and how to fix that."""
     text = str(error)
     for pattern, said, mend in _REFUSALS:
         if re.search(pattern, f"{type(error).__name__} {text}"):

@@ -16,7 +16,12 @@ LoadSource = Callable[[], Mapping[str, float]]
 
 
 class SessionLoad:
-    """Gives a session access to a load source. If the source fails, plans are made without load."""
+    """Gives a session access to a load source. If the source fails, plans are made without load.
+
+    Args:
+        source: a function that returns the extra seconds per call of each engine, or a monitor, which is also told of calls.
+        planner: gives the engines of the trie, and the engine of each model.
+    """
 
     __slots__ = ("_engine_of", "_engines", "_in_flight", "_monitor", "_read")
 
@@ -49,7 +54,7 @@ class SessionLoad:
             return None, f"no load known ({why}): planned without"
 
     def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
-        """Report that a call to the model at the end of ``path`` begins."""
+        """Report to a load monitor that a call to the last model of ``path`` begins; the other arguments are ignored."""
         engine, monitor = self._engine_of.get(path[-1]), self._monitor
         if monitor is None or engine is None:
             return

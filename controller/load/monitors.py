@@ -37,7 +37,7 @@ class _OwnCalls:
     seen_s: float = 0.0
 
     def add(self, now_s: float, excess_s: float) -> None:
-        """Add the excess latency of a finished call, and update the estimate so that reading the estimate is cheap."""
+        """Add the excess latency of a call that finished at the time ``now_s``, and update the estimate ``seen_s``."""
         self.recent.append((now_s, excess_s))
         self._count(excess_s, 1)
         while now_s - self.recent[0][0] > WINDOW_S or len(self.recent) > MOST_CALLS:
@@ -98,7 +98,7 @@ class InFlightLoadMonitor:
             self._own.setdefault(engine, _OwnCalls()).in_flight += 1
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """Count a call to the engine as finished and record its excess latency."""
+        """Count a call to the engine as finished, and record its seconds beyond zero load (None: unknown)."""
         with self._lock:
             own = self._own.setdefault(engine, _OwnCalls())
             if excess_s is not None and isfinite(excess_s):  # a NaN would stay in the sums forever
@@ -181,7 +181,7 @@ class ReportedLoadMonitor:
         self._add(engine, 1)
 
     def finished(self, engine: str, excess_s: float | None) -> None:
-        """Count a call that finished after the engine's last report."""
+        """Count a call that finished after the engine's last report; ``excess_s`` is ignored."""
         self._add(engine, -1)
 
     def _requests(self, last: _Report) -> float:

@@ -169,11 +169,11 @@ class Decision(Expected):
     @property
     @abstractmethod
     def slack(self) -> dict[str, float]:
-        """The unused part of each bound, in seconds, dollars or as a fraction; negative if the bound is violated."""
+        """The unused part of each bound, by the bound's name: seconds, dollars or a fraction; negative if violated."""
 
     @property
     def bounds(self) -> list[BoundUse]:
-        """The use of each bound that has an item in :attr:`slack`."""
+        """How the plan uses each bound that :attr:`slack` lists; see :class:`BoundUse`."""
         return [BoundUse(bound, None, None) for bound in self.slack]
 
     @property
@@ -206,7 +206,7 @@ class Decision(Expected):
 
     @abstractmethod
     def candidates(self) -> dict[str, Any]:
-        """Return the alternatives and other comparisons, as JSON types."""
+        """Return the alternatives as JSON types, under ``candidates`` or, for a traffic split, for each of its ``plans``."""
 
     @abstractmethod
     def explain(self) -> str:
@@ -214,11 +214,11 @@ class Decision(Expected):
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """Return the plan alone as JSON types."""
+        """Return only the plan as JSON types, without its expected values and its reason."""
 
     @property
     def _now(self) -> dict[str, Any]:
-        """The next step of the plan, as JSON types."""
+        """The next step of the plan as JSON types, under keys such as ``next_model``."""
         return {"next_model": self.next_model}
 
     def to_dict(self) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class Decision(Expected):
 
     @property
     def parts(self) -> tuple[tuple[float, Decision], ...]:
-        """The plans between which traffic is split, each with its share of the requests."""
+        """Pairs of a share of the requests and the plan that they follow; this plan alone, with 1, without a split."""
         return ((1.0, self),)
 
     def _repr_html_(self) -> str:

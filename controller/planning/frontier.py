@@ -142,9 +142,13 @@ def pareto_frontier(metrics: PathMetrics, objective_class: ObjectiveClass, ends:
 
 
 def _kept(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> npt.NDArray[np.intp]:
-    """Return the positions of the items that remain after dropping dominated items.
+    """Return the positions of the ends that remain after dropping dominated ones.
 
-    Items must be sorted by group, then best first.
+    Ends must be sorted by group, then best first.
+
+    Args:
+        keys: Arrays over the ends; a dominating end has no larger value in any of these.
+        group: The group of each end, within which ends are compared; None to compare all.
     """
     kept = np.arange(len(keys[0]))
     while True:
@@ -156,7 +160,10 @@ def _kept(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> npt.NDArray
 
 
 def _dominated(keys: list[FloatArray], group: npt.NDArray[Any] | None) -> BoolArray:
-    """Return a mask of the items that one of the ``LAGS`` preceding items of the same group beats or equals in every key."""
+    """Return a mask of the ends for which one of the ``LAGS`` preceding ends of the same group has no larger key.
+
+    For ``keys`` and ``group``, see :func:`_kept`; every key must be no larger.
+    """
     size = len(keys[0])
     dominated = np.zeros(size, np.bool_)
     for lag in range(1, min(LAGS, size - 1) + 1):

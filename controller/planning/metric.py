@@ -29,7 +29,7 @@ class Metric(StrEnum):
     FULL_COST = "K"
     """Expected dollars of a request that runs the whole path: no discount for early stops."""
     MOST_COST = "M"
-    """The most that such a request costs: the sum of the upper ends of its invocations' dollars."""
+    """The most dollars of a request that runs the whole path: the sum of each call's upper end."""
     ACCURACY = "A"
     """Expected accuracy of ending at the node."""
 

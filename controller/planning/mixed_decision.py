@@ -151,9 +151,9 @@ class MixedDecision(Decision):
 
     @cached_property
     def slack(self) -> dict[str, float]:
-        """The unused part of each bound, in seconds, dollars or as a fraction.
+        """The unused part of each bound, by the bound's name: seconds, dollars or a fraction; negative if violated.
 
-        The bound for which traffic is split has no slack.
+        For a per-request bound, this is the smaller of both plans' parts. The bound for which traffic is split has slack 0.
         """
         objective = self.request.objective
         found: dict[str, float] = {}
@@ -188,7 +188,7 @@ class MixedDecision(Decision):
         return [found for _, plan in self.parts for found in plan.alternatives()]
 
     def candidates(self) -> dict[str, Any]:
-        """Return the alternatives of both plans as JSON types, each plan with its share; see :meth:`Decision.candidates`."""
+        """Return under ``plans`` each plan's share and alternatives as JSON types; see :meth:`Decision.candidates`."""
         return {"plans": [{"share": share, **plan.candidates()} for share, plan in self.parts]}
 
     def explain(self) -> str:
@@ -197,7 +197,7 @@ class MixedDecision(Decision):
         return "\n".join((self.reason, *parts))
 
     def facts(self) -> dict[str, Any]:
-        """Return both plans as JSON types, each with its share, accuracy and cost."""
+        """Return under ``mixed_plans`` both plans as JSON types, each with its share, accuracy and cost in dollars."""
         return {
             "mixed_plans": [
                 {"share": share, "accuracy": plan.accuracy, "path_cost_usd": plan.path_cost_usd, **plan.facts()}

@@ -143,7 +143,10 @@ class PathDecision(Decision):
 
     @cached_property
     def slack(self) -> dict[str, float]:
-        """The part of each bound that is unused at ``target``, in seconds, dollars or as a fraction; negative if violated."""
+        """The part of each bound that is unused at ``target``, by the bound's name; negative if violated.
+
+        It is in seconds or dollars, or for the accuracy floor a fraction.
+        """
         view = self._target_view
         left = {bound: spare(view.limit(bound), float(view.values(bound)[1])) for bound in view.bounds}
         return {bound: -amount if bound == FLOOR else amount for bound, amount in left.items()}
@@ -199,7 +202,7 @@ class PathDecision(Decision):
         return {"target": self.target, **super()._now}
 
     def facts(self) -> dict[str, Any]:
-        """Return the plan alone as JSON types."""
+        """Return the plan as JSON types: its models (``plan``), and stage and model of each step (``stages``)."""
         return {"plan": list(self.path), "stages": [list(edge) for edge in self.metrics.trie.edges(self.target)]}
 
     def goes_on(self, node: int, stage: str) -> bool:
@@ -225,7 +228,7 @@ class PathDecision(Decision):
         return (0.0, 0.0, 0.0) if self.stop else ahead_along(self.annotated, self.target)[self.metrics.trie.depth[self.node]]
 
     def candidates(self) -> dict[str, Any]:
-        """Return the alternatives as JSON types, and under ``used`` the part of each bound that the request has used."""
+        """Return the alternatives as JSON types (``candidates``), and what the request has used of each bound (``used``)."""
         return {
             "used": {bound: self.view.used(bound) for bound in self.view.bounds},
             "candidates": [found.to_dict() for found in self.alternatives()],

@@ -78,13 +78,13 @@ class SubtreeView:
         return self.column(self.bounds[bound])
 
     def used(self, bound: str) -> float:
-        """Return the part of the bound that the request has used, in seconds or dollars."""
+        """Return what the request has used of the named bound, in seconds or dollars; 0 for a bound on an average."""
         if bound == LATENCY_CAP:
             return self.request.elapsed_s
         return self.request.spent_usd if bound == COST_CAP and self.objective.cost_budget == "per_request" else 0.0
 
     def limit(self, bound: str) -> float:
-        """Return the part of the bound that the request has not used."""
+        """Return what the request has not used of the named bound, in seconds, dollars or as a fraction."""
         whole: float = getattr(self.objective, bound)
         return whole - self.used(bound)
 

@@ -37,12 +37,12 @@ class CanaryRequest:
         self._goes_on, self._seconds = False, 0.0
 
     def began(self, stage: str, path: tuple[str, ...], elapsed_s: float, decision: Decision | None) -> None:
-        """Record that a call begins."""
+        """Record that the call of ``stage`` at the end of ``path`` begins; the other arguments are ignored."""
         self._open.add((len(path), stage))
         self._goes_on = False
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Record that an attempt of the call has ended. Another attempt may follow a failed attempt."""
+        """Record that an attempt of the call has ended; another may follow a failed one. ``excess_s`` is ignored."""
         place = len(invocation.prefix), invocation.stage
         self._open.discard(place)
         self._failed[place] = invocation.failure is not None

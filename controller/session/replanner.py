@@ -189,7 +189,11 @@ class Replanner:
         return frozenset(stage_title(name, self._kind) for name in stage)
 
     def _stage_of_kind(self, before: int, stage: str | None) -> str | None:
-        """Return the name that the trie gives the stage after the node ``before``; None if several stages are possible."""
+        """Return the trie's name of ``stage`` or, if it is None, of the only stage that can follow the node ``before``.
+
+        If ``stage`` is None and types are not distinguished, or not exactly one stage of the request's type can follow,
+        the result is None.
+        """
         if stage is not None or not self._kind:
             return stage and stage_title(stage, self._kind)
         # The branches decide if only one of them belongs to this type. Two could have run, and a guess would spoil the path.

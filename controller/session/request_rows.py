@@ -131,7 +131,7 @@ class RequestRows:
             self._pending[path] = _Pending(stage, self._in_flight.begin(path[-1]))
 
     def ended(self, invocation: Invocation, excess_s: float | None) -> None:
-        """Record that an attempt of a call has ended."""
+        """Record that an attempt of a call has ended; ``excess_s`` is ignored."""
         with self._lock:
             one = self._pending.get(invocation.prefix)
             if one is None:

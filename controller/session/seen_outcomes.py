@@ -42,7 +42,7 @@ class Belief:
         return False
 
     def arm(self, path: Path, stage: str | None = None) -> tuple[str | None, str]:
-        """Return the trie's branch on which the request continues after ``path``, and a note.
+        """Return the trie's branch on which the request continues after ``path``, and a note (empty if none).
 
         The branch is None if requests with these outcomes end after ``path``. Before the first call, the branch is the
         first stage, or None if it is unknown which of several first stages comes.
@@ -54,7 +54,7 @@ class Belief:
         return stage, ""
 
     def titles(self, path: Path, stages: str | frozenset[str]) -> tuple[str | frozenset[str], str]:
-        """Return the names that the trie gives these stages after the outcomes so far, and a note."""
+        """Return the names that the trie gives these stages after the outcomes so far, and a note (empty if none)."""
         return stages, ""
 
     def ends_at(self, path: Path) -> bool:

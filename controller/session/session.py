@@ -377,7 +377,11 @@ class Session(StopRulePolicy):
         tell: Callable[[Any], None],
         followers: Sequence[CallFollower | None] | None = None,
     ) -> None:
-        """Notify the given followers, or all followers, of ``event`` at the last call of ``path``."""
+        """Call ``tell`` with each of the followers (None: with all), and note its errors in the trace.
+
+        ``event`` and ``path`` name the event and the call in such a note. A follower that fails on "ended" is told instead
+        that the call was interrupted.
+        """
         for follower in self._followers if followers is None else followers:
             try:
                 if follower is not None:
@@ -396,7 +400,7 @@ class Session(StopRulePolicy):
     # -- one answer, with the lock held --------------------------------------------------------------------------
 
     def _choose(self, stage: str, prefix: tuple[str, ...]) -> tuple[str, Decision | None]:
-        """Return the model for the call of ``stage`` after ``prefix``, and the plan that chose the model."""
+        """Return the model for the call of ``stage`` after ``prefix``, and the plan made there; None without a plan."""
         elapsed_s, spent_usd = self._used(prefix)
         # The edge that led here has just planned for this position. Planning again would cost time and might disagree.
         edge, self._edge = self._edge, None

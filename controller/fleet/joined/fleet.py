@@ -60,7 +60,7 @@ class CatalogComparison(Chore):
         member.catalog = self.digest
 
     def do(self, link: RedisLink) -> None:
-        """Publish this process's settings, and warn if another process has published different settings."""
+        """Publish this process's settings through ``link``; warn once of each different set that a process has published."""
         if self._rounds % ROUNDS == 0:
             link.set(f"catalog:{self.digest}", self._text.encode(), KEPT_S)
         self._rounds += 1
@@ -73,12 +73,12 @@ class CatalogComparison(Chore):
                     warnings.warn(f"this process and {process} of the fleet differ: {what}: {ADVICE}", stacklevel=2)
 
     def go_alone(self, link: RedisLink) -> None:
-        """Make the next round in which Redis answers publish this process's settings again."""
+        """Make the next round in which Redis answers publish this process's settings again; ``link`` is not used."""
         self._rounds = 0
 
 
 def difference(mine: Facts, theirs: Facts) -> str:
-    """Return one line that describes the first difference between two plain JSON values."""
+    """Return one line that describes the first difference between this process's settings and another process's."""
     for name in sorted({*mine, *theirs}):
         if name not in theirs:
             return f"{name} is only here"
@@ -295,7 +295,10 @@ class Fleet:
 
 
 def _reorder(gates: Iterable[ReplicaGate], limiters: Mapping[str, EngineRateLimiter]) -> None:
-    """Apply new orders: waiting calls may move forward or backward in their queue, or to another replica."""
+    """Apply new orders to the calls that wait at these gates and limiters.
+
+    Such a call may move forward or backward in its queue, or to another replica.
+    """
     for gate in gates:
         gate.reorder()
     for limiter in list(limiters.values()):

@@ -20,6 +20,8 @@ class SessionRows(RequestWatcher):
     """Reports the live calls of one request to the fleet. Thread-safe.
 
     Args:
+        live: this process's table of live calls, which the request's calls are added to.
+        planner: gives the engine of each model and the trie's node of each path.
         session: number of the conversation; see :func:`~vinelm.controller.session_number`.
         tenant: the request's tenant; "" without one.
         deadline_s: the request's bound on seconds from its arrival; None without a bound.
@@ -109,5 +111,5 @@ class SessionRows(RequestWatcher):
 
 
 def expected_rest(decision: Decision) -> tuple[float, float]:
-    """Return the expected latency at zero load (seconds) and cost (dollars) from this decision to the end; NaN if unknown."""
+    """Return the expected seconds at zero load and dollars from this decision to the request's end; NaN if unknown."""
     return decision.mean_rest_s, decision.remaining_cost_usd

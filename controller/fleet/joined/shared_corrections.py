@@ -53,7 +53,7 @@ class SharedCorrections(Chore):
             self._controls.add(control)
 
     def do(self, link: RedisLink) -> None:
-        """Report this process's counts and fetch the common factor of each correction.
+        """For each budget, report this process's counts through ``link`` and apply the common factor that Redis returns.
 
         Raises:
             FleetUnreachable: Redis does not answer. Then other processes never get the counts of this round.
@@ -68,7 +68,7 @@ class SharedCorrections(Chore):
             control.follow(float(factor))
 
     def go_alone(self, link: RedisLink) -> None:
-        """Correct budgets by this process's own counts alone, starting from the last common factor."""
+        """Correct budgets by this process's own counts alone, from the last common factor on; ``link`` is not used."""
         with self._lock:
             for control in self._controls:
                 control.follow(None)

@@ -235,7 +235,7 @@ class DollarLease(Chore):
         self._lock = threading.Lock()
 
     def go_alone(self, link: RedisLink) -> None:
-        """Store the reason why Redis cannot be reached, so that refusals can give this reason."""
+        """Store the reason why ``link`` cannot reach Redis, so that refusals can give this reason."""
         self._why = link.why
 
     def account(self, tenant: str) -> TenantAccount | None:
@@ -272,9 +272,9 @@ class DollarLease(Chore):
                 self._tell(account, str(error))
 
     def _lease(self, link: RedisLink, account: TenantAccount, wanted: int, least: int) -> None:
-        """Lease at least ``wanted`` or, if the cap does not allow it, at least ``least``; in billionths of a dollar.
+        """Lease at least ``wanted`` billionths of a dollar or, if the cap does not allow that, at least ``least``.
 
-        0 asks for any amount that the cap allows.
+        An amount of 0 asks for whatever the cap allows. If the cap refuses both amounts, refuse the waiting calls.
         """
         # A restoration, a smaller wish and a change of day each take one more attempt. The rest waits for the next round.
         for _ in range(4):
@@ -308,7 +308,11 @@ class DollarLease(Chore):
             return
 
     def _asked(self, link: RedisLink, account: TenantAccount, wanted: int) -> Any:
-        """Ask Redis for a part of the cap, report what this process holds, and return the answer of the script ``GRANT``."""
+        """Ask Redis for at least ``wanted`` billionths of a dollar, and report what this process holds.
+
+        Returns the answer of the script ``GRANT``: status, amount granted, amount left of the cap, day, and last day for
+        which dollars had been granted before.
+        """
         cap, members = round(account.daily_usd * NANO), max(self._processes(), 1.0)
         known = [one for one in {**self._past, **self._held} if one[0] == account.tenant]
         held = [part for where in known for part in (where[1], self._amount(where))]
@@ -329,9 +333,9 @@ class DollarLease(Chore):
         return self._held.get(where, self._past.get(where, 0))
 
     def _journaled(self, link: RedisLink, where: TenantDay, nano_usd: int) -> bool:
-        """Write a grant to the journal; return False if the grant's generation is outdated.
+        """Write a grant of ``nano_usd`` to the journal; return True, or False if the grant's generation is outdated.
 
-        If the journal cannot be written, the grant returns to the cap, and the error is raised.
+        If the journal cannot be written, the grant returns to the cap, and :class:`JournalUnavailable` is raised.
         """
         try:
             return self._journal.hold(self._generation, self._process, where, self._amount(where) + nano_usd)
@@ -341,7 +345,10 @@ class DollarLease(Chore):
             raise
 
     def _accept(self, link: RedisLink, account: TenantAccount, where: TenantDay, nano_usd: int) -> int:
-        """Let the account spend a recorded grant, and give back unused grants of other days; return the amount given back."""
+        """Let the account spend a recorded grant of ``nano_usd``, and give back unused grants of other days.
+
+        Returns the amount given back, in billionths of a dollar.
+        """
         self._held[where] = self._amount(where) + nano_usd
         # A clock may return to a day whose rest was returned: then this is one holding again, not two.
         self._past.pop(where, None)
@@ -355,9 +362,9 @@ class DollarLease(Chore):
             account.add_lease(nano_usd)
 
     def _last_possible_day(self) -> int | str:
-        """Return the latest day that can have begun, by the monotonic time since this process's last grant.
+        """Return the latest day that can have begun, in days since 1970; "" before this process's first grant.
 
-        It does not depend on wall clocks, and is "" before the first grant.
+        It is computed from the last grant's day and the monotonic time since then, so that wall clocks do not matter.
         """
         if self._seen is None:
             return ""

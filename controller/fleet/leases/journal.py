@@ -122,9 +122,9 @@ class SpendJournal:
 
     @contextmanager
     def _transaction(self) -> Iterator[Callable[..., Any]]:
-        """Run the block in one exclusive transaction, and yield a function that runs a statement.
+        """Run the block in one exclusive transaction, and yield a function that runs an SQL statement.
 
-        Its parameters are marked ``?``.
+        The function takes the statement, in which ``?`` marks each parameter, and the parameters' values.
 
         Raises:
             JournalUnavailable: the transaction cannot begin, or it is unknown whether it was committed.
@@ -236,7 +236,10 @@ def _last_day(run: Callable[..., Any]) -> int:
 
 
 def _note_day(run: Callable[..., Any], day: int) -> None:
-    """Record the day of a grant, and whether a clock was set back. Redis needs both again if it loses its sums."""
+    """Record ``day`` as the day of the last grant, and whether a clock was set back since the grant before.
+
+    Redis needs both again if it loses its sums. ``run`` runs one SQL statement.
+    """
     last, recent, back = _last_day(run), _fact(run, "recent"), _fact(run, "back")
     if day != recent or day > last:
         _set_fact(run, "day", max(day, last))

@@ -171,6 +171,9 @@ class RateLease(Chore):
     keeps its share, but Redis may give that share to others.
 
     Args:
+        engine: the engine's name.
+        share: this process's share of the engine's limits, which the lease grows and cuts.
+        process: this process's name in the fleet.
         part: returns the part of the limits that this process can rely on, in (0, 1]; None for an equal part.
         wall_ms: the time in milliseconds that the script uses; None for the server's own time. For tests.
     """
@@ -230,7 +233,7 @@ class RateLease(Chore):
         self._share.give_back(self._keep)
 
     def go_alone(self, link: RedisLink) -> None:
-        """Continue within the present share, without Redis.
+        """Continue within the present share, since Redis does not answer on ``link``.
 
         If Redis has never answered, this process has no share; after ``ALONE_AFTER_S`` seconds it uses the whole limits, as
         it would without a fleet. If Redis has answered before, other processes may hold the rest of the limits; after the
@@ -255,7 +258,10 @@ class RateLease(Chore):
 def _kept(most: int, limit: int, used: int) -> int:
     """Return the number of requests or tokens that this process should keep.
 
-    ``most`` is the script's answer: -1 stands for the whole limit, -2 for the present use plus a quarter.
+    Args:
+        most: the script's answer: the most to keep; -1 stands for the whole limit, -2 for ``used`` plus a quarter.
+        limit: the engine's limit per minute, for all processes together.
+        used: the number that this process's calls used in the last minute.
     """
     if most == -1:
         return limit
@@ -263,7 +269,7 @@ def _kept(most: int, limit: int, used: int) -> int:
 
 
 def _before_it_is_short(demand: RateDemand, limits: RateAmounts) -> RateAmounts:
-    """Return the requests and tokens to ask for in advance: enough for one more call, once most of the share is used."""
+    """Return the requests and tokens to ask for in advance: enough for one more call once most of the share is used, else 0."""
     used_up = any(used > BUSY * held for used, held, limit in zip(demand.used, demand.held, limits, strict=True) if limit)
     if not demand.used.requests or not used_up:
         return RateAmounts(0, 0)

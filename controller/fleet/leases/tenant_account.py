@@ -16,7 +16,7 @@ from vinelm.money.spend_guard import SpendGuard, SpendPermit
 PATIENCE_S = 1.0
 """The longest time that a call waits for a lease while Redis answers. Without Redis no call waits."""
 FIRST_S = 5.0
-"""The same before the background thread has answered for the first time, since a new process is busy with other work."""
+"""The longest wait before the background thread has answered for the first time, since a new process has other work, too."""
 LOOKS_S = 0.1
 """How often a waiting call checks whether Redis still answers."""
 ASYNC_LOOKS_S = 0.01

@@ -46,7 +46,10 @@ class LocalOrders:
 
 
 def order_fields(orders: Orders, view: FleetView) -> dict[str, bytes]:
-    """Return the Redis fields that hold these orders; each process's part covers the conversations it has in flight."""
+    """Return the Redis fields that hold these orders, by name: one common field, and one for each process of ``view``.
+
+    A process's field holds its share, and priorities and pins of the conversations that it has in flight.
+    """
     names = {"weights": orders.weights, "tenants": orders.tenants, "stages": orders.stages}
     plain = {what: {name: float(value) for name, value in given.items()} for what, given in names.items()}
     fields = {COMMON: json.dumps(plain, separators=(",", ":")).encode()}
@@ -66,7 +69,9 @@ def order_fields(orders: Orders, view: FleetView) -> dict[str, bytes]:
 
 
 def local_orders(common: bytes, own: bytes | None) -> LocalOrders:
-    """Decode the orders for one process; ``own`` is None if the policy did not know the process yet.
+    """Decode the orders for one process from the fields that :func:`order_fields` made.
+
+    ``common`` is the field for all processes, ``own`` the process's field; None if the policy did not know the process yet.
 
     Raises:
         VineLMError: the bytes are invalid, or were written by another version of VineLM.
@@ -101,7 +106,7 @@ def _fractions(shares: Mapping[str, float], processes: tuple[str, ...]) -> dict[
 
 
 def _pins(orders: Orders, view: FleetView) -> dict[int, dict[str, str]]:
-    """Return the engine of each pinned conversation, by the index of the process that has it in flight."""
+    """Return, by the index of a process, the pins of its conversations in flight: conversation number to engine."""
     found: dict[int, dict[str, str]] = {}
     if orders.pins:
         rows = np.isin(view.session, np.array(list(orders.pins), np.uint64))

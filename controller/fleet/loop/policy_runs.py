@@ -97,7 +97,7 @@ class Said:
     greatest: float = -math.inf
 
     def add(self, count: int, values: np.ndarray[Any, Any]) -> None:
-        """Include the orders of one view in this summary."""
+        """Include the orders of one view in this summary: their number, and their values (empty for orders without values)."""
         self.most = max(self.most, count)
         if values.size:
             self.least, self.greatest = min(self.least, float(values.min())), max(self.greatest, float(values.max()))
@@ -143,7 +143,7 @@ class PolicyCheck:
 def check_policy(policy: FleetPolicy, views: Iterable[FleetView], period_s: float) -> PolicyCheck:
     """Run a policy twice on each view that has processes, as the loop would, and check that both runs give equal orders.
 
-    If the policy does not return, the check ends.
+    Each run may take ``period_s`` seconds. If the policy does not return within that time, the check ends with this view.
     """
     found, runner = PolicyCheck(period_s), PolicyRunner(policy, period_s)
     for number, view in enumerate((view for view in views if view.processes), 1):

@@ -64,7 +64,7 @@ class StandingOrders(Chore):
         self._has_warned = False
 
     def do(self, link: RedisLink) -> None:
-        """Fetch the orders if they have changed."""
+        """Fetch the orders through ``link`` if they have changed."""
         # Usually only the mark: the orders for a large fleet are long, and seldom new.
         mark = tuple(link.fields(ORDERS, "epoch", "fence", "version"))
         if None in mark:
@@ -89,7 +89,7 @@ class StandingOrders(Chore):
         self._use(orders)
 
     def go_alone(self, link: RedisLink) -> None:
-        """Keep the orders until Redis has not answered for ``ORDERS_FOR_S`` seconds, then drop them."""
+        """Drop the orders if Redis has not answered for ``ORDERS_FOR_S`` seconds, else keep them; ``link`` is not used."""
         if self._now() - self._heard_s > ORDERS_FOR_S:
             self._forget()
 

@@ -56,7 +56,7 @@ class Option(NamedTuple):
 
 
 def explained(options: list[Option]) -> list[Option]:
-    """Return the options of one branch, each with the reason why it was not chosen."""
+    """Return the options of one branch with the reason ``why`` each was not chosen; unchanged if none was chosen."""
     chosen = next((option for option in options if option.is_chosen), None)
     return options if chosen is None else [option._replace(why=option.worse_than(chosen)) for option in options]
 
@@ -92,7 +92,7 @@ class ContingentDecision(Decision):
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The plan in one line, as the only item; see :attr:`words`."""
+        """A tuple with a single string: the plan in one line (:attr:`words`)."""
         return (self.words,)
 
     @property
@@ -217,10 +217,10 @@ class ContingentDecision(Decision):
 
     @cached_property
     def slack(self) -> dict[str, float]:
-        """The unused part of each bound, in seconds, dollars or as a fraction; negative if the bound is violated.
+        """The unused part of each bound, by the bound's name: seconds, dollars or a fraction; negative if violated.
 
-        Of a per-request bound, this is the part that the plan's longest (or most expensive) sequence of calls leaves. A
-        bound on an average over requests has an item only for a plan from the root.
+        Of a per-request bound, this is the part that the plan's longest (or most expensive) sequence of calls leaves.
+        Bounds on averages over requests are included only for a plan from the root.
         """
         found: dict[str, float] = {}
         objective = self.request.objective
@@ -302,7 +302,7 @@ class ContingentDecision(Decision):
         ]
 
     def candidates(self) -> dict[str, Any]:
-        """Return the options of :meth:`options` as JSON types, under the key ``candidates``."""
+        """Return a dictionary whose key ``candidates`` holds the result of :meth:`options` as JSON types."""
         return {"candidates": [option._asdict() for option in self.options()]}
 
     def options(self) -> list[Option]:
@@ -327,7 +327,7 @@ class ContingentDecision(Decision):
         return found
 
     def _arm(self, group: int) -> Plan:
-        """Return the part of the plan that applies if the request continues on this branch."""
+        """Return the part of the plan that applies if the request continues on the branch with the index ``group``."""
         return Plan(self.plan.graph, self.plan.start, {group: self.plan.first[group]}, self.plan.choice)
 
     @property
@@ -335,7 +335,7 @@ class ContingentDecision(Decision):
         return {**super()._now, "next_models": self.next_models}
 
     def facts(self) -> dict[str, Any]:
-        """Return the plan alone as JSON types."""
+        """Return a dictionary whose key ``contingent_plan`` holds the plan as JSON types."""
         return {"contingent_plan": self.plan.to_dict()}
 
     def _next(self) -> str:

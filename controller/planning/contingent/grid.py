@@ -104,10 +104,14 @@ class GridCap:
         return replace(self, used=self.whole - left)
 
     def leaves(self, enough: FloatArray, edges: Integers | slice, target: Integers) -> BoolArray:
-        """Return for each edge whether a request that has ``enough`` left can follow it and still get an answer.
+        """Return for each edge whether a request can follow the edge and still get an answer.
 
-        ``target`` is the position that each edge leads to. If times are random, return whether the edge can lead to an answer
-        at all.
+        If times are random, return whether the edge can lead to an answer at all.
+
+        Args:
+            enough: The seconds or dollars that the request has left before the edge.
+            edges: The edges.
+            target: The position that each edge leads to.
         """
         if self.sigma is not None:
             return np.broadcast_to(np.isfinite(self.need[target]), np.broadcast_shapes(np.shape(enough), target.shape))
@@ -233,14 +237,25 @@ class LeftGrid:
 
 
 def _convolved(chance: FloatArray, after: FloatArray) -> FloatArray:
-    """Return the convolution of each pair of rows: item i is the sum over j of chance[j] x after[i - j]."""
+    """Return the convolution of each row of ``chance`` with the same row of ``after``, in the shape of ``after``.
+
+    Element i of a row is the sum over j of chance[j] x after[i - j].
+    """
     padded = np.concatenate((np.zeros_like(after[:, 1:]), after), axis=1)
     windows = np.lib.stride_tricks.sliding_window_view(padded, after.shape[1], axis=1)
     return np.asarray(np.einsum("nij,nj->ni", windows, np.ascontiguousarray(chance[:, ::-1])))
 
 
 def least_need(graph: DecisionGraph, use: FloatArray, servable: BoolArray | None) -> FloatArray:
-    """Return the least use after which a request at each position certainly has an answer, whichever branches come."""
+    """Return for each position the seconds or dollars that surely suffice for an answer, whichever branches come.
+
+    This is 0 where a request may end, and infinite where no answer can be reached.
+
+    Args:
+        graph: The decision graph.
+        use: The seconds or dollars of the call on each edge.
+        servable: Whether each edge's model can be served; None if all can.
+    """
     need = np.where(graph.may_end, 0.0, np.inf)
     for nodes in reversed(list(pairwise(graph.levels))):
         low, high = graph.first_group[nodes[0]], graph.first_group[nodes[1]]

@@ -134,7 +134,10 @@ class GridProblem(Problem):
         return tuple(self.limits) if stuck else ()
 
     def best_effort(self, missed: Sequence[str], goal: PlanGoal) -> Solution:
-        """Return the plan that exceeds the first of these caps least on branches where no model is within all caps."""
+        """Return the best plan, with another choice on each branch where no model is within all caps.
+
+        There the plan runs the model that uses least of the first of the ``missed`` caps, while all of these are ignored.
+        """
         found = self.solved(goal)
         if not missed:
             return found
@@ -146,7 +149,10 @@ class GridProblem(Problem):
         return self._going(first, goal)
 
     def least_beyond(self, missed: Sequence[str]) -> float:
-        """Return the lowest value of the first capped quantity that a plan can reach if these caps are ignored."""
+        """Return the least seconds or dollars of the first of the ``missed`` caps that suffice if all these are ignored.
+
+        They suffice for an answer whichever branches come.
+        """
         cap, least = self.limits[missed[0]], []
         for group in self.groups:
             edges = self._allowed(np.array(self.graph.edges_of(group)), missed)
@@ -154,9 +160,9 @@ class GridProblem(Problem):
         return max(least)
 
     def _quickest_edge(self, cap: GridCap, group: int, dropped: Sequence[str] = ()) -> int:
-        """Return the edge that leads to an answer with the least use of ``cap``; :data:`NOTHING` if no edge is allowed.
+        """Return the group's edge that leads to an answer with the least use of ``cap``; :data:`NOTHING` if none is allowed.
 
-        If time is minimized, ties go to the cheapest edge.
+        The caps named in ``dropped`` are ignored. If time is minimized, ties go to the cheapest edge.
         """
         edges = self._allowed(np.array(self.graph.edges_of(group)), dropped)
         if not len(edges):

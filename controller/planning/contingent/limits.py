@@ -54,6 +54,7 @@ class Cap:
     """A limit on the seconds (under the current load) or dollars of a request's calls below its position.
 
     Args:
+        totals: The latency and cost from the root to each position of the tree.
         start: The position that the request is at.
         quantity: The limited quantity.
         limit: The amount of the quantity that may be used below the start.
@@ -110,7 +111,10 @@ class Cap:
 
 
 def caps_of(totals: PathTotals, request: PlanRequest, start: int) -> dict[str, Cap]:
-    """Return the request's caps by the name of the objective's field, in the order in which they are relaxed."""
+    """Return the limits on the calls below ``start``, by the name of the objective's field, in the order of relaxation.
+
+    Each limit is the part of the bound that the request has not used yet.
+    """
     objective, found = request.objective, {}
     for bound, quantity in bounded_quantities(objective).items():
         if not isinstance(quantity, Remaining):
@@ -133,6 +137,7 @@ class Admissible:
     """The edges below a start that may be chosen.
 
     Args:
+        graph: The decision graph.
         caps: The caps that each sequence of calls has to meet, by name.
         servable: Whether each edge's model can be served; None if all can.
         barred: Models that must not run next.
@@ -203,7 +208,7 @@ def least_of_the_longest(graph: DecisionGraph, spans: Sequence[Span], admission:
 
 
 def _longest_of_nodes(graph: DecisionGraph, span: Span, least: FloatArray, measure: Cap) -> FloatArray:
-    """Return the lowest worst-case use for the nodes of a span, given that of each of their groups."""
+    """Return for each node of a span the lowest worst-case use of ``measure``, given ``least``, that of each group."""
     low, high = span.nodes
     groups = slice(*span.groups)
     longest = np.where(graph.lost[low:high] > 0.0, np.inf, measure.used(low, high))

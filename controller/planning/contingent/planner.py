@@ -113,7 +113,10 @@ class ContingentPlanner:
         return self._decision(request, policy, relaxed, found)
 
     def _in_time(self, request: PlanRequest, found: ContingentDecision) -> ContingentDecision:
-        """Replan by the probability of being late instead of mean times, if time is left and all other bounds are met."""
+        """Return a plan by the probability of being late, instead of ``found``, which is a plan by mean times.
+
+        Return ``found`` if no time is left, if it violates another bound, or if no model fits.
+        """
         objective, known = request.objective, found.problem
         assert objective.max_latency_s is not None
         # If another bound had to be given up, or no time is left, chances of being late decide nothing.

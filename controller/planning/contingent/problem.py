@@ -149,7 +149,10 @@ class Problem:
     def _induced(
         self, goal: PlanGoal, admission: Admissible
     ) -> tuple[Induction, Best, Callable[[Mapping[int, int]], Integers]]:
-        """Return the induction, the best edges of the start's groups, and a function that maps first to later choices."""
+        """Return the induction, the best edges of the start's groups, and a function that returns all later choices.
+
+        The function takes the choices at the start, by group; in a tree, the later choices do not depend on these.
+        """
         spans, masks = admission.admitted(self.spans)
         found = Induction(self.graph, spans, goal, masks)
         return found, found.start, lambda first: found.choice

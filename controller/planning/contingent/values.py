@@ -46,7 +46,7 @@ class Worth(NamedTuple):
     longest_s: FloatArray | None
 
     def take(self, items: Integers | slice) -> Worth:
-        """Return the values of these items."""
+        """Return the values at these indices of the last axis (nodes, edges or groups)."""
         return self.each(lambda values: values[..., items])
 
     def picked(self, items: Integers) -> Worth:
@@ -122,7 +122,11 @@ class Induction:
         return self._best_edges(0, below, with_latency)
 
     def _best_edges(self, depth: int, below: Worth | None, with_latency: bool) -> Best:
-        """Return the best edge of each group of the span at ``depth``; ``below`` is the value of the next span's nodes."""
+        """Return the best edge of each group of the span with the index ``depth``.
+
+        ``below`` is the value of the next span's nodes; None if there is no next span. ``with_latency`` tells whether to
+        compute the worst-case latency, too.
+        """
         graph, span = self.graph, self.spans[depth]
         low, high = span.edges
         if low == high or below is None:
@@ -295,7 +299,10 @@ def _nothing(shape: tuple[int, ...], with_latency: bool) -> Best:
 
 
 class _Found(NamedTuple):
-    """The best item of each group (-1 if the group has no admitted items), and whether groups were empty or ties remained."""
+    """The index of the best item of each group; -1 if the group has no admitted items.
+
+    ``has_empty`` is True if some group has none, ``ties_remain`` if some group's best items are equal in every key.
+    """
 
     items: Integers
     has_empty: bool
@@ -353,7 +360,7 @@ class _Search:
 
 
 def _by_columns(values: FloatArray, width: int, combine: np.ufunc) -> FloatArray:
-    """Return ``combine`` over each run of ``width`` neighbours; much faster than ``reduceat`` for small groups."""
+    """Return one number per ``width`` consecutive values: ``combine`` over them. Faster than ``reduceat`` for small groups."""
     rows = values.reshape(-1, width)
     found = rows[:, 0].copy()
     for column in range(1, width):
