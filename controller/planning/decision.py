@@ -93,11 +93,11 @@ class Decision(Expected):
     noun: ClassVar[str]
     """The name of such a plan in texts for people."""
     latency_words: ClassVar[str]
-    """A phrase for the requests to which :attr:`path_latency_s` refers."""
+    """A phrase that says what :attr:`path_latency_s` measures, such as "if every invocation runs"."""
     alternatives_shown: ClassVar[tuple[str, ...]]
     """The fields of an :class:`Alternative` that tables show."""
     alternatives_words: ClassVar[str]
-    """A phrase for what the alternatives' figures refer to."""
+    """A sentence that explains the alternatives' figures in tables."""
     _latency_name: ClassVar[str]
 
     @property

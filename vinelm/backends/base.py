@@ -109,7 +109,7 @@ def langsmith_names(model: Model) -> tuple[str, str]:
 
 
 def model_options(model: Model, *known: str) -> Mapping[str, Any]:
-    """Return the model's options. Raise :class:`ConfigError` if its provider does not know an option."""
+    """Return the model's options. Raise :class:`ConfigError` if one of them is not in ``known``, the provider's options."""
     for key in model.options:
         if key not in known:
             raise ConfigError(
@@ -188,6 +188,9 @@ class Counts:
         audio_out: Any = None,
     ) -> Counts | None:
         """Return the token counts of a server's report, or None if the count of the prompt or of the answer is invalid.
+
+        The arguments are the fields of :class:`Counts` as the server states them; ``written_5m`` is the part of ``written``
+        that the cache keeps for five minutes.
 
         If a part is larger than the whole that contains it, the two are added, because some servers count a prompt without its
         cached part, or an answer without its reasoning. If counts contradict each other, the more expensive interpretation is

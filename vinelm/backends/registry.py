@@ -118,8 +118,9 @@ def _create(provider: str, catalog: Catalog, workflow: Workflow | None, seed: in
 
 
 def rate_limiters_of(catalog: Catalog, backends: Mapping[str, Backend]) -> dict[str, EngineRateLimiter | ReplicaGate]:
-    """Return the rate limiter of each model that has limits. Models on one engine share a limiter. The limiter of a replica
-    group is its gate.
+    """Return the rate limiter of each model that has limits, by the model's name.
+
+    Models on one engine share a limiter. The limiter of a replica group is its gate.
     """
     found: dict[str, EngineRateLimiter | ReplicaGate] = {}
     for model in catalog.models:

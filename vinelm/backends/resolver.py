@@ -69,10 +69,11 @@ class ModelResolver:
         return VirtualClock() if self.is_virtual_time else WallClock()
 
     def add(self, entry: Model, chat: BaseChatModel) -> None:
-        """Add the entry of an object made by the application; calls in flight keep their models. Thread-safe.
+        """Add to the catalog the entry of the chat model ``chat`` that the application made. Thread-safe.
 
-        An existing entry stays. If it belongs to an object with other keys, perhaps made for another user, then calls meant for
-        one object are never answered by the other.
+        An existing entry of the same name stays. If it belongs to an object with other keys, perhaps made for another user, a
+        :class:`SeveralObjects` takes this object's place, so that neither answers calls meant for the other. Calls in flight
+        keep their models.
         """
         with self._adding:
             known = self._added.get(entry.name)

@@ -44,8 +44,9 @@ def _told(chat: BaseChatModel) -> dict[str, Any]:
 
 
 class SeveralObjects(BaseChatModel):
-    """Represents several objects that are not interchangeable, in their common catalog entry. Each object is only called by
-    code that uses this object itself.
+    """Represents several chat model objects that are not interchangeable, in their common catalog entry.
+
+    It answers no call: each of the objects is only called by code that uses that object itself. ``entry`` is the entry's name.
     """
 
     entry: str

@@ -124,7 +124,7 @@ class Induction:
     def _best_edges(self, depth: int, below: Worth | None, with_latency: bool) -> Best:
         """Return the best edge of each group of the span with the index ``depth``.
 
-        ``below`` is the value of the next span's nodes; None if there is no next span. ``with_latency`` tells whether to
+        ``below`` is the value of the next span's nodes; None for the last span. ``with_latency`` tells whether to
         compute the worst-case latency, too.
         """
         graph, span = self.graph, self.spans[depth]

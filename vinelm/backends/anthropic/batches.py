@@ -46,7 +46,10 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         super().__init__(_client)
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Submit the calls to the provider as a batch, in one HTTP request, and return the provider's id of the batch."""
+        """Submit the calls (name to request body) as a batch, in one HTTP request, and return the provider's id of the batch.
+
+        ``key`` is not sent, since the calls' names begin with it.
+        """
         bodies = {name: dict(body) for name, body in calls.items()}
         betas: dict[str, None] = {}
         for body in bodies.values():
@@ -77,7 +80,7 @@ class AnthropicBatches(SdkBatches["Anthropic"]):
         return FoundBatch(None, is_certain)
 
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
-        """Return the results of a batch, by call; None if the batch has not ended."""
+        """Return pairs of a call's name and its result; None if the batch has not ended."""
         batches = self._clients.of(model).messages.batches
         batch = batches.retrieve(provider_id)
         if batch.processing_status != "ended":
@@ -112,7 +115,7 @@ def own_headers(key: str, base: str) -> dict[str, Any]:
 
 
 def _results(lines: Iterator[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the calls in a results file. If a line is invalid, only the call on that line has no answer."""
+    """Yield name and result of each call in a results file; the result of an invalid line is a failure."""
     for line in lines:
         name = None
         try:

@@ -51,7 +51,10 @@ class GeminiBatches(SdkBatches["Client"]):
         return {"contents": [_plain(one) for one in made["contents"]], "config": config}
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Submit the calls to the provider as a batch, in one HTTP request, and return the provider's id of the batch."""
+        """Submit the calls (name to request body) as a batch, in one HTTP request, and return the provider's id of the batch.
+
+        ``key`` becomes the batch's display name.
+        """
         requests: Any = [
             {"contents": body["contents"], "config": dict(body["config"]), "metadata": {NAME: name}}
             for name, body in calls.items()
@@ -71,7 +74,7 @@ class GeminiBatches(SdkBatches["Client"]):
         return FoundBatch(None)
 
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
-        """Return the responses of a batch, by call; None if the batch has not ended."""
+        """Return pairs of a call's name and its result; None if the batch has not ended."""
         job = self._clients.of(model).batches.get(name=provider_id)
         state = str(getattr(job.state, "value", job.state)).removeprefix("JOB_STATE_")
         if state not in _ENDED:

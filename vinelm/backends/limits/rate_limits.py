@@ -126,7 +126,10 @@ class EngineRateLimiter:
             share.reorder()
 
     def reserve(self, tokens: int) -> tuple[WindowPermit, float]:
-        """Reserve a place in the rate windows. Return the permit and the seconds to wait before the call may start."""
+        """Reserve a place in the rate windows for a call with this number of tokens.
+
+        Returns the permit, and the seconds to wait before the call may start.
+        """
         with self._lock:
             now_s = self._clock.now()
             start_s = self._first_start(tokens, now_s)
@@ -180,7 +183,13 @@ class EngineRateLimiter:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[WindowPermit]:
-        """Wait for a slot and a place in the rate windows. The slot is held until the block ends."""
+        """Wait for a slot and a place in the rate windows, and yield the permit. The slot is held until the block ends.
+
+        Args:
+            tokens: the caller's estimate of the call's tokens.
+            sleep: waits the given number of seconds.
+            priority: moves the call forward in the queue by 10 s of waiting per unit.
+        """
         if not self._is_limited:
             yield WindowPermit(-math.inf, tokens)
             return

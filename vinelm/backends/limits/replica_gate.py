@@ -157,7 +157,11 @@ class ReplicaPermit:
 
 @dataclass(slots=True, order=True)
 class _Waiting:
-    """A call in the queue. Calls are ordered by ``key``, the arrival time reduced according to the priority."""
+    """A call in the queue. Calls are ordered by ``key``, the arrival time reduced according to the priority.
+
+    ``turns`` are the call's places in the engines' queues, ``admitted`` the future of its permit. ``has_left`` is True once the
+    call has ended or its caller no longer waits.
+    """
 
     key: float
     number: int
@@ -241,7 +245,10 @@ class ReplicaGate:
 
     @contextmanager
     def admit(self, tokens: int, sleep: Callable[[float], None], priority: SupportsFloat = 0.0) -> Iterator[ReplicaPermit]:
-        """Wait for a replica with room, and occupy a slot of that replica during the block. ``sleep`` is not used."""
+        """Wait for a replica with room, and occupy a slot of that replica during the block; yield the permit.
+
+        ``tokens`` is the estimated number of tokens of the call; ``sleep`` is not used.
+        """
         waiting = self._enter(tokens, priority)
         try:
             # Windows empty as time passes, without any event, so each waiting call looks again by itself.

@@ -122,8 +122,9 @@ class OfflineChatModel(BoundChatModel):
                     yield chunk
 
     def _answer(self, messages: Sequence[BaseMessage]) -> tuple[str, Usage, CallPermit | None]:
-        """Return the answer's text, its usage and the call's permit. The guard reserves the exact cost, since it is known in
-        advance.
+        """Return the answer's text, its usage and the guard's permit; None instead of a permit without a guard.
+
+        The guard reserves the exact cost, since it is known in advance.
         """
         bound: _Binding = self.binding
         text, usage = bound.source.answer(bound.model, bound.call, sum(map(_chars, messages)))
@@ -131,7 +132,10 @@ class OfflineChatModel(BoundChatModel):
         return text, usage, None if guard is None else guard.authorize(usage.cost_usd)
 
     def _said(self, text: str, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, list[ToolCall]]:
-        """Return the message's text and tool calls. If tools are bound, the answer may be a script of tool calls."""
+        """Return the text and the tool calls of the next message.
+
+        If tools are bound (``options["tools"]``), the answer ``text`` may be a script of tool calls; see :func:`next_step`.
+        """
         return next_step(text, messages) if options.get("tools") else (text, [])
 
     async def _pass_time(self, seconds: float) -> None:

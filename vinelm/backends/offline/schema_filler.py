@@ -66,7 +66,7 @@ class _Filler:
         return {"boolean": True, "null": None}.get(kind, self._text)
 
     def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the schema that a reference points to, with the parts of ``allOf`` merged."""
+        """Return the schema with its reference (``$ref``) followed and the parts of ``allOf`` merged."""
         for _ in range(_DEEPEST):
             reference = schema.get("$ref")
             if not isinstance(reference, str):
@@ -84,8 +84,9 @@ class _Filler:
         return merged
 
     def _one_of(self, schema: Mapping[str, Any], options: Sequence[Any], depth: int) -> Any:
-        """Return the first alternative that is not null. Deep inside a recursive schema, return null instead if it is
-        allowed.
+        """Return data for the first of the alternative schemas ``options`` that is not null; None if all are null.
+
+        Deep inside a recursive schema, return None if one of the alternatives is null.
         """
         found = [self._resolved(option) for option in options if isinstance(option, Mapping)]
         plain = [option for option in found if _kind(option) != "null" and (option or len(found) == 1)]

@@ -59,15 +59,16 @@ def digest(*names: object) -> bytes:
 
 
 def normal(*names: object) -> float:
-    """Draw from an approximately normal distribution: the standardised sum of 16 uniform random words. The absolute value is at
-    most 6.93.
+    """Return a number from an approximately standard normal distribution; equal names give the same number.
+
+    It is the standardised sum of 16 uniform random words. Its absolute value is at most 6.93.
     """
     total: int = sum(_WORDS.unpack(digest(*names)))
     return (total - _SUM_MEAN) / _SUM_SD
 
 
 def uniform(*names: object) -> float:
-    """Draw a number uniformly from [0, 1)."""
+    """Return a number drawn uniformly from [0, 1); equal names give the same number."""
     return (int.from_bytes(digest(*names)[:8], "big") >> 11) / 2**53
 
 
@@ -300,7 +301,8 @@ def _checked_rate(rate: object, what: str) -> float:
 class TextWriter:
     """Writes the label as the right answer, and a different text as a wrong answer.
 
-    Requests with a longer row of the dataset are harder. ``answer_key`` is the column with the label.
+    Requests with a longer row of the dataset are harder. ``answer_key`` is the column with the label, ``kinds`` are the types
+    of wrong answer.
     """
 
     kinds: Sequence[str] = ("near_miss", "off_topic")

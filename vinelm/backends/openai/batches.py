@@ -65,7 +65,10 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         super().__init__(_client)
 
     def submit(self, model: Model, key: str, calls: Mapping[str, Mapping[str, Any]]) -> str:
-        """Upload the requests, start the batch, and return its id. If the batch cannot be started, the upload costs nothing."""
+        """Upload the calls (name to request body), start the batch, and return the provider's id of the batch.
+
+        ``key`` goes into the batch's metadata. If the batch cannot be started, the upload costs nothing.
+        """
         client = self._clients.of(model)
         lines = (_line(name, body) for name, body in calls.items())
         content = "\n".join(lines).encode("utf-8", "replace") + b"\n"
@@ -87,7 +90,7 @@ class OpenAIBatches(SdkBatches["OpenAI"]):
         return FoundBatch(None)
 
     def answers(self, model: Model, provider_id: str) -> Sequence[tuple[str, Mapping[str, Any]]] | None:
-        """Return the results in a batch's answer and error files, by call; None if the batch has not ended."""
+        """Return pairs of a call's name and its result, from answer and error files; None if the batch has not ended."""
         client = self._clients.of(model)
         batch = client.batches.retrieve(provider_id)
         if batch.status not in _ENDED:
@@ -132,7 +135,7 @@ def _line(name: str, body: Mapping[str, Any]) -> str:
 
 
 def _results(content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the calls in a file of answers or errors. If a line is invalid, only the call on that line has no answer."""
+    """Yield name and result of each call in a file of answers or errors; the result of an invalid line is a failure."""
     for line in content.decode("utf-8", "replace").splitlines():
         name = None
         try:

@@ -114,7 +114,7 @@ class KeepsBatches(Protocol):
         """Return the digests of a batch's calls."""
 
     def find(self, digest: str) -> tuple[int, str | None] | None:
-        """Return the number of the call's batch and the call's answer, or None if no batch contains the call."""
+        """Return the id of the call's batch, and the call's answer (None while there is none); None without a batch."""
 
 
 @dataclass(eq=False)
@@ -299,9 +299,7 @@ class BatchGate:
         return call.answer
 
     def find(self, digest: str) -> tuple[bool, Mapping[str, Any] | None]:
-        """Return whether an earlier process put the call in a batch, and the call's answer, or None while there is no
-        answer.
-        """
+        """Return whether the records have a batch with the call, and the call's answer; None while it has none."""
         found = self._records.find(digest)
         return found is not None, json.loads(found[1]) if found is not None and found[1] is not None else None
 
@@ -399,7 +397,7 @@ class BatchGate:
             self.close(f"{model.name}: its batches cannot be submitted: {failed.detail}: repair it and run the same line again")
 
     def _refused(self, calls: list[_Call], failed: AttemptFailed) -> None:
-        """Handle a batch that the provider refused: retry later if that may help, otherwise fail each of its calls."""
+        """Handle a batch that the provider refused with ``failed``: retry later if that may help, else fail each call."""
         name = calls[0].model.name
         self._refusals[name] += 1
         if failed.kind in ("rate_limit", "server") and not failed.is_final and self._refusals[name] <= _RESUBMITS:
@@ -486,7 +484,10 @@ class BatchGate:
             _settle(call, json.loads(texts[call.digest]))
 
     def _dearest(self, name: str, said: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the most expensive of a provider's results for one call; any answer is preferred to a failure."""
+        """Return the most expensive of a provider's results ``said`` for one call; any answer is preferred to a failure.
+
+        ``name`` is the model's name. If the cost of an answer is unknown, the result is marked ``uncounted``.
+        """
         if len(said) == 1:
             return said[0]
         bodies = [answer["body"] for answer in said if "body" in answer]
@@ -555,15 +556,19 @@ def failure(kind: str, detail: str, *, may_be_billed: bool = False) -> dict[str,
 
 
 def unread(name: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a failed result for a line that cannot be read, if the call's name is known. The call may be billed."""
+    """Yield the call's name and a failure, for a line of a batch's results that cannot be read; nothing without a name.
+
+    The call may be billed.
+    """
     if isinstance(name, str):
         yield name, failure("malformed", "its line in the batch's results cannot be read", may_be_billed=True)
 
 
 def with_missing(found: Sequence[tuple[str, Mapping[str, Any]]], succeeded: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return a batch's results by call, given the number of calls that the provider reports as answered.
+    """Return the batch's results ``found``, pairs of a call's name and its result.
 
-    If there are fewer answers than reported, the failed calls are marked as possibly billed.
+    If they have fewer answers than ``succeeded``, the number that the provider reports, the failed calls are marked as
+    possibly billed.
     """
     answered = {name for name, answer in found if "body" in answer}
     if not isinstance(succeeded, int) or succeeded <= len(answered):

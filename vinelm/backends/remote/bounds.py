@@ -47,7 +47,10 @@ class AttemptBound:
 
     @classmethod
     def of(cls, prompt: str, *, max_tokens: int, links: int = 0, **asked: bool) -> AttemptBound:
-        """Return the bound for a prompt that has ``links`` links to attachments; ``asked`` sets the other fields."""
+        """Return the bound for a prompt with ``links`` links to attachments and an answer of at most ``max_tokens`` tokens.
+
+        ``asked`` sets the other fields.
+        """
         tokens_in = len(prompt.encode("utf-8", "surrogatepass")) + TEMPLATE_TOKENS + ATTACHMENT_TOKENS * links
         return cls(tokens_in, max_tokens, **asked)
 

@@ -141,10 +141,10 @@ class RemoteChatModel(BoundChatModel):
         return found
 
     def as_owned(self, own: OwnSettings) -> RemoteChatModel:
-        """Return this model with the settings of the application's own chat model. If the catalog entry is that object, return
-        the object itself.
+        """Return this model with the settings of the application's own chat model.
 
-        Other models take over the settings that they also have, but keep their own limit on an answer's length.
+        If this model's catalog entry is that of ``own``, the result calls the application's object itself. Other models take
+        over the settings that they also have; the lower of both limits on an answer's length applies.
         """
         bound: CallBinding = self.binding
         if bound.model.name == own.entry:
@@ -160,7 +160,13 @@ class RemoteChatModel(BoundChatModel):
         return bound_instance(RemoteChatModel, replace(less, model=model), less.inner.kept)
 
     def _around(self, made: Any, method: str) -> Any:
-        """Wrap an object that the inner chat model derived from itself, so that its calls are still metered."""
+        """Return the object ``made``, which a method of the inner chat model returned, changed so that its calls are metered.
+
+        ``method`` names that method in the error message.
+
+        Raises:
+            ConfigError: the object contains no chat model.
+        """
         met: list[BaseChatModel] = []
 
         def metered(one: Any) -> Any:
@@ -471,8 +477,9 @@ class _Account:
             self._held.append(piece)
 
     def _handed(self, piece: Piece, *, is_token: bool) -> ChatGenerationChunk:
-        """Return a piece of the answer for the caller of a stream. Once the caller has seen output, the call is not
-        repeated.
+        """Return a piece of the answer as a chunk, for the caller of a stream.
+
+        If the piece has output (``is_token``), the call is not repeated from now on, since the caller sees it.
         """
         if is_token:
             self._metered.hand_out()
@@ -529,8 +536,9 @@ class _Account:
 
     @contextmanager
     def _attempt(self, ticket: RatePermit) -> Iterator[Model]:
-        """Run one attempt inside the block, and yield the entry that serves it. At the end, record a failure, and report the
-        used tokens to the rate limits.
+        """Run one attempt inside the block, and yield the catalog entry that serves it.
+
+        ``ticket`` is the permit of the rate limits. At the end, record a failure, and report the used tokens to the permit.
         """
         bound, metered = self._bound, self._metered
         self._last = None

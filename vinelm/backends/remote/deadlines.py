@@ -239,8 +239,9 @@ class _Stream:
 
 
 def _left(timeout: float | None, late: type[Exception]) -> float | None:
-    """Return the number of seconds that a step may wait. Raise the error ``late`` if none are left, even if data has
-    arrived.
+    """Return the seconds that a step may wait: until the deadline, but at most ``timeout``. None means without limit.
+
+    Raises ``late`` if no time is left, even if data has arrived.
     """
     deadline = _HERE.deadline
     if deadline is None or deadline.ends_at == float("inf"):

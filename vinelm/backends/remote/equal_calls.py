@@ -108,17 +108,16 @@ class EqualCalls:
         return digest_of(model, inner, request)
 
     def is_recorded(self, digest: str) -> bool:
-        """Return whether a call is among the recorded calls, and count it."""
+        """Return whether a call is among the recorded calls; if so, count it in :attr:`recorded_hits`."""
         is_there = self.kept.find(digest) is not None
         with self._lock:
             self.recorded_hits += is_there
         return is_there
 
     def ask(self, digest: str, *, leads: bool) -> Future[str | None]:
-        """Return a future of the stored answer to a call.
+        """Return a future of the answer to a call: the stored answer, or that of an equal call in flight.
 
-        The future's result is None if there is no stored answer and no equal call in flight was answered. If ``leads`` is true,
-        the caller must then make the call and :meth:`end` it.
+        Its result is None if there is neither. If ``leads`` is true, the caller must then make the call and :meth:`end` it.
         """
         future: Future[str | None] = Future()
         with self._lock:
@@ -142,7 +141,7 @@ class EqualCalls:
     def end(self, digest: str, said: str | None) -> None:
         """End a call that leads: store its answer ``said`` and pass it to all waiting calls.
 
-        If ``said`` is None, there is no answer, and the first waiting call leads.
+        If ``said`` is None, the call has no answer, and the first waiting call that can lead is made instead.
         """
         try:
             if said is not None:

@@ -43,15 +43,15 @@ class InnerChat:
     """A chat model that is called for one catalog entry. Thread-safe.
 
     Args:
-        chat: as its owner made it, or as the catalog says.
+        chat: the chat model, as its owner (the application) made it or as its catalog entry describes it.
         remake: makes another chat model with the same settings, for another event loop; None if only its owner can make one.
-        like: the model that it copies. Both share what is learnt about either of them.
+        like: the inner chat model of which this is a copy. Both share what is learnt about refused settings and costs.
 
     Attributes:
         given: the original chat model.
         kept: its settings that LangChain itself defines.
-        is_asynchronous: whether synchronous calls run on an event loop, because :meth:`in_time` is None for them. False if the
-            owner has set only a synchronous client.
+        is_asynchronous: whether synchronous calls run on an event loop if :meth:`in_time` returns None. False if the owner has
+            set only a synchronous client, or the model has no asynchronous one.
         has_asynchronous: whether it has an asynchronous client at all; otherwise calls run in threads.
         wants_stream: whether its owner has set it to stream even calls that ask for a whole answer.
         states_reasons: for which answers a finish reason is always given, so that a missing reason means a cut-off answer:

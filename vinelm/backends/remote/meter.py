@@ -153,9 +153,9 @@ class SeenAnswer:
     _tools: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
     def look(self, generation: ChatGeneration, more: Mapping[str, Any], *, is_whole: bool) -> str:
-        """Record a piece of the answer, or a whole answer, and return the text in it.
+        """Record a piece of the answer (or, if ``is_whole``, a whole answer), and return the text in it.
 
-        ``more`` is what the result states about the whole answer, apart from this generation.
+        ``more`` is metadata of the whole result, such as its finish reason, in addition to that of ``generation``.
 
         Raises:
             AttemptFailed: the piece is not the answer of a chat model.
@@ -192,9 +192,7 @@ class SeenAnswer:
         return text
 
     def state(self, told: Mapping[str, Any]) -> None:
-        """Record what an answer states about itself: its finish reason, its id, and the model and service tier that produced
-        it.
-        """
+        """Record the finish reason, the id, the model and the service tier from the metadata ``told`` of an answer."""
         reason = _reason(told)
         if reason is not None:
             self.reason = _label(reason) or self.reason
@@ -270,8 +268,9 @@ def _chars(message: Any, text: str) -> int:
 
 
 def _reason(told: Mapping[str, Any]) -> str | None:
-    """Return the finish reason, or None. OpenAI's Responses API states a status instead, and the reason why an answer is
-    incomplete.
+    """Return the finish reason in an answer's metadata ``told``; None if there is none.
+
+    OpenAI's Responses API states a status instead, and the reason why an answer is incomplete.
     """
     incomplete = told.get("incomplete_details")
     if isinstance(incomplete, Mapping) and incomplete.get("reason"):
@@ -433,7 +432,8 @@ class MeteredCall:
         requested.
 
         A router or a gateway's fallback may do this. The price list is only read if the name of the model that answered differs
-        from the requested name by more than a date.
+        from the requested name by more than a date. ``counts`` are the call's tokens, ``asks`` the other arguments of
+        :meth:`Counts.usd`.
         """
         model, served = self.model, self.seen.response_model
         if model.price_id is None or served is None or re.fullmatch(re.escape(model.model_id) + r"([-@:]\d[\d-]*)?", served):

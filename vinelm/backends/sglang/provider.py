@@ -33,9 +33,10 @@ class SGLangProvider(OpenAIProvider):
         return found if isinstance(found, int) else None
 
     def ask(self, model: Model, method: str, path: str, kind: Any) -> Any:
-        """Send an administrative request to the engine, and return its answer, converted to the type ``kind``.
+        """Send an administrative request to the engine of ``model``, and return its answer, converted to the type ``kind``.
 
-        Errors of the HTTP client are not translated.
+        ``method`` is the HTTP method in lower case, ``path`` follows the server's address. Errors of the HTTP client are not
+        translated.
         """
         client: Any = self.make(model).root_client.with_options(base_url=_server(model))  # type: ignore[attr-defined]
         return getattr(client, method)(path, cast_to=kind, options={"timeout": LISTING_S})
