@@ -417,7 +417,7 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
     """Return the model with costs by context, and sizes of requests by latent pair (harder requests are often larger).
 
     A result's size is its cost divided by the mean cost of its context. The mean of a context with few results is shrunk
-    towards its model's mean.
+    towards its model's mean. ``weights`` has the weight of each request; ``fit`` gives the requests' latent pairs.
     """
     weight = table.weight * weights[table.request]
     weight = weight * np.array([context.model != SKIP for context in table.contexts])[table.context]  # skipping costs nothing
@@ -465,6 +465,11 @@ def _growth(table: AnswerTable, weight: FloatArray, expected_usd: FloatArray) ->
 
     Most results are of early calls, and a loop's later calls share their context. Without the growth, the cost of deeper plans
     would be underestimated. The growth is estimated by least squares within contexts, shrunk towards 0, and never negative.
+
+    Args:
+        table: The answers.
+        weight: The weight of each answer.
+        expected_usd: The cost of each answer in dollars that its context and the size of its request imply.
     """
     n = len(table.contexts)
     count = np.bincount(table.context, weight, n)

@@ -328,9 +328,11 @@ class _Growing:
 
 
 class _Contexts(NamedTuple):
-    """The models of a stage as (index, name), and the contexts in which each is called first and again (no item: unknown).
+    """The models of a stage, and the contexts in which they are called.
 
-    ``copies``: for each earlier label of an answer, the answer's label here; None if different stages may follow here.
+    ``asked``: the models as (index, name). ``first`` and ``again``: by model name, the index of the context of a model that has
+    not, or has, answered before; a model whose context has no results is missing. ``answers``: whether the stage writes an
+    answer. ``copies``: for each earlier label of an answer, the answer's label here; None if different stages may follow here.
     ``keeps``: the judge's number for each model (by index) that leaves the answer unchanged.
     """
 

@@ -79,8 +79,8 @@ def _identity_in(meta: dict[str, str], path: StoreAddress, wanted: StoreIdentity
     """Return the identity in the ``meta`` table of the store at ``path``.
 
     Raises:
-        StoreError: there is no store (the message calls the file ``kind``), or the store has another version, or an identity
-            other than ``wanted``.
+        StoreError: there is no store (the message calls the file ``kind``), the store is of a different version, or its
+            identity is not ``wanted``.
     """
     try:
         version = int(meta["schema_version"])
@@ -155,7 +155,7 @@ def _opened_in_postgres(url: PostgresUrl, wanted: StoreIdentity | None) -> tuple
     """Open a store and return its database and identity.
 
     Raises:
-        StoreError: there is no store, or it has another version, or an identity other than ``wanted``.
+        StoreError: there is no store, the store is of a different version, or its identity is not ``wanted``.
     """
     database = PostgresDatabase(url)
     try:
