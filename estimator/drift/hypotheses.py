@@ -49,8 +49,8 @@ def hypotheses_of(
         annotated: the trie.
         node: the index of the node; not the root.
         alpha: the probability that any annotation's error exceeds what its hypothesis allows, over all hypotheses of the node.
-        points: the difference by which a share may differ from its annotation, in [0, 1).
-        relative: the fraction by which mean cost and mean latency may differ from their annotations.
+        points: the difference, in [0, 1), by which a share may differ from its annotation without counting as moved.
+        relative: the fraction by which mean cost and mean latency may differ from their annotations likewise.
     """
     count = BORROWED_ROWS if annotated.count is None else max(int(annotated.count[node]), BORROWED_ROWS)
     labels = label_shares(annotated, node)

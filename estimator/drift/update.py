@@ -144,7 +144,7 @@ def _ratio(new: FloatArray, old: FloatArray) -> FloatArray:
 
 
 def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
-    """Return updated copies of the trie's arrays that change with the stop rates."""
+    """Return updated copies of the trie's arrays that change with the stop rates, by name; empty for merged histories."""
     trie, old = annotated.trie, annotated.stop
     if annotated.difficulty is not None:  # the plans' figures follow from the rates of each difficulty, which are not known
         return {}

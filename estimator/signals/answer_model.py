@@ -138,7 +138,7 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class AnswerFit:
-    """A fitted latent model.
+    """A fitted latent model; the module's docstring explains the types of answers (R, E, V, W1, W2, U).
 
     Args:
         grid: The latent pairs.
@@ -212,8 +212,8 @@ OF_TYPE = np.array([0, 1, 0, 2, 2, 2])
 class Labelings:
     """All assignments of types to each request's classes of wrong answers, as counts of (context, type).
 
-    A class with answers of several models cannot be OWN; a class with answers of one model may be a single answer that the
-    model repeats. At most one class is the USUAL mistake, and at most one the SECOND.
+    A class with answers of several models cannot be of the type OWN (wrong in a unique way); a class with answers of one model
+    may be a single answer that the model repeats. At most one class is the request's USUAL mistake, and at most one its SECOND.
 
     Many requests have results that differ only in cost: the same models, agreement of answers and scores. Such requests form a
     pattern, and the pattern's labelings are stored once.
@@ -293,7 +293,8 @@ class Labelings:
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
     """Return the possible assignments of types to the classes of wrong answers.
 
-    ``shared``: for each class, whether several models gave the answer. ``may_be_alike``: whether a class may be of type V.
+    ``shared``: for each class, whether several models gave the answer. ``may_be_alike``: whether a class may be
+    of type V (wrong, but equal to a right answer according to ``agree``).
     """
     found = []
     allowed = (OWN, USUAL, SECOND, ALIKE) if may_be_alike else (OWN, USUAL, SECOND)

@@ -33,7 +33,10 @@ def exists(address: StoreAddress) -> bool:
 
 
 def created(address: StoreAddress, identity: StoreIdentity, *, shown_as: Path | None = None) -> Database:
-    """Create an empty store at the address and return its database; for the arguments see :meth:`ObservationStore.create`."""
+    """Create an empty store at the address and return its database; see :meth:`ObservationStore.create`.
+
+    ``shown_as`` is the path for error messages, if the file will later be renamed to it.
+    """
     if isinstance(address, PostgresUrl):
         return _created_in_postgres(address, identity)
     if exists(address):
