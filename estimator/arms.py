@@ -84,13 +84,13 @@ UNSEEN = 1e-6
 
 
 def with_kinds_counted(annotated: AnyTrie, counts: Mapping[str, float]) -> AnyTrie:
-    """Return the trie with the share of each request type computed from ``counts``, or unchanged if it has no types.
+    """Return the trie with the share of each request type computed from ``counts``.
 
-    This matters because a profile may contain other shares of the types than the application's traffic.
+    This matters because a profile may contain other shares of the types than the application's traffic. The trie is returned
+    unchanged if it has no types, if all counts are 0, or if its shares depend on the requests' difficulty (merged histories).
 
     Args:
-        annotated: The trie of a template with types. Nodes with merged histories keep their shares, which depend on the
-            requests' difficulty.
+        annotated: The trie.
         counts: Number of requests of each type, >= 0, or their weights; missing types count 0.
     """
     kinds, trie = annotated.template.kind_names, annotated.trie

@@ -150,9 +150,15 @@ def skipped_nodes(trie: Trie) -> BoolArray:
 
 
 def _of_tools_alone(cells: ObservationTable, skipped: BoolArray, values: FloatArray, found: MeanEstimate) -> MeanEstimate:
-    """Return ``found`` with the amounts of the skipped nodes replaced by their stage's mean over ``values``, 0 without results.
+    """Return ``found`` with the estimates at skipped nodes replaced by the mean and variance of their stage's ``values``.
 
-    If a stage is skipped, only the tools after it cost dollars or seconds.
+    If a stage is skipped, only the tools after it cost dollars or seconds. A skipped stage without results gets 0.
+
+    Args:
+        cells: the results.
+        skipped: a mask of the nodes whose stage is skipped, shape (n + 1,).
+        values: the dollars or seconds of each result, shape (results,).
+        found: the estimate of the same amount for all nodes.
     """
     trie, arrays = cells.trie, {name: getattr(found, name).copy() for name in _OF_NODES}
     for stage in np.unique(trie.stage[skipped]):
@@ -172,9 +178,9 @@ _OF_NODES = ("mean", "var", "size_var", "mean_var", "along")
 def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
     """Return the annotations, changed so that skipped stages and judges leave P(right) as it was before them.
 
-    Among the requests that reach such a stage, P(right) after it equals P(right) before it. The estimates of the stage's
-    signals and stops stay, separately for right and wrong answers. Does nothing if histories are merged, because a node then
-    has several predecessors.
+    Among the requests that reach such a stage, P(right) after it equals P(right) before it. The probabilities that they stop
+    or take each branch there are unchanged, except for the parts with a right answer (:func:`_moved`). Returns the input as is
+    if it has no such stage, or if histories are merged, because a node then has several predecessors.
     """
     trie, template = annotated.trie, annotated.template
     judges = np.array([stage.verdict is not None for stage in template.stages])
@@ -197,9 +203,10 @@ def with_kept_answers(annotated: AnnotatedTrie) -> AnnotatedTrie:
 
 
 def _moved(right: FloatArray, mass: FloatArray, before: FloatArray, after: FloatArray) -> FloatArray:
-    """Return the part of ``mass`` that has a right answer, after P(right) has changed from ``before`` to ``after``.
+    """Return the part of the probability ``mass`` with a right answer, after P(right) has changed from ``before`` to ``after``.
 
-    ``right`` is this part before the change. The parts with right and with wrong answers scale with P(right) and P(wrong).
+    ``right`` is this part before the change. If P(right) falls, this part falls in the same proportion. If P(right) rises, the
+    rest of ``mass``, which has wrong answers, falls in the same proportion as P(wrong).
     """
     less = right * np.divide(after, before, out=np.zeros_like(before), where=before > 0.0)
     wrong = (mass - right) * np.divide(1.0 - after, 1.0 - before, out=np.zeros_like(before), where=before < 1.0)

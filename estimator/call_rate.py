@@ -89,7 +89,7 @@ class CallRate:
         return self._priced([math.inf] * len(self.observations))
 
     def applied(self, annotated: AnnotatedTrie) -> AnnotatedTrie:
-        """Return the trie, estimated from the results of :meth:`warm_rows`, with the costs at the service's request rate.
+        """Return ``annotated``, which was estimated from :meth:`warm_rows`, with the costs at the service's request rate.
 
         Rates are computed by path, so the cost of a path without results is as accurate as the cost of other paths. With merged
         histories, what ran before on the same cache is unknown, so each stage and model gets the mean of its results.
@@ -106,8 +106,14 @@ class CallRate:
         return replace(annotated, cost_usd=annotated.cost_usd + extra)
 
     def _cold_nodes(self, annotated: AnnotatedTrie, stage: int, model: int) -> FloatArray:
-        """Return the cost of cache misses, in dollars, at the nodes of a stage and model that are the first to send the common
-        part.
+        """Return the expected cost of cache misses per call, in dollars, at the nodes of one stage and model; shape (n + 1,).
+
+        It is 0 at all nodes except those of this stage and model at which a request first sends the common part of the prompts.
+
+        Args:
+            annotated: The trie.
+            stage: The index of the stage.
+            model: The index of the model.
         """
         trie, entry = annotated.trie, self.catalog[annotated.trie.models[model]]
         common = self._shared.get((trie.stages[stage], entry.prompt_cache))
@@ -213,12 +219,14 @@ class _Common:
 class _Prompt:
     """The prompt of one model call of a result, averaged over the result's model calls.
 
-    ``is_alone``: whether no other branch of the request ran this stage on this cache before. Another branch would have left
-    the request's text in the cache, where a service never finds it.
+    ``calls``: the number of the result's model calls. ``tokens_in``: prompt tokens per model call. ``hit``: the part of them
+    that was read from the cache. ``is_alone``: whether no other branch of the request ran this stage on this cache before.
+    Another branch would have left the request's text in the cache, where a service never finds it.
 
-    ``met``: who may have left tokens in the cache. For a request's first call on the cache, other requests; after the same
-    stage, the same request; after another stage, either. ``held``: the maximum number of tokens that the request itself has
-    sent, or the exact number if shapes are known. ``static``: the tokens that all requests send, if shapes are known.
+    ``met``: who may have left tokens in the cache. It is "first" for a request's first call on the cache, which finds tokens of
+    other requests. It is "same" after a call of the same stage (tokens of the same request), and "chained" after another stage
+    (tokens of either). ``held``: the maximum number of tokens that the request itself has sent, or the exact number if shapes
+    are known. ``static``: the number of tokens that all requests send; None if shapes are unknown.
     """
 
     key: _Key
@@ -312,7 +320,10 @@ def _shared_tokens(prompts: Sequence[_Prompt]) -> dict[_Key, _Common]:
 
 
 def _common(here: Sequence[_Prompt]) -> _Common | None:
-    """Return the common part of prompts with known shapes; None if no result hit tokens of it that another request sent."""
+    """Return the common part of the prompts ``here``, which belong to one stage and cache and have known shapes.
+
+    None if no result has a cache hit on tokens that another request sent.
+    """
     hits = [min(float(prompt.hit), prompt.static or 0.0) for prompt in here]
     foreign = [hit for hit, prompt in zip(hits, here, strict=True) if hit > prompt.held]
     if not foreign:

@@ -248,7 +248,10 @@ def _over_all(cells: ObservationTable, fitted: _Fitted, by_outcome: SizesByOutco
 
 
 def _small_sample_inflation(free: int) -> float:
-    """Return the squared ratio of Student's 90 % interval to the normal interval: the factor for variances from few values."""
+    """Return the factor by which to multiply a variance that was estimated with ``free`` degrees of freedom.
+
+    It is the squared ratio of Student's 90 % interval to the normal interval.
+    """
     return float(stdtrit(max(free, 1), 0.95) / ndtri(0.95)) ** 2
 
 

@@ -68,10 +68,11 @@ def cached_shares(observations: Iterable[Observation], catalog: Catalog) -> dict
 
 
 def follow_ups(annotated: AnnotatedTrie) -> list[dict[str, Any]]:
-    """Return, for each model, the estimated cost and latency of a later call, with and without a change of the model before it.
+    """Return, for each model, the estimated cost (dollars) and latency (seconds) of a call that is not a request's first.
 
-    They are means within a depth, averaged over the depths that have both edge types; models without such a depth are
-    omitted. Each row has the keys ``model`` and :data:`FIGURES`.
+    Each row has the keys ``model`` and :data:`FIGURES`: "switched" after a call with another prompt cache, "kept" after one
+    with the same. They are means within a depth, averaged over the depths that have both; models without such a depth are
+    omitted.
     """
     trie, rows = annotated.trie, []
     edges = edge_types(trie, index_per_node(trie, [annotated.catalog[name].prompt_cache for name in trie.models]))

@@ -16,7 +16,8 @@ Ints = npt.NDArray[np.int64]
 Amounts = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 """The sum of the values of each node, and their number; shape (n + 1,) each."""
 Prior = Callable[[Trie, Amounts, FloatArray, float], tuple[FloatArray, float]]
-"""What a model's mean is shrunk towards, shape (n + 1,), with its weight: from the overall mean and the weight of a level."""
+"""Returns what a model's mean is shrunk towards, shape (n + 1,), and the weight of this value. The arguments are the trie, the
+amounts, the overall mean, shape (n + 1,), and the number of pseudo-observations at each level of shrinkage."""
 
 
 def of_all(trie: Trie, amounts: Amounts, overall: FloatArray, weight: float) -> tuple[FloatArray, float]:

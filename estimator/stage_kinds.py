@@ -40,9 +40,9 @@ class OneKind:
         return stage, []
 
     def further(self, of_kind: FloatArray, of_all: FloatArray) -> FloatArray:
-        """Return the number of requests to add to the observed requests of each type; shape (nodes, points); here 0.
+        """Return 0, the number of requests to add to the observed requests of each type; shape (nodes, points).
 
-        For the arguments see :meth:`StageKinds.further`.
+        The arguments, numbers of observed requests, do not matter here; see :meth:`StageKinds.further`.
         """
         return np.zeros_like(of_kind)
 
@@ -84,9 +84,16 @@ class StageKinds(OneKind):
         return np.asarray(FURTHER_REQUESTS * mix / mix.sum(axis=1, keepdims=True))
 
     def prior(self, trie: Trie, amounts: Amounts, overall: FloatArray, weight: float) -> tuple[FloatArray, float]:
-        """Return the mean of each node's model and stage over all types, times the factor of the node's type; and its weight.
+        """Return the value that a model's mean is shrunk towards at each node, shape (n + 1,), and the weight of this value.
 
-        The weight is that of :data:`KIND_ROWS` results. For the arguments see :data:`~vinelm.estimator.shrinkage.Prior`.
+        The value is the mean of the node's model and stage over all types, times a factor of the node's type. The weight is
+        that of :data:`KIND_ROWS` results.
+
+        Args:
+            trie: The trie.
+            amounts: The sum of the values of each node, and their number.
+            overall: The overall mean, towards which the means over all types are shrunk; shape (n + 1,).
+            weight: Number of pseudo-observations of ``overall``.
         """
         total, count = amounts
         at = np.maximum(trie.stage, 0)

@@ -26,7 +26,9 @@ class Hypothesis:
     """The hypothesis that a quantity has not moved in a given direction.
 
     Attributes:
-        quantity, direction, annotated: see :class:`~vinelm.estimator.Moved`.
+        quantity: the quantity's name: ``"stop"``, ``"dollars"``, ``"seconds"``, or ``"signal LABEL"`` for the share of a label.
+        direction: ``"up"`` or ``"down"``.
+        annotated: the trie's value of the quantity, given that the request reaches the node.
         value: returns the quantity of a result; None if the result has none.
         process: the bets against the hypothesis.
     """
@@ -45,10 +47,10 @@ def hypotheses_of(
 
     Args:
         annotated: the trie.
-        node: the node, not the root.
+        node: the index of the node; not the root.
         alpha: the probability that any annotation's error exceeds what its hypothesis allows, over all hypotheses of the node.
-        points: the tolerance of shares; see :class:`~vinelm.estimator.DriftConfig`.
-        relative: the tolerance of mean cost and mean latency, as a fraction.
+        points: the difference, in [0, 1), by which a share may differ from its annotation without counting as moved.
+        relative: the fraction by which mean cost and mean latency may differ from their annotations likewise.
     """
     count = BORROWED_ROWS if annotated.count is None else max(int(annotated.count[node]), BORROWED_ROWS)
     labels = label_shares(annotated, node)

@@ -56,8 +56,8 @@ class DriftConfig:
 class _Test:
     """The test of a hypothesis about a node's quantity.
 
-    ``latest`` has the latest values as (number of the node's result, request id, value). ``moved`` is None until the quantity
-    is found to have moved.
+    ``threshold`` is the log of the wealth from which the quantity has moved. ``latest`` has the latest values as (number of the
+    node's result, request id, value). ``moved`` is None until the quantity is found to have moved.
     """
 
     hypothesis: Hypothesis

@@ -101,7 +101,7 @@ class _Seen:
         """Return the nodes' updated means of a cost or latency, shape (n + 1,).
 
         Args:
-            known: the old means.
+            known: the means before the update, shape (n + 1,).
             value: returns the cost or latency of a result.
             group: the number of each node's group; nodes of a group change together; -1 means no group.
             idle: whether to ignore results without a time, and calls that began while others were in flight.
@@ -144,7 +144,7 @@ def _ratio(new: FloatArray, old: FloatArray) -> FloatArray:
 
 
 def _with_stops(annotated: AnnotatedTrie, seen: _Seen) -> dict[str, Any]:
-    """Return updated copies of the trie's arrays that change with the stop rates."""
+    """Return updated copies of the trie's arrays that change with the stop rates, by name; empty for merged histories."""
     trie, old = annotated.trie, annotated.stop
     if annotated.difficulty is not None:  # the plans' figures follow from the rates of each difficulty, which are not known
         return {}

@@ -78,7 +78,10 @@ class JudgeAgreement:
 
     @classmethod
     def of(cls, found: Iterable[tuple[str, bool, bool]]) -> Self:
-        """Compute the agreement from (request id, verdict, truth) of each labelled result."""
+        """Compute the agreement from (request id, verdict, truth) of each labelled result.
+
+        Verdict and truth are whether the answer is right, according to the judge and according to the label.
+        """
         right: dict[str, list[bool]] = {}
         wrong: dict[str, list[bool]] = {}
         every: dict[str, list[bool]] = {}

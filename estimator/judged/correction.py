@@ -35,7 +35,7 @@ def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: 
     Args:
         annotated: The estimate from the verdicts.
         agreement: The judge's agreement with labels.
-        failed: See :func:`failed_share`.
+        failed: The share of failed calls for each node's stage and model (:func:`failed_share`).
     """
     success, stop_success = _rates(annotated.success, annotated.stop, annotated.stop_success, failed, agreement)
     arm_success = None
@@ -64,7 +64,15 @@ def corrected_trie(annotated: AnnotatedTrie, agreement: JudgeAgreement, failed: 
 def _rates(
     success: FloatArray, stop: FloatArray, stop_success: FloatArray, failed: FloatArray, agreement: JudgeAgreement
 ) -> tuple[FloatArray, FloatArray]:
-    """Return P(right) and P(ends here and right), each limited to the probability of the event that contains it."""
+    """Return P(right) and P(ends here and right), each limited to the probability of the event that contains it.
+
+    Args:
+        success: P(the verdict is correct) at each node.
+        stop: P(ends here).
+        stop_success: P(ends here and the verdict is correct).
+        failed: The share of failed calls.
+        agreement: The judge's agreement with labels.
+    """
     right = np.minimum(agreement.corrected(success, 1.0 - failed), 1.0 - np.minimum(failed, 1.0))
     ended = agreement.corrected(stop_success, np.maximum(stop - failed, 0.0))
     low = np.maximum(right - (1.0 - stop), 0.0)

@@ -201,7 +201,10 @@ class _ExpectationMaximization:
             self.arms.step(posterior, belief, with_variances=with_variances)
 
     def _add_arms(self, arms: ArmModel, if_right: FloatArray, if_wrong: FloatArray) -> FloatArray:
-        """Add log P(branch taken) to the results' log likelihoods in place; return each request's log P(first stage)."""
+        """Add log P(branch taken), in place, to the results' log likelihoods given a right and a wrong answer.
+
+        Return each request's log P(first stage), shape (requests, points); 0 if only one stage may come first.
+        """
         log = arms.log_likelihood()
         is_first = arms.cell < 0
         cell = arms.cell[~is_first]

@@ -183,7 +183,10 @@ def stack(parts: list[Part], size: int) -> tuple[Matrix, Ints]:
 
 
 def just_before(trie: Trie, label: Ints) -> Ints:
-    """Return the label of each node's previous call, shape (n + 1,); -1 if there is none or histories differ."""
+    """Return the label of the call before each node's call, shape (n + 1,); -1 if there is none or histories differ.
+
+    ``label`` has the label of each node's own call, shape (n + 1,).
+    """
     order = np.argsort(trie.target, kind="stable")
     starts = np.flatnonzero(np.diff(trie.target[order], prepend=0))  # every node except the root has an edge into it
     of_edge = label[trie.source[order]]
@@ -194,7 +197,8 @@ def just_before(trie: Trie, label: Ints) -> Ints:
 def certain_before(trie: Trie, label: Ints, n_labels: int) -> tuple[Ints, Ints, Ints]:
     """Return (node, label, times): the labels that occur before a node in all its histories, and the minimum number of times.
 
-    The result is sorted by node, then label. If ``memory=k`` merges histories, it includes the remembered choices of models
+    ``label`` has the label of each node's call (-1 for none), ``n_labels`` is the number of labels. The result is sorted by
+    node, then label. If ``memory=k`` merges histories, it includes the remembered choices of models
     before the node's model.
     """
     times = np.zeros((len(trie), n_labels), np.int16)

@@ -45,7 +45,7 @@ class Binding:
 
     @property
     def reads(self) -> str:
-        """The source that the binding reads: a tool's calls, a name, the user's words, or nothing."""
+        """The source that the binding reads: ``call TOOL``, ``named NAME``, ``user``, or ``constant``, which reads nothing."""
         return f"call {self.tool}" if self.kind == "call" else f"named {self.path[0]}" if self.kind == "named" else self.kind
 
 
@@ -96,9 +96,9 @@ class Sources:
             self.tokens.setdefault(token.shape, []).append(Token(token.text, token.shape, place))
 
     def words_of(self, wanted: tuple[tuple[str, Binding], ...]) -> list[Filled]:
-        """Return the arguments that the user's words give for the bindings ``wanted``; see :func:`_of_words`.
+        """Return the possible arguments for the bindings ``wanted``, filled in with tokens of the user's messages.
 
-        They are cached until the next user message.
+        Those from the newest message come first. The result is cached until the next user message.
         """
         messages, known = len(self.event_of_message), self._words.get(wanted)
         if known is None or known[0] != messages:
@@ -111,9 +111,9 @@ class Sources:
 
 
 def fill(bindings: Bindings, sources: Sources) -> dict[str, Filled]:
-    """Return the arguments of the calls that ``bindings`` yield now, by their text, those with the newest sources first.
+    """Return the arguments of the calls that ``bindings`` yield now, those with the newest sources first.
 
-    Returns at most :data:`MOST_ROWS` calls.
+    The keys are the text of the arguments. Returns at most :data:`MOST_ROWS` calls.
     """
     constants = {name: json.loads(one.text) for name, one in bindings if one.kind == "constant"}
     words = [(name, one) for name, one in bindings if one.kind == "user"]

@@ -212,7 +212,10 @@ def _count(
     reads: frozenset[str],
     support: Mapping[tuple[str, Bindings], set[Hashable]],
 ) -> tuple[list[tuple[str, Bindings]], dict[Key, list[int]], dict[Hashable, dict[Key, list[int]]]]:
-    """Return the sets of ``support`` that at some moment make a call likely, their counts, and the counts by group."""
+    """Return the sets of bindings that at some moment make a call likely, their [hits, trials] by key, and the same by group.
+
+    ``support`` has the sets to choose from, as a mapping from (tool, bindings) to the groups in which the set yielded a call.
+    """
     found = list(support)
     counts: dict[Hashable, dict[Key, list[int]]] = defaultdict(dict)
     total: dict[Key, list[int]] = {}

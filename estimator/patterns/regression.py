@@ -35,7 +35,7 @@ FEATURES = tuple(_NAMES.split())
 
 
 def keys_of(one: Yielded, is_again: bool, seen: SessionState) -> list[Key]:
-    """Return the keys of the counts for a call that a set yields, shortest suffix of earlier events first.
+    """Return the keys of the counts for the call ``one``, which a set yields, shortest suffix of earlier events first.
 
     ``is_again``: whether the call was executed before the last write. ``seen``: the session so far.
     """
@@ -123,8 +123,8 @@ def fit_calibrated(features: NDArray[np.float64], hits: NDArray[np.float64], gro
     """Return coefficients calibrated on groups that they were not fitted on.
 
     Args:
-        features: see :func:`fit`.
-        hits: see :func:`fit`.
+        features: shape (calls, features), the first column 1.
+        hits: shape (calls,), 1 for a call that was requested.
         groups: the group of each call, shape (calls,).
     """
     number = {group: at for at, group in enumerate(sorted(set(groups), key=str))}

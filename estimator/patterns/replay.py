@@ -183,11 +183,11 @@ def hold_out(
     """Replay each session with patterns mined from the other folds, and return the sums. Sessions of a group share a fold.
 
     Args:
-        sessions: see :func:`vinelm.estimator.patterns.patterns.mine`.
-        reads: see :func:`vinelm.estimator.patterns.patterns.mine`.
-        groups: see :func:`vinelm.estimator.patterns.patterns.mine`.
+        sessions: each has the user's messages and the calls, with arguments and results, in order.
+        reads: the names of the read-only tools.
+        groups: the group of each session, such as trials of one task. By default, each session is a separate group.
         folds: the number of folds, >= 2.
-        cost_usd: see :func:`replay`.
+        cost_usd: cost of a prefetched read, in dollars.
     """
     names = frozenset(reads)
     of = list(range(len(sessions))) if groups is None else list(groups)

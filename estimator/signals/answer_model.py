@@ -138,7 +138,7 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class AnswerFit:
-    """A fitted latent model.
+    """A fitted latent model; the module's docstring explains the types of answers (R, E, V, W1, W2, U).
 
     Args:
         grid: The latent pairs.
@@ -212,8 +212,8 @@ OF_TYPE = np.array([0, 1, 0, 2, 2, 2])
 class Labelings:
     """All assignments of types to each request's classes of wrong answers, as counts of (context, type).
 
-    A class with answers of several models cannot be OWN; a class with answers of one model may be a single answer that the
-    model repeats. At most one class is the USUAL mistake, and at most one the SECOND.
+    A class with answers of several models cannot be of the type OWN (wrong in a unique way); a class with answers of one model
+    may be a single answer that the model repeats. At most one class is the request's USUAL mistake, and at most one its SECOND.
 
     Many requests have results that differ only in cost: the same models, agreement of answers and scores. Such requests form a
     pattern, and the pattern's labelings are stored once.
@@ -293,7 +293,8 @@ class Labelings:
 def _assignments(shared: Sequence[bool], *, may_be_alike: bool) -> list[tuple[int, ...]]:
     """Return the possible assignments of types to the classes of wrong answers.
 
-    ``shared``: for each class, whether several models gave the answer. ``may_be_alike``: whether a class may be of type V.
+    ``shared``: for each class, whether several models gave the answer. ``may_be_alike``: whether a class may be
+    of type V (wrong, but equal to a right answer according to ``agree``).
     """
     found = []
     allowed = (OWN, USUAL, SECOND, ALIKE) if may_be_alike else (OWN, USUAL, SECOND)
@@ -417,7 +418,7 @@ def _with_dollars(model: AnswerFit, table: AnswerTable, weights: FloatArray, fit
     """Return the model with costs by context, and sizes of requests by latent pair (harder requests are often larger).
 
     A result's size is its cost divided by the mean cost of its context. The mean of a context with few results is shrunk
-    towards its model's mean.
+    towards its model's mean. ``weights`` has the weight of each request; ``fit`` gives the requests' latent pairs.
     """
     weight = table.weight * weights[table.request]
     weight = weight * np.array([context.model != SKIP for context in table.contexts])[table.context]  # skipping costs nothing
@@ -465,6 +466,11 @@ def _growth(table: AnswerTable, weight: FloatArray, expected_usd: FloatArray) ->
 
     Most results are of early calls, and a loop's later calls share their context. Without the growth, the cost of deeper plans
     would be underestimated. The growth is estimated by least squares within contexts, shrunk towards 0, and never negative.
+
+    Args:
+        table: The answers.
+        weight: The weight of each answer.
+        expected_usd: The cost of each answer in dollars that its context and the size of its request imply.
     """
     n = len(table.contexts)
     count = np.bincount(table.context, weight, n)

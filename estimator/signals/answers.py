@@ -169,7 +169,10 @@ class AnswerTable:
 
 
 def _as_chosen(rows: list[Observation], course: Course) -> list[Observation]:
-    """Return the results, with the outcomes removed that are unknown when the next stage is chosen, as both run in parallel."""
+    """Return the results, without the outcome of a call if the next stage runs in parallel with it.
+
+    Such an outcome is still unknown when the next stage is chosen.
+    """
     if not course.joint:
         return rows
     cells = {(row.request_id, row.prefix): row for row in rows}

@@ -46,8 +46,9 @@ _EXCLUDES = {RIGHT: (RIGHT, ALIKE), ALIKE: (RIGHT, ALIKE), USUAL: (USUAL,), SECO
 
 
 class _Part(NamedTuple):
-    """Rows that were created in the same way, each with its previous history and with its last answer and outcome.
+    """Rows (histories, each with one assignment of types to its answers) that were created in the same way.
 
+    ``history`` is the previous history of each row; ``model``, ``label`` and ``kind`` (its class) describe the last answer.
     ``vector`` is the vector of the previous row. ``factor`` encodes what multiplies it: the context's number times the
     number of factors (:func:`_n_factors`), plus a type, :data:`_JOINS`, :data:`_REPEATS` or a judge's signal
     (:data:`_SAYS`).
@@ -64,7 +65,10 @@ class _Part(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """The rows of a level: the mass of each is ``scale`` times its ``vector``, an index into the level's vectors."""
+    """The rows of a level: its histories, each with one assignment of types to its classes of answers.
+
+    The mass of a row is ``scale`` times its vector; ``vector`` is the index of this vector among the level's vectors.
+    """
 
     history: Ints
     types: npt.NDArray[np.int8]
@@ -77,7 +81,9 @@ class _Rows(NamedTuple):
 
 
 class _Vectors(NamedTuple):
-    """The vectors of a level, one in each row of ``of_points``: shape (vectors, points), or (vectors, fits) on the last level.
+    """The vectors from which the masses of a level's rows are computed.
+
+    ``of_points`` has a vector in each row: shape (vectors, points), or (vectors, fits) on the last level.
 
     ``total`` is the sum over points, ``of_fits`` the sum over each fit's points, ``sized`` the same sum of mass times size.
     """
@@ -328,9 +334,11 @@ class _Growing:
 
 
 class _Contexts(NamedTuple):
-    """The models of a stage as (index, name), and the contexts in which each is called first and again (no item: unknown).
+    """The models of a stage, and the contexts in which they are called.
 
-    ``copies``: for each earlier label of an answer, the answer's label here; None if different stages may follow here.
+    ``asked``: the models as (index, name). ``first`` and ``again``: by model name, the index of the context of a model that has
+    not, or has, answered before; a model whose context has no results is missing. ``answers``: whether the stage writes an
+    answer. ``copies``: for each earlier label of an answer, the answer's label here; None if different stages may follow here.
     ``keeps``: the judge's number for each model (by index) that leaves the answer unchanged.
     """
 

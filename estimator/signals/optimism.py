@@ -54,7 +54,13 @@ class FitMasses:
 
     @classmethod
     def of(cls, levels: Sequence[HistoryLevel], model: Predictive, shares: FloatArray | None = None) -> list[FitMasses]:
-        """Return the masses of all lengths; for ``shares`` see :func:`~vinelm.estimator.signals.histories.histories`."""
+        """Return the masses of all lengths.
+
+        Args:
+            levels: The histories of each length from 1.
+            model: The combined fits that gave these histories.
+            shares: P(a request begins in each way), shape (starts,); None if there is only one way.
+        """
         shares = np.ones(1) if shares is None else shares
         sizes = [shares[:, None] * model.mean_size, *(level.size_by_fit for level in levels)]
         found = []
@@ -118,10 +124,15 @@ def selection_optimism(levels: Sequence[FitMasses]) -> SelectionOptimism | None:
 
 
 def gaps(own: Sequence[FitMasses], others: Sequence[FitMasses]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return, for each price of a dollar, the cost of a fit's plan and the plan's optimism, by the other fits' predictions.
+    """Return, for each price of a dollar, the cost of the plan that a fit chooses, its optimism, and the cost by fit.
 
-    The optimism is the fit's predicted accuracy minus the other fits'. Both are means over the fits, of shape (prices,). The
-    third array is the cost in dollars that each fit predicts for its plan, shape (prices, fits).
+    The cost is in dollars, as the other fits predict it. The optimism is the accuracy that the choosing fit predicts, minus the
+    accuracy that the other fits predict. Both are means over the fits, of shape (prices,). The third array is the cost in
+    dollars that each fit predicts for its own plan, shape (prices, fits).
+
+    Args:
+        own: The predictions of each fit.
+        others: The predictions of the other fits for the same plans, as from :func:`by_fit_and_others`.
     """
     cost, gap, expected = np.zeros(PRICES), np.zeros(PRICES), np.zeros((PRICES, own[0].cost_usd.shape[1]))
     for i, price in enumerate(_prices(own)):
@@ -176,7 +187,10 @@ def chosen(levels: Sequence[FitMasses], price: float) -> list[Ints]:
 
 
 def worth(levels: Sequence[FitMasses], choice: Sequence[Ints]) -> tuple[FloatArray, FloatArray]:
-    """Return the accuracy and the cost in dollars of each fit's plan under these masses, each of shape (fits,)."""
+    """Return the accuracy and the cost in dollars of each fit's plan, each of shape (fits,).
+
+    Both are predicted by the masses ``levels``. ``choice`` has the plans, as :func:`chosen` returns them.
+    """
     fits = np.arange(levels[0].cost_usd.shape[1])
     accuracy = cost = np.zeros((0, len(fits)))
     for level, picked in zip(reversed(levels), reversed(choice), strict=False):

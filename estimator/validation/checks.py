@@ -106,7 +106,10 @@ def _by_prices(fitted: AnnotatedTrie) -> _Measure:
 
 
 def _contingent_gaps(chooser: AnnotatedTrie, judge: AnnotatedTrie) -> FloatArray:
-    """Return the chosen plans' cost by the testing half, and the two optimisms of :func:`_gaps`; shape (3, prices)."""
+    """Return the chosen plans' cost according to the testing half, and the two optimisms of :func:`_gaps`; shape (3, prices).
+
+    ``chooser`` is the fit to the half that chooses the plans, ``judge`` the fit to the half that tests them.
+    """
     cost, gap, expected = gaps(FitMasses.of_tries([chooser]), FitMasses.of_tries([judge]))
     one, other = SelectablePlans.of(chooser), SelectablePlans.of(judge)
     alone = _chosen(one, one.single, expected[:, 0])
@@ -337,10 +340,10 @@ def _fit(name: str, cells: ObservationTable, template: Template, catalog: Catalo
 
 
 def _held_out_error(pairs: list[tuple[AnnotatedTrie, ObservationTable]]) -> tuple[float | None, int]:
-    """Return the root mean square error of P(right) over the nodes with enough held-out results, and their number.
+    """Return the root mean square error of P(right) over the nodes with enough held-out results, and the number of these nodes.
 
-    The expected product of two different requests' residuals at a node is the squared error of its rate, without sampling
-    noise.
+    ``pairs`` has the fit to each half of the requests, with the results of the other half. The error is None without nodes. The
+    expected product of two different requests' residuals at a node is the squared error of its rate, without sampling noise.
     """
     total = weight = 0.0
     nodes = 0

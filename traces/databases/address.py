@@ -66,8 +66,12 @@ def address_of(where: str | Path | PostgresUrl) -> StoreAddress:
 def file_of(where: StoreAddress, what: str) -> Path:
     """Return the path of a store that is a file.
 
+    Args:
+        where: the store's address.
+        what: the operation that needs a file, such as ``a merge``, for the error message.
+
     Raises:
-        StoreError: the store is a database, which ``what`` cannot read.
+        StoreError: the store is a database.
     """
     address = address_of(where)
     if isinstance(address, PostgresUrl):

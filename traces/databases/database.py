@@ -174,7 +174,7 @@ class Database:
                 self._clear_marker(lock, run)
 
     def _clear_marker(self, lock: RunLock, run: str) -> None:
-        """Clear the marker at the end of a run; if the disk is full, the marker stays until the store is opened again."""
+        """Clear the marker ``run`` at the end of a run; if the disk is full, it stays until the store is opened again."""
         with suppress(StoreError):
             try:
                 self._delete_marker()

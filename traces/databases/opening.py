@@ -33,7 +33,10 @@ def exists(address: StoreAddress) -> bool:
 
 
 def created(address: StoreAddress, identity: StoreIdentity, *, shown_as: Path | None = None) -> Database:
-    """Create an empty store at the address and return its database; for the arguments see :meth:`ObservationStore.create`."""
+    """Create an empty store at the address and return its database; see :meth:`ObservationStore.create`.
+
+    ``shown_as`` is the path for error messages, if the file will later be renamed to it.
+    """
     if isinstance(address, PostgresUrl):
         return _created_in_postgres(address, identity)
     if exists(address):
@@ -79,8 +82,8 @@ def _identity_in(meta: dict[str, str], path: StoreAddress, wanted: StoreIdentity
     """Return the identity in the ``meta`` table of the store at ``path``.
 
     Raises:
-        StoreError: there is no store (the message calls the file ``kind``), or the store has another version, or an identity
-            other than ``wanted``.
+        StoreError: there is no store (the message calls the file ``kind``), the store is of a different version, or its
+            identity is not ``wanted``.
     """
     try:
         version = int(meta["schema_version"])
@@ -155,7 +158,7 @@ def _opened_in_postgres(url: PostgresUrl, wanted: StoreIdentity | None) -> tuple
     """Open a store and return its database and identity.
 
     Raises:
-        StoreError: there is no store, or it has another version, or an identity other than ``wanted``.
+        StoreError: there is no store, the store is of a different version, or its identity is not ``wanted``.
     """
     database = PostgresDatabase(url)
     try:

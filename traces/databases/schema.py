@@ -41,7 +41,7 @@ SCHEMA_VERSION = 6
 that upgrades older stores. Stores of other versions are rejected."""
 
 RESCORING = "rescoring"
-"""The key of ``meta`` that is present while retired rows wait to be scored again; its value is the number of the first."""
+"""The key of ``meta`` that is present while retired rows wait to be scored again; its value is the first row's number."""
 
 
 SIGNALS = "signals"

@@ -79,7 +79,8 @@ class StoredRow:
         cell: the request and the prefix of the row.
         stages: the stages of the row's calls; None if unknown.
         arm: the stage that came next; None on a linear template, or if the request ended.
-        success, stopped, failure: as in :class:`~vinelm.rows.observation.Observation`.
+        success, stopped, failure: the score, whether the workflow's own check ended the request, and the kind of failure, as in
+            :class:`~vinelm.rows.observation.Observation`.
         cost: the dollars charged, with the tokens.
         cost_usd: the row's current dollars, after price changes.
         identity_id: the number of the identity under which the row was executed.

@@ -177,11 +177,11 @@ def reprice(connection: Connection, rules: RowRules, rows: Iterable[StoredRow]) 
 
 
 def set_arms(connection: Connection, before: Mapping[int, Template], now: Template) -> None:
-    """Record each row's next stage if only the old template determined it.
+    """Record the next stage of rows that lack it, if the old template allowed only one stage and the new one allows several.
 
     Args:
         connection: a connection in a transaction.
-        before: the templates under which rows were executed, by identity.
+        before: the templates under which rows were executed, by the number of the identity.
         now: the current template.
     """
     table = schema.observations

@@ -214,9 +214,17 @@ def import_export(table: Path, path: Path) -> int:
 
 @dataclass(frozen=True)
 class _Exported:
-    """The contents of an export except its rows, and the file from which they were read.
+    """The contents of an export except its rows.
 
-    ``table_digest``: the digest that the table must have; None checks no digest.
+    Attributes:
+        where: the file from which the contents were read.
+        requests: the digest of each request, by id.
+        others: the ledger entries that belong to no row.
+        unpaid: (request, prefix) of the rows whose cost has no ledger entry.
+        signals: the declarations of signals and answer classes; None if nothing was declared.
+        kinds: the type of each request, by id.
+        tools: the rows of the table of tool calls.
+        table_digest: the digest that the table must have; None checks no digest.
     """
 
     where: Path

@@ -194,7 +194,10 @@ def _priced(answer: RecordedAnswer, catalog: Catalog) -> RecordedAnswer:
 def _cascade(
     table: Path, answers: Sequence[RecordedAnswer], models: Sequence[str], stop: StopRule, settings: LogImport
 ) -> Cells:
-    """Return the answer of each (request, prefix) that is reached, in the table's order, shorter prefixes first."""
+    """Return the answer of each (request, prefix) that is reached, requests in the table's order.
+
+    Each prefix comes before its extensions.
+    """
     by_request: dict[str, dict[tuple[str, int], RecordedAnswer]] = {}
     for answer in answers:
         known = by_request.setdefault(answer.request_id, {})
@@ -233,7 +236,17 @@ def _cascade_depth(answers: Iterable[RecordedAnswer], settings: LogImport) -> in
 def _reached(
     known: Mapping[tuple[str, int], RecordedAnswer], models: Sequence[str], stop: StopRule, depth: int, *, has_rounds: bool
 ) -> Iterator[tuple[tuple[str, ...], RecordedAnswer]]:
-    """Yield (prefix, answer) of a request in trie order. Each path ends at a passed check or before an unrecorded answer."""
+    """Yield (prefix, answer) of a request in trie order, each prefix before its extensions.
+
+    A path ends where the stop rule or a failure ends the request, or before an unrecorded answer.
+
+    Args:
+        known: the request's recorded answers, by (model, round).
+        models: the models that a path may call.
+        stop: the stop rule.
+        depth: the maximum number of calls on a path.
+        has_rounds: whether answers differ by round; if not, a model always gives its answer of round 1.
+    """
     waiting: list[tuple[str, ...]] = [(model,) for model in reversed(models)]
     while waiting:
         prefix = waiting.pop()
@@ -326,7 +339,7 @@ _SHOWN = Signals(answer=(_ANSWER,))
 
 
 def _classify(store: ObservationStore, rows: Sequence[Observation], column: str) -> None:
-    """Store the answer classes: which answers of a request are equal."""
+    """Store which answers of a request are equal (the answer classes). ``column`` is the table's column with the answers."""
     found = answer_classes(rows, _SHOWN)
     record = SignalRecord(answer=(column,), rows=len(rows), compared=found.compared, intransitive=found.intransitive)
     ShownRows(store).set_classes(found.of, record)

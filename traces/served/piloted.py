@@ -48,7 +48,7 @@ class ServedRows:
                 connection.execute(insert(served).values(**row))
 
     def after(self, served_id: int) -> list[dict[str, Any]]:
-        """Return the rows whose number is above ``served_id``, in order."""
+        """Return the rows whose number is above ``served_id``, in order, each as a mapping from column to value."""
         query = select(served).where(served.c.served_id > served_id).order_by(served.c.served_id)
         with self._database.transaction() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]

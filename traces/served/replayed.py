@@ -162,7 +162,10 @@ class ReplayRows:
             schema.set_meta(connection, _NOTES, json.dumps(notes))
 
     def units(self, after: int = 0) -> list[dict[str, Any]]:
-        """Return the sampled calls or requests whose number is above ``after``, in order, without their prompts."""
+        """Return the sampled calls or requests whose number is above ``after``, in order, without their prompts.
+
+        Each is a mapping from the table's columns to values.
+        """
         query = select(*_BRIEF).where(units.c.unit_id > after).order_by(units.c.unit_id)
         with self._database.transaction() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
@@ -180,7 +183,10 @@ class ReplayRows:
                 connection.execute(insert(units), rows)
 
     def set_compared(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Replace the comparisons of a profile's answers, in one transaction."""
+        """Replace the comparisons of a profile's answers with the recorded answers, in one transaction.
+
+        ``rows`` are mappings from the table's columns to values.
+        """
         with self._database.transaction() as connection:
             metadata.create_all(connection)
             connection.execute(delete(compared))
@@ -188,16 +194,19 @@ class ReplayRows:
                 connection.execute(insert(compared), rows)
 
     def compared(self) -> list[dict[str, Any]]:
-        """Return the comparisons of a profile's answers, unordered."""
+        """Return the comparisons of a profile's answers with the recorded answers, unordered; empty without such a table.
+
+        Each is a mapping from the table's columns to values.
+        """
         with self._database.transaction() as connection:
             if not inspect(connection).has_table(compared.name):
                 return []
             return [dict(row) for row in connection.execute(select(compared)).mappings()]
 
     def said(self) -> dict[tuple[int, str], SaidOf]:
-        """Return people's average scores by (call or request, model).
+        """Return people's average scores by (number of the call or request, model or digest of the compared answer).
 
-        Only a person's latest label of a question counts.
+        Only a person's latest label of a question counts. Questions without a label are left out.
         """
         last: dict[int, dict[str, str]] = defaultdict(dict)
         for label in self.labels():
@@ -226,7 +235,7 @@ class ReplayRows:
                     connection.execute(insert(questions).values(**one, is_open=True, leased_until_s=0.0))
 
     def questions(self) -> list[dict[str, Any]]:
-        """Return all questions in order."""
+        """Return all questions in order, each as a mapping from the table's columns to values."""
         with self._database.transaction() as connection:
             query = select(questions).order_by(questions.c.question_id)
             return [dict(row) for row in connection.execute(query).mappings()]
@@ -243,7 +252,7 @@ class ReplayRows:
             return bool(given.rowcount)
 
     def labels(self) -> list[dict[str, Any]]:
-        """Return all labels except undone labels, in order."""
+        """Return all labels except undone labels, in order, each as a mapping from the table's columns to values."""
         with self._database.transaction() as connection:
             query = select(labels).where(labels.c.is_undone.is_(False)).order_by(labels.c.label_id)
             return [dict(row) for row in connection.execute(query).mappings()]

@@ -1,9 +1,9 @@
 """Stores the results of whole served requests: whether the answer is right, its cost and duration.
 
-The table ``observations`` cannot store this: a row is an invocation, its seconds exclude waiting for a rate limit, the returned
-answer may come from an earlier invocation, a request may fail before its first invocation, and several policies may run the
-same models for a request. Served requests therefore have a separate table, which is created when first needed. Their cost is in
-the store's ledger.
+The table ``observations`` cannot store this: a row is one call of a stage, and its seconds exclude waiting for a rate limit.
+The returned answer may come from an earlier call, and a request may fail before its first call. Several policies may also run
+the same models for a request. Served requests therefore have a separate table, which is created when first needed. Their
+cost is in the store's ledger.
 """
 
 from __future__ import annotations

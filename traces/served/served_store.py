@@ -86,9 +86,15 @@ class ServedStore:
             return len(new)
 
     def set_success(self, request_id: str, success: bool | float, caller: str = "") -> bool:
-        """Record whether the last answer of a request is right; return False if the store has no row of the request.
+        """Record whether the last answer of a request is right; return False if the request has no row without a failure.
 
-        The first verdict counts; later verdicts change nothing.
+        Only the caller who gives the first verdict on a request counts. A later verdict of this caller replaces the first one;
+        verdicts of other callers change nothing.
+
+        Args:
+            request_id: the request.
+            success: True (right), False (wrong) or a score in [0, 1].
+            caller: who gives the verdict; empty for the application itself.
         """
         with self.store.database.transaction() as connection:
             row_id = connection.execute(_LAST_ROW, {"request": request_id}).scalar()

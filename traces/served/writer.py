@@ -46,7 +46,10 @@ Kept = TypeVar("Kept", bound=ServedStore | ObservationStore)
 
 @dataclass(frozen=True)
 class Feedback:
-    """A caller's feedback on a request's last answer: ``success`` is True (right), False (wrong) or a score in [0, 1]."""
+    """A caller's feedback on a request's last answer: ``success`` is True (right), False (wrong) or a score in [0, 1].
+
+    ``caller`` names who gives the feedback; it is empty for the application itself.
+    """
 
     request_id: str
     success: bool | float

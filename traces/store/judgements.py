@@ -76,7 +76,7 @@ class Judgements:
             connection.execute(update(rows).where(of_row).values(success=judgement.correct))
 
     def cost_usd(self) -> float:
-        """Return the cost of all judgements in dollars, including invalid judgements."""
+        """Return the cost of all judgements in dollars, including those that a later judgement of the same row replaces."""
         with self._database.transaction() as connection:
             if not inspect(connection).has_table(judgements.name):
                 return 0.0
@@ -88,7 +88,7 @@ class Judgements:
         return self._store.identity.fingerprint.get("scorer") == JUDGED
 
     def latest(self) -> dict[Cell, Judgement]:
-        """Return the valid judgements by row; empty if the store has no judge."""
+        """Return the latest judgement of each row, by (request, prefix); empty if nothing was judged."""
         with self._database.transaction() as connection:
             return _latest(connection)
 

@@ -58,7 +58,7 @@ class StoredPrompts:
         return self.read() if any(row.tokens_cached for row in rows) else {}
 
     def read(self) -> dict[Cell, tuple[Shape, ...]]:
-        """Return the shapes of each row's calls, for rows that have them; empty for a store of an earlier version.
+        """Return the shapes of each row's calls, for rows that have them; empty if no shapes are recorded.
 
         Raises:
             StoreError: some shapes were encrypted with another key, or are damaged.

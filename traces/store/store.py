@@ -115,16 +115,15 @@ class ObservationStore:
     def open(cls, path: str | Path | PostgresUrl, identity: StoreIdentity | None = None) -> Self:
         """Open the store at ``path``.
 
-        A store without write permission is opened for reading; if that would require a change (an old version, a write-ahead
-        log), a temporary copy is read.
+        A store without write permission is opened for reading; if it has a write-ahead log, a temporary copy is read.
 
         Args:
             path: an existing store: a file, or ``postgresql://user@host/database``.
             identity: if given, the store must have this identity.
 
         Raises:
-            StoreError: there is no store, the store has a newer version or another identity, or is an incomplete copy made
-                during a run. Nothing is written in this case.
+            StoreError: there is no store, or the store is of a different version, has another identity, is damaged, or is an
+                incomplete copy made during a run. Nothing is written in this case.
         """
         address = address_of(path)
         database, found = opening.opened(address, identity)

@@ -105,9 +105,10 @@ def _unnamed(row: ToolRow) -> dict[str, Any]:
 
 
 def tool_counts(connection: Connection) -> dict[str, int]:
-    """Return the numbers of ``sessions``, of ``calls``, and of calls that are ``unused`` or ``with_values``.
+    """Return the numbers of ``sessions``, of ``calls``, of ``unused`` calls, and of calls ``with_values``.
 
-    Empty if nothing was recorded.
+    Unused calls are those whose result the application did not request; those with values have recorded arguments. Empty if
+    nothing was recorded.
     """
     if not inspect(connection).has_table(tool_calls.name):
         return {}

@@ -103,7 +103,7 @@ def _events(events: list[dict[str, Any]], where: str) -> Iterator[str | dict[str
 def _messages(messages: list[dict[str, Any]], where: str) -> Iterator[str | dict[str, Any]]:
     """Yield the user's texts and the tool calls.
 
-    A call is yielded when its answer comes; a call without an answer is left out.
+    A call is yielded when its answer comes; a call without an answer is left out. Errors begin with ``where`` (``FILE:LINE``).
     """
     asked: dict[str, tuple[str, dict[str, Any]]] = {}
     for message in messages:
