@@ -54,7 +54,14 @@ class PromptCall:
 
     @classmethod
     def of(cls, stage: str, shape: Shape, *, takes_marks: bool, may_wait: bool) -> PromptCall:
-        """Return the prompt of this shape, for a provider that caches either marked blocks only or every block."""
+        """Return the prompt of this shape.
+
+        Args:
+            stage: the stage of the invocation.
+            shape: the shape of the prompt.
+            takes_marks: whether the provider caches only marked blocks; otherwise it caches every block.
+            may_wait: whether the attempt may wait until another attempt has cached the prefix.
+        """
         ends, first = shape.ends, shape.ends[0].digest
         if not takes_marks:
             return cls(stage, shape.steps(MOST_POINTS), first, may_wait=may_wait)
@@ -99,7 +106,7 @@ class Reuse:
         self._at_s = -math.inf
 
     def fade(self, now_s: float) -> None:
-        """Reduce the counts by half for each hour that has passed."""
+        """Reduce the counts by half for each hour that has passed until the time ``now_s``, in seconds."""
         if now_s - self._at_s > _HALF_LIFE_S / 20:
             kept = 0.5 ** ((now_s - self._at_s) / _HALF_LIFE_S)
             for counts in (self._cold, self._warm, self._same):
@@ -175,8 +182,8 @@ class CachePoints:
         self._swept_s = -math.inf
 
     def leader(self, prompt: PromptCall) -> Future[None] | None:
-        """Return a future that is done when the call that caches the longest useful prefix begins to answer; None
-        without such a call.
+        """Return a future that is done when another call, which caches the longest useful prefix of ``prompt``, begins to
+        answer; None without such a call.
         """
         if not prompt.may_wait or not prompt.points:
             return None

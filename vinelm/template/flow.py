@@ -22,7 +22,7 @@ class Position:
     """A request's position between two invocations.
 
     Attributes:
-        arms: the stages that may come next, in the order of the template, each with the number of the position after it.
+        arms: the stages that may come next, in the order of the template, each with the index of the position after it.
         may_end: whether the template lets the workflow end here.
         is_joint: whether the next stage runs in the same superstep as the stage before it, whose result is not known yet.
     """
@@ -138,7 +138,7 @@ class Flow:
         return frozenset(name for name, number in self.visits if not self.positions[number].arms)
 
     def ahead_of(self, number: int, stage: str) -> tuple[str, ...] | None:
-        """Return the stages of the superstep at position ``number`` whose models are chosen before the model of ``stage``.
+        """Return the stages whose models are chosen before that of ``stage``, in the superstep at the position ``number``.
 
         Return None if ``stage`` does not run in that superstep.
         """

@@ -30,8 +30,8 @@ SURE = 0.8
 
 
 def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
-    """Return two objectives for plans to compare with this plan: the lowest cost at its accuracy, then the highest
-    accuracy at its cost.
+    """Return two objectives for plans to compare with a plan of this accuracy and this cost per request: the lowest cost at
+    its accuracy, then the highest accuracy at its cost.
 
     Both limits are rounded in the plan's favor, so that the plan itself meets them. The first allows no mixture that
     just reaches the minimum accuracy, because a plan's surplus accuracy helps to show that nothing is lost.
@@ -97,7 +97,7 @@ BUDGETS = 5
 
 
 def require_comparable(requests: Sequence[str], rows: Sequence[Observation], template: Template) -> None:
-    """Raise :class:`ConfigError` with the reason if these results cannot compare plans."""
+    """Raise :class:`ConfigError` with the reason if plans cannot be compared by the rows of these requests."""
     models = dict.fromkeys(name for stage in template.stages for name in stage.models or ())
     if len(models) < 2:
         raise ConfigError(

@@ -62,7 +62,7 @@ class ScoredRows:
         return False
 
     def require_stop(self, template: Template) -> None:
-        """Raise :class:`ConfigError` if the scores cannot tell when requests stop."""
+        """Raise :class:`ConfigError` if the scores cannot tell when requests stop under the stop rule of ``template``."""
 
     def referred(self, store: ObservationStore) -> ReferredRows | None:
         """Return the rules that score rows without a label against today's answers; None if labels alone score."""

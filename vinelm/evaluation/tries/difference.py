@@ -69,8 +69,8 @@ class PlanFlip:
 
 
 def plan_flips(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[PlanFlip, ...]:
-    """Return the ranges of caps on mean cost in which the tries' plans differ; neighbouring caps with the same two plans are
-    merged.
+    """Return the ranges of caps on mean cost in which the tries' plans differ; neighbouring caps with the same two
+    plans, for the same reason (:attr:`PlanFlip.why`), are merged.
     """
     both = plans_over(before), plans_over(after)
     ends = [plans.decision(goal).path_cost_usd for plans in both for goal in _EXTREMES]
