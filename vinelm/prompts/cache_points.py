@@ -91,7 +91,7 @@ class PromptCall:
 
 
 class Reuse:
-    """Counts how often prefixes are read again, by stage and by place in the prompt, for each model and for all models
+    """Counts how often prefixes are read again, by stage and by position in the prompt, for each model and for all models
     together.
 
     Counts halve every hour, so that they follow changes of the request rate. Callers hold ``lock``.

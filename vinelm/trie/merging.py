@@ -139,7 +139,7 @@ class _Segments:
     """Stores the remembered choices of a history. A choice is encoded as the number stage * models + model.
 
     Args:
-        owner: for each stage, the number of the loop whose segment its choices belong to, or -1.
+        owner: for each stage, the index of the loop whose segment its choices belong to, or -1.
         memory: for each loop, the number of choices that it keeps; None if it counts them.
         column: for each choice, its column among the counts of its loop.
         width: the number of columns of a segment.

@@ -147,7 +147,7 @@ class _Subject:
         path: The path of the store.
         evidence: The contents of the store.
         trie: The given trie; None if none was given.
-        comparison: Compares plans by the store's results.
+        comparison: Compares plans according to the store's results.
     """
 
     path: str | Path

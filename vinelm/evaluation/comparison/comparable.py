@@ -85,7 +85,8 @@ def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list
 def within(cost_usd: float, confidence: float | None = None) -> Objective:
     """Return the objective of the highest accuracy within this mean cost per request, with a tolerance for rounding.
 
-    ``confidence``: plan by the lower end of each plan's accuracy interval at this level; None means by the estimate.
+    With ``confidence``, a level such as 0.8, plans are ranked by the lower end of their accuracy's interval at this level; None
+    ranks them by the estimate.
     """
     return Objective(maximize="accuracy", max_cost_usd=cost_usd * (1.0 + 1e-9), confidence=confidence)
 
@@ -97,7 +98,7 @@ BUDGETS = 5
 
 
 def require_comparable(requests: Sequence[str], rows: Sequence[Observation], template: Template) -> None:
-    """Raise :class:`ConfigError` with the reason if plans cannot be compared by the rows of these requests."""
+    """Raise :class:`ConfigError` with the reason if plans cannot be compared with the rows of these requests."""
     models = dict.fromkeys(name for stage in template.stages for name in stage.models or ())
     if len(models) < 2:
         raise ConfigError(

@@ -435,7 +435,7 @@ class _Baseline:
         return cls(name, is_today, models, fit.template.models, ways)
 
     def rescored(self, fit: CrossFit) -> list[HeldOutPolicy]:
-        """Return each part's baseline plan, scored by the rows of ``fit``."""
+        """Return each part's baseline plan, scored with the rows of ``fit``."""
         return [fit.score(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
 
     @property
@@ -488,7 +488,7 @@ class _Candidate:
     objective: Objective = FREE
 
     def rescored(self, fit: CrossFit) -> _Candidate:
-        """Return the same plan and baseline, scored by the rows of ``fit``."""
+        """Return the same plan and baseline, scored with the rows of ``fit``."""
         ways = [fit.score(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
         return replace(self, ways=ways, baseline=replace(self.baseline, ways=self.baseline.rescored(fit)), fit=fit)
 
@@ -507,7 +507,9 @@ class _Candidate:
 
     @property
     def stability(self) -> tuple[int, float]:
-        """Return how many parts chose the same plan as all rows, and the plan's negated predicted cost as a tie-break."""
+        """Return the number of parts that chose the plan that is chosen on all rows, and the negated predicted cost as a
+        tie-break.
+        """
         return sum(words == self.chosen.words for words in self.words), -self.promised_usd
 
     @property

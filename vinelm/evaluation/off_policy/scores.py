@@ -39,7 +39,7 @@ class Scores:
         weight: Weight of a request that was followed to the policy's end; 0 for others. 1 if the policy was served.
         unsupported: Weight of a request that reached a step which was never bought; from there the score is only the
             estimate.
-        balance: The columns of the chances, by place and model.
+        balance: The columns of the chances that the module describes, by place and model, shape (requests,) each.
         parts: The scores that a mean averages; empty for a single policy.
     """
 

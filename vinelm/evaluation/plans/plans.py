@@ -154,7 +154,10 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def settings(self, plan: Fixed) -> dict[str, Any]:
-        """Return the settings with which a :class:`~vinelm.policies.StaticPolicy` follows a plan."""
+        """Return the settings with which a :class:`~vinelm.policies.StaticPolicy` follows a plan.
+
+        They are its argument ``path``, or ``models`` and ``length`` if the application chooses between stages.
+        """
 
     @abstractmethod
     def having(self, settings: dict[str, Any]) -> Fixed | None:

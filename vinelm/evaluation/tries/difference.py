@@ -41,10 +41,10 @@ class PlanFlip:
         before: The first trie's plan: models from the root; if plans have a model for each branch, one item with its
             words.
         after: The second trie's plan, in the same form.
-        gain: Accuracy of the new plan minus the old plan's, both estimated by the second trie; None if that trie lacks
+        gain: Accuracy of the new plan minus the old plan's, both according to the second trie; None if that trie lacks
             the old plan.
         standard_error: The gain's standard error, as if both were estimated from different requests; None if unknown.
-        old_cost_usd: Cost of the old plan per request by the second trie, in dollars; None if that trie lacks the plan.
+        old_cost_usd: Dollars per request of the old plan according to the second trie; None if that trie lacks the plan.
     """
 
     min_cap_usd: float

@@ -17,8 +17,8 @@ ColourOf = Callable[[str], int]
 
 
 class Sketch:
-    """A picture under construction. All text is escaped. Shortened words appear in full in the text that their place
-    shows.
+    """A picture under construction. All text is escaped. Shortened words appear in full when readers point
+    at them.
     """
 
     def __init__(self) -> None:
