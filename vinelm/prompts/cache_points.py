@@ -161,10 +161,10 @@ class CachePoints:
     estimated by counting: a prefix, marked or not, that another call had within the time to live counts as a read.
 
     Args:
-        model: the entry, with prices and ``cache_points``.
+        model: the entry of the model in the catalog, with its prices and ``cache_points``.
         takes_marks: False if the provider keeps every prefix by itself, so that nothing is marked.
-        reuse: shared with the other models of the process.
-        clock: in seconds.
+        reuse: the counts of reads, shared with the other models of the process.
+        clock: the clock that gives the time in seconds.
     """
 
     def __init__(self, model: Model, *, takes_marks: bool, reuse: Reuse, clock: Clock) -> None:
