@@ -63,7 +63,7 @@ def run_real(folder: Path, *, seed: int, advance: Callable[..., None], requests:
     Args:
         folder: See :func:`vinelm.demo.run_tour`.
         seed: Determines the amounts, the sample and the split into halves.
-        advance: Shows progress.
+        advance: Shows progress: done, total, the title of the step, and a short text.
         requests: Number of requests; None means 200.
 
     Raises:

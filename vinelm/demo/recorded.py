@@ -119,7 +119,7 @@ def against_today(
     Args:
         plan: The plan.
         today: The current setup: one model.
-        groups: The group of each request.
+        groups: The group of each request; the results of requests of one group depend on each other.
         beside: Other policies that are listed with the plan and the current setup.
         decision: The plan chosen on all results for the same objective.
         cap_usd: The cost limit per request, in dollars, for which the plan was made.
@@ -222,7 +222,7 @@ class _Application:
         return Objective(maximize="accuracy", max_cost_usd=subject.share * self._today(subject).path_cost_usd, mix=False)
 
     def plan(self, subject: Subject) -> Any:
-        """Return VineLM's plan for :meth:`objective`."""
+        """Return VineLM's plan for the :meth:`objective` of the demo ``subject``."""
         return self.vine.served_planner().plan(self.objective(subject))
 
     def policies(self, subject: Subject) -> Iterator[_Policy]:

@@ -36,7 +36,7 @@ def table_rows(found: RecordedResult, *, most_models: int | None = None) -> Iter
     Args:
         found: The result.
         most_models: The maximum number of single models in the table: the current setup's, and the most accurate models that no
-            other model beats.
+            other model beats. None allows all models.
     """
     models = found.models
     if most_models is not None and len(models) > most_models:
@@ -67,7 +67,10 @@ def sentence(found: RecordedResult) -> str:
 
 
 def open_question(found: RecordedResult) -> str | None:
-    """Return what is known of the question that the demo leaves open, in one sentence; None if it leaves none open."""
+    """Return a sentence on the cheapest plan with the current setup's predicted accuracy, which the demo does not prove.
+
+    None if the demo did not test such a plan.
+    """
     if found.equal is None:
         return None
     plan = f"the cheapest plan that promises {found.today.name}'s accuracy"

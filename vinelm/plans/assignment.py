@@ -12,7 +12,7 @@ FOLLOWS, CANARY, MIXTURE = "mixture:follows:", "canary:", "mixture:"
 
 
 def place_of(text: str) -> float:
-    """Return a text's position in [0, 1): uniform over texts, and the same in every process."""
+    """Return a number in [0, 1) from a hash of the text: uniform over texts, and the same in every process."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
 
 
@@ -30,7 +30,7 @@ class Assignment(Generic[Part]):
 
     @classmethod
     def of_share(cls, share: float, part: Part, rest: Part, salt: str = MIXTURE) -> Assignment[Part]:
-        """Return an assignment that gives a share of the requests to one part, and the rest to another."""
+        """Return an assignment that gives the fraction ``share`` of the requests to ``part``, and the others to ``rest``."""
         return cls(((share, part), (1.0 - share, rest)), salt)
 
     def of(self, key: str) -> Part:

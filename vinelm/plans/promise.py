@@ -55,7 +55,13 @@ class SelectionOptimism:
 
     @classmethod
     def measured(cls, cost_usd: FloatArray, accuracy: FloatArray, advantage: FloatArray | None = None) -> Self:
-        """Return how much predictions were too high at each cost, smoothed over neighbouring costs; never below 0."""
+        """Return the curve of how much predictions were too high, smoothed over neighbouring costs; never below 0.
+
+        Args:
+            cost_usd: The costs, ascending.
+            accuracy: Predicted minus tested accuracy at each cost.
+            advantage: Predicted minus tested advantage at each cost; None if it was not measured.
+        """
 
         def smooth(gaps: FloatArray) -> tuple[float, ...]:
             means = np.array([gaps[max(at - 1, 0) : at + 2].mean() for at in range(len(gaps))])
@@ -68,7 +74,10 @@ class SelectionOptimism:
         )
 
     def or_more(self, other: Self | None) -> Self:
-        """Return the curve that has the higher optimism of the two at each cost; ``advantage`` is taken from this curve."""
+        """Return the curve that has the higher optimism in accuracy of the two at each cost; this curve if ``other`` is None.
+
+        ``advantage`` is taken from this curve.
+        """
         if other is None:
             return self
         cost = tuple(sorted({*self.cost_usd, *other.cost_usd}))
@@ -287,7 +296,7 @@ def share_variance(share: FloatArray, requests: int) -> FloatArray:
 
 
 def single_model_paths(trie: Trie) -> BoolArray:
-    """Mark the answerable nodes whose path runs on a single model, apart from skipped stages. Shape (n + 1,)."""
+    """Return a mask of the answerable nodes whose path runs on a single model, apart from skipped stages; shape (n + 1,)."""
     only = np.full(len(trie), -1, np.int32)  # the model of the path so far, -2 for several
     skip = trie.models.index(SKIP) if SKIP in trie.models else -1
     for level in trie.levels[1:]:

@@ -61,7 +61,7 @@ def recommended(
 
 
 def thin_models(annotated: AnnotatedTrie, reached: FloatArray) -> dict[str, int]:
-    """Return the number of rows of each model that a plan relies on and that has fewer than :data:`THIN_ROWS` rows.
+    """Return the models with fewer than :data:`THIN_ROWS` rows that a plan relies on, each with its number of rows.
 
     Args:
         annotated: The plan's trie; if it has no counts of rows, the result is empty.

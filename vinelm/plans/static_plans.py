@@ -84,9 +84,9 @@ class StaticPlans:
     Args:
         graph: The graph.
         servable: Whether each edge's model can be served; None if all can.
-        within: Positions whose histories meet the limits for each request; None if all do.
-        limits: If histories are merged: the amounts of each edge, and the limit on the sum of amounts along a history
-            below the root.
+        within: Whether the history of each position meets the limits for every single request; None if all do.
+        limits: If histories are merged, pairs (amount of each edge, limit on the sum of amounts along a history below the
+            root).
     """
 
     graph: DecisionGraph
@@ -337,7 +337,7 @@ class StaticPlans:
         return np.sqrt(np.maximum(annotated.accuracy_se**2 - SAMPLING_PART * sampling, 0.0))
 
     def _beyond(self, at: Integers) -> BoolArray:
-        """Return whether the history at each position ``at`` exceeds a limit for each request."""
+        """Return whether the history of each position in ``at`` exceeds a limit per request (see ``within``)."""
         return np.zeros(len(at), np.bool_) if self.within is None else ~self.within[at]
 
     def _merged(

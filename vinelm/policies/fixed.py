@@ -70,7 +70,10 @@ class DefaultPolicy(Policy):
         return next((model for model in allowed if model not in tried), None)
 
     def resumed(self, prefix: tuple[str, ...], costs_usd: Sequence[float | None], stages: Sequence[str] = ()) -> None:
-        """Count the cost recorded by another run of the request. :meth:`paid` adds the unrecorded cost."""
+        """Add the cost that another run of the request has recorded to the cost of this request.
+
+        :meth:`paid` adds the cost that was not recorded. The arguments are those of :meth:`Policy.resumed`.
+        """
         self._inherit(math.fsum(usd for usd in costs_usd if usd is not None))
 
     def paid(self, total_usd: float) -> None:
@@ -99,7 +102,7 @@ class DefaultPolicy(Policy):
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
     ) -> None:
-        """Keep the failure of ``what``, a part of VineLM, for :meth:`trace`."""
+        """Keep the failure ``error`` of ``what``, a part of VineLM, for :meth:`trace`; see :meth:`Policy.note_failure`."""
         note = f"{what} failed ({type(error).__name__}): default model"
         self._failures.append({"kind": "failed", "prefix": list(prefix), "stage": stage, "model": model, "note": note})
 

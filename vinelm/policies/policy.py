@@ -196,8 +196,9 @@ class Policy(OneProcess, ABC):
     def note_failure(
         self, what: str, error: BaseException, prefix: tuple[str, ...], stage: str | None, model: str | None
     ) -> None:
-        """Take note of an internal failure in ``what``, after which ``model`` ran (None if no model ran); this class
-        ignores it.
+        """Take note of the failure ``error`` of ``what``, a part of VineLM; this class ignores it.
+
+        It happened at ``stage`` after ``prefix``, and ``model`` ran nevertheless (None if no model ran).
         """
 
     def trace(self) -> list[dict[str, Any]]:
@@ -244,7 +245,7 @@ class StopRulePolicy(Policy):
         self.has_judge = ends is not None
 
     def has_ended(self, finished: bool, state: Any) -> bool:
-        """Return whether the request has ended, by the workflow's check or by the judge."""
+        """Return whether the request has ended, according to the judge or, without one, the workflow's check (``finished``)."""
         return finished if self._judge is None else bool(self._judge(state))
 
     def default_model(self, stage: str) -> str:

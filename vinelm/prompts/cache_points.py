@@ -54,7 +54,14 @@ class PromptCall:
 
     @classmethod
     def of(cls, stage: str, shape: Shape, *, takes_marks: bool, may_wait: bool) -> PromptCall:
-        """Return the prompt of this shape, for a provider that caches either marked blocks only or every block."""
+        """Return the prompt of this shape.
+
+        Args:
+            stage: the stage of the invocation.
+            shape: the shape of the prompt.
+            takes_marks: whether the provider caches only marked blocks; otherwise it caches every block.
+            may_wait: whether the attempt may wait until another attempt has cached the prefix.
+        """
         ends, first = shape.ends, shape.ends[0].digest
         if not takes_marks:
             return cls(stage, shape.steps(MOST_POINTS), first, may_wait=may_wait)
@@ -84,7 +91,7 @@ class PromptCall:
 
 
 class Reuse:
-    """Counts how often prefixes are read again, by stage and by place in the prompt, for each model and for all models
+    """Counts how often prefixes are read again, by stage and by position in the prompt, for each model and for all models
     together.
 
     Counts halve every hour, so that they follow changes of the request rate. Callers hold ``lock``.
@@ -99,7 +106,7 @@ class Reuse:
         self._at_s = -math.inf
 
     def fade(self, now_s: float) -> None:
-        """Reduce the counts by half for each hour that has passed."""
+        """Reduce the counts by half for each hour that has passed until the time ``now_s``, in seconds."""
         if now_s - self._at_s > _HALF_LIFE_S / 20:
             kept = 0.5 ** ((now_s - self._at_s) / _HALF_LIFE_S)
             for counts in (self._cold, self._warm, self._same):
@@ -154,10 +161,10 @@ class CachePoints:
     estimated by counting: a prefix, marked or not, that another call had within the time to live counts as a read.
 
     Args:
-        model: the entry, with prices and ``cache_points``.
+        model: the entry of the model in the catalog, with its prices and ``cache_points``.
         takes_marks: False if the provider keeps every prefix by itself, so that nothing is marked.
-        reuse: shared with the other models of the process.
-        clock: in seconds.
+        reuse: the counts of reads, shared with the other models of the process.
+        clock: the clock that gives the time in seconds.
     """
 
     def __init__(self, model: Model, *, takes_marks: bool, reuse: Reuse, clock: Clock) -> None:
@@ -175,8 +182,8 @@ class CachePoints:
         self._swept_s = -math.inf
 
     def leader(self, prompt: PromptCall) -> Future[None] | None:
-        """Return a future that is done when the call that caches the longest useful prefix begins to answer; None
-        without such a call.
+        """Return a future that is done when another call, which caches the longest useful prefix of ``prompt``, begins to
+        answer; None without such a call.
         """
         if not prompt.may_wait or not prompt.points:
             return None

@@ -61,7 +61,7 @@ class PromptTree:
         return len(self._calls[0])
 
     def add(self, stage: str, request: str, shape: Shape) -> None:
-        """Add the prompt of a call of a stage; ``request`` is the id of the call's request."""
+        """Add the prompt of a call of a stage, given by its shape; ``request`` is the id of the call's request."""
         digests, tokens = points_of(shape)
         node, at, split = self._found(digests)
         if split is not None:

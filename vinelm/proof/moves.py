@@ -84,7 +84,7 @@ class Standing:
         needed: By margin: the expected number of further labels to prove it; 0 if it is proven, infinite if it will not
             be.
         audit: Share of the requests with equal answers about which people are asked as well.
-        judge_r2: Share of the scores' variance that the judge explains, by the labels so far; None without a judge.
+        judge_r2: Share of the scores' variance that the judge explains according to the labels so far; None without a judge.
         judge_used: Whether the judge saves labels at the moment.
     """
 

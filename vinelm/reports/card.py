@@ -99,7 +99,7 @@ def _measures(found: Verdict) -> tuple[Measure, ...]:
 
 
 def _counted(found: Verdict) -> str:
-    """Return the name of the accuracy figure, which depends on whether there are labels."""
+    """Return the name of the figure for accuracy on the card, which depends on whether there are labels."""
     return "Right answers" if found.by_today is None else "As good as today's answers"
 
 

@@ -66,8 +66,8 @@ def _grouped(nodes: Sequence[PlanNode]) -> tuple[PlanNode, ...]:
 
 
 def _are_rivals(one: _Key, other: _Key) -> bool:
-    """Return whether two nodes need a condition to tell them apart, because both have the same stage or one ends the
-    request.
+    """Return whether two nodes, given by their keys, need a condition to tell them apart: both have the same stage, or one
+    ends the request.
     """
     return one[0] == other[0] or one[1] is None or other[1] is None
 
@@ -75,6 +75,8 @@ def _are_rivals(one: _Key, other: _Key) -> bool:
 def _when(seen: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
     """Return the fewest words that all outcomes in ``seen`` share and all of ``others`` lack, such as ``failed`` of
     ``failed, empty``.
+
+    Without such words, return the first outcome and the number of the others; without ``seen`` or ``others``, an empty text.
     """
     if not seen or not any(others):
         return ""

@@ -52,7 +52,7 @@ def _under(found: WorkflowComparison, one: UnderPlan) -> Table:
 def _interval(found: OffPolicyEstimate, by: float, unit: str, digits: int = 1) -> str:
     """Return a difference and its interval as text with ``digits`` decimals and a unit.
 
-    ``by`` is the factor from the gain to the difference that is shown.
+    ``by`` is the factor by which the gain is multiplied to get the shown difference.
     """
     if found.is_same or not found.is_identified:
         return "none" if found.is_same else "-"

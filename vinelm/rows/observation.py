@@ -27,7 +27,7 @@ class Usage:
         tokens_out: Completion tokens.
         tokens_cached: The part of ``tokens_in`` that was read from a prompt cache.
         tokens_reasoning: Reasoning tokens, as the provider counts them.
-        tokens_estimated: The counts come from the length of the text, not from the provider.
+        tokens_estimated: Whether the counts come from the length of the text, not from the provider.
         ttft_s: Seconds to the first token of the last attempt.
         provider_latency_s: Seconds that the provider reports.
         retries: Number of attempts before the last attempt.
@@ -88,8 +88,9 @@ class Observation:
         request_id: The request.
         prefix: The models of all invocations up to and including this one.
         stage: The stage of this invocation.
-        success: The answer after this invocation is correct by the ground truth, or its score in [0, 1]; None if not known.
-        stopped: The workflow's own check ended the request here; None if not known. The template's stop rule determines
+        success: Whether the answer after this invocation is correct by the ground truth, or its score in [0, 1]; None if not
+            known.
+        stopped: Whether the workflow's own check ended the request here; None if not known. The template's stop rule determines
             whether ``success`` or ``stopped`` ends a request.
         arm: If the template branches, the stage that comes next; None if the request or the template ended here.
         cost_usd: Cost of the stage's calls in dollars, >= 0.
@@ -100,7 +101,7 @@ class Observation:
         tokens_in: Prompt tokens of the stage's calls.
         tokens_out: Completion tokens.
         tokens_cached: The part of ``tokens_in`` that was read from a prompt cache.
-        tokens_estimated: The counts come from the length of the text, not from the provider.
+        tokens_estimated: Whether the counts come from the length of the text, not from the provider.
         ttft_s: Seconds to the first token.
         calls: Number of model calls of the stage.
         retries: Number of failed attempts of these calls.
@@ -113,8 +114,8 @@ class Observation:
         answer_digest: Hash of the answer.
         answer_class: The class of equal answers within the request, from 0 in the order of its rows by depth and prefix; None
             without an answer.
-        is_continued: The workflow's own check had passed an earlier answer, which would have ended the request, but the path
-            that bought the row continued.
+        is_continued: Whether the path that bought the row continued after the workflow's own check had passed an earlier
+            answer, which would have ended the request.
         sampler: The sampler that bought the row; None if it was not bought by a profile.
         round: The sampler's round, from 0.
         probability: The probability of proposing the path that bought the row, given what was known then, in (0, 1]; the same

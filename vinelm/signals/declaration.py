@@ -50,7 +50,7 @@ class Label(NamedTuple):
 
     @classmethod
     def of(cls, passed: bool, signal: str | None) -> Self:
-        """Return the label of an answer; its ``signal`` is None if the signal only repeats the check's result."""
+        """Return the label of an answer; ``signal`` is left out if it only repeats the check's result (``passed``)."""
         return cls(passed, None if signal == STATUS[1 + passed] else signal)
 
     def __str__(self) -> str:

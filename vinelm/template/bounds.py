@@ -29,7 +29,7 @@ def exceeded_loop(template: Template, stages: Sequence[str], stage: str) -> Loop
 
 
 def exceeded_words(template: Template | None, stages: Sequence[str], stage: str) -> str | None:
-    """Return a clause for messages about the loop that :func:`exceeded_loop` returns; None without such a loop."""
+    """Return a clause for messages about the loop that :func:`exceeded_loop` returns; None without such a loop or template."""
     loop = None if template is None else exceeded_loop(template, stages, stage)
     if loop is None:
         return None

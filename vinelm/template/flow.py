@@ -22,7 +22,7 @@ class Position:
     """A request's position between two invocations.
 
     Attributes:
-        arms: the stages that may come next, in the order of the template, each with the number of the position after it.
+        arms: the stages that may come next, in the order of the template, each with the index of the position after it.
         may_end: whether the template lets the workflow end here.
         is_joint: whether the next stage runs in the same superstep as the stage before it, whose result is not known yet.
     """
@@ -34,7 +34,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """The place after a turn of a loop, with the number of turns left (at least one)."""
+    """The part of a :data:`_Place` that stands for the turns of a loop that are left, at least one."""
 
     loop: Loop
     left: int
@@ -42,7 +42,7 @@ class _Turns:
 
 @dataclass(frozen=True, slots=True)
 class _Joint:
-    """The place between two stages of one superstep."""
+    """The part of a :data:`_Place` that stands for those stages of a superstep that follow its first ones."""
 
     rest: tuple[Stage, ...]
 
@@ -138,7 +138,7 @@ class Flow:
         return frozenset(name for name, number in self.visits if not self.positions[number].arms)
 
     def ahead_of(self, number: int, stage: str) -> tuple[str, ...] | None:
-        """Return the stages of the superstep at position ``number`` whose models are chosen before the model of ``stage``.
+        """Return the stages whose models are chosen before that of ``stage``, in the superstep at the position ``number``.
 
         Return None if ``stage`` does not run in that superstep.
         """
@@ -178,7 +178,10 @@ class Flow:
 
 
 def _expanded(place: _Place) -> Iterator[tuple[Stage | None, _Place]]:
-    """Yield the stages that may come next from a place, each with the place after it; (None, ()) if requests may end."""
+    """Yield the stages that may come next from a place (the remaining steps), each with the place after it.
+
+    (None, ()) is among them if requests may end.
+    """
     if not place:
         yield None, ()
         return
@@ -203,7 +206,7 @@ def _expanded(place: _Place) -> Iterator[tuple[Stage | None, _Place]]:
 
 
 def _turn(loop: Loop, left: int, rest: _Place) -> _Place:
-    """Return the place before a turn of a loop.
+    """Return the place (the remaining steps) before a turn of a loop.
 
     ``left`` is the number of turns allowed after this turn, ``rest`` the steps after the loop.
     """

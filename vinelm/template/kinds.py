@@ -39,9 +39,10 @@ def learnt_kinds(labels: Iterable[str], answers: Mapping[str, float] | None = No
 
 
 def of_kinds(template: Template, kinds: tuple[str, ...]) -> Template:
-    """Return the template with a first branch by request type; without types, or if it has types already, the same template.
+    """Return the template with a first branch for each request type in ``kinds``.
 
-    The new template has each stage of ``template`` once for each type, named by :func:`stage_title`.
+    Without types, or if it has types already, the template is returned unchanged. The new template has each stage of
+    ``template`` once for each type, named by :func:`stage_title`.
     """
     if template.kinds or not kinds:
         return template

@@ -34,7 +34,7 @@ class WorkflowStop:
         return None
 
     def by_itself(self, found: Sequence[_Any]) -> Sequence[_Any]:
-        """Return ``found``: what happened after the workflow's check, because the graph itself took these steps.
+        """Return ``found``, what a request did after the workflow's own check, since the graph itself took these steps.
 
         The oracle rule returns an empty sequence, because there the profile forces the graph past its check.
         """

@@ -44,7 +44,11 @@ class Speculation:
 
 
 class ToolCandidate(NamedTuple):
-    """A predicted call: its tool, arguments (JSON values by name), probability, cost in dollars, and seconds if known."""
+    """A predicted call of a tool.
+
+    ``arguments`` are JSON values by name, and ``probability`` is that of the call. ``seconds`` are the durations of earlier
+    calls of the tool; empty if none are known.
+    """
 
     tool: str
     arguments: Mapping[str, Any]

@@ -258,7 +258,7 @@ class AnnotatedTrie:
         return (self, *((self.signals,) if self.signals else ()))
 
     def judged(self, found: Verdict | None) -> AnnotatedTrie:
-        """Return the trie, and its trie of signals, with this verdict on the plans."""
+        """Return the trie with the verdict ``found`` on its plans, also in its trie of signals; None removes the verdict."""
         return replace(self, verdict=found, signals=self.signals and replace(self.signals, verdict=found))
 
     def within(self, tried: BoolArray) -> AnnotatedTrie:
@@ -283,9 +283,10 @@ class AnnotatedTrie:
         return np.array(own)[np.array(self.outcomes.stages)[stage]], max(own) + 1
 
     def with_shares(self, change: FloatArray) -> Self:
-        """Return the trie with each node's weight in the estimates by resampled fit multiplied by ``change``, shape (n + 1,).
+        """Return the trie with other shares of the requests at each node, in the estimates that it has from resampled requests.
 
-        A trie of paths has no such estimates and is returned unchanged.
+        Each node's estimates are multiplied by its entry of ``change``, shape (n + 1,). A trie of paths has no such estimates
+        and is returned unchanged.
         """
         return self
 
@@ -442,9 +443,10 @@ class SignalTrie(AnnotatedTrie):
         return found, 1 + int(found.max(initial=0))
 
     def with_shares(self, change: FloatArray) -> Self:
-        """Return the trie with changed weights; see :meth:`AnnotatedTrie.with_shares`.
+        """Return the trie with the outcomes' ``spread`` and ``cost_spread`` at each node multiplied by its entry of ``change``.
 
-        Here the estimates by fit include how often requests have each history.
+        These estimates from resampled requests include how often requests have each history; see
+        :meth:`AnnotatedTrie.with_shares`.
         """
         found = self.outcomes
         spread, cost = found.spread * change[found.node, None], found.cost_spread * change[:, None]

@@ -207,7 +207,7 @@ class DecisionGraph:
         return tuple(found)
 
     def with_rates(self, rates: PositionRates) -> Self:
-        """Return the graph with these probabilities instead of its own."""
+        """Return the graph with the probabilities that follow from ``rates`` instead of its present ones."""
         chances: dict[str, Any] = _chances(rates, self.source, self.may_end)
         return replace(self, **chances)
 
@@ -268,7 +268,9 @@ class DecisionGraph:
         return reach
 
     def joined(self, plan: Integers, at: Integers) -> tuple[Integers, Integers] | None:
-        """Return the distinct keys (plan, position) as one number each, and for each history the index of its key.
+        """Return the distinct pairs (plan, position) of histories, and for each history the index of its pair among them.
+
+        A pair is given as one number.
 
         Args:
             plan: The index of the plan, for each history.
@@ -390,7 +392,13 @@ def _common(counts: Integers) -> int:
 
 
 def _chances(rates: PositionRates, source: Integers, may_end: BoolArray) -> dict[str, FloatArray]:
-    """Return the graph's probabilities of branches, of right answers at an end, and of losing a request, from the rates."""
+    """Return the arrays ``arm``, ``right``, ``ended_right`` and ``lost`` of a :class:`DecisionGraph`, by name.
+
+    Args:
+        rates: The rates of its positions and groups.
+        source: The position that each group leaves.
+        may_end: Whether a plan may end at each position.
+    """
     success, stop, stop_success, arm, right = rates
     rest = 1.0 - stop - np.bincount(source, arm, len(stop))
     rest_right = success - stop_success - np.bincount(source, right, len(stop))

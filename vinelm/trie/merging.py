@@ -139,7 +139,7 @@ class _Segments:
     """Stores the remembered choices of a history. A choice is encoded as the number stage * models + model.
 
     Args:
-        owner: for each stage, the number of the loop whose segment its choices belong to, or -1.
+        owner: for each stage, the index of the loop whose segment its choices belong to, or -1.
         memory: for each loop, the number of choices that it keeps; None if it counts them.
         column: for each choice, its column among the counts of its loop.
         width: the number of columns of a segment.
@@ -207,7 +207,7 @@ class _Level:
     """The nodes of one depth, by what they remember; one array element for each node.
 
     Attributes:
-        position: The automaton position.
+        position: The index of the position in the template's automaton.
         past: The id of the finished segments.
         loop: The loop that the node is in.
         window: The choices remembered in this loop.
@@ -347,7 +347,7 @@ def _check_one_place(template: Template, loops: Sequence[Loop]) -> None:
 
 
 def _advice(template: Template, most: int) -> str:
-    """Return one line that names merge settings with at most ``most`` nodes, and the number of nodes for each setting."""
+    """Return one line with merge settings, and a number of models, that give at most ``most`` nodes, with their nodes."""
     has_memory = any(loop.memory for loop in _merging_loops(template.steps))
     memories = [loop.memory or 4 for loop in _merging_loops(template.steps)]
     ways = []

@@ -186,5 +186,5 @@ def path_edges(trie: Trie, stages: Sequence[int], paths: Trie) -> npt.NDArray[np
 
 
 def arm_title(stage: str, label: Label, answer_class: int) -> str:
-    """Return the name of a branch: the next stage, and the outcome before it."""
+    """Return the name of a branch: the next stage, and the outcome before it (its label and the class of the answer)."""
     return f"{stage} [{label}, {'no answer' if answer_class < 0 else f'answer {answer_class + 1}'}]"

@@ -49,7 +49,9 @@ _FIGURES = (
 
 
 def require_max_loss(value: float, name: str = "max_loss") -> float:
-    """Return the fraction of accuracy that a cheaper plan may lose, if it is valid.
+    """Return ``value``, the fraction of accuracy that a cheaper plan may lose, if it is valid.
+
+    ``name`` is the name of the setting in the error message.
 
     Raises:
         ConfigError: The value is not in [0, 1).
@@ -600,7 +602,7 @@ def _between(one: ComparedPlan, other: ComparedPlan, cost_usd: float) -> Compare
 
 
 def lead_of(advice: Advice, opponent: str = "what runs today") -> str:
-    """Return the words that a verdict with this advice begins with, such as SWITCH."""
+    """Return the words that a verdict with this advice begins with, such as SWITCH; after KEEP, the baseline ``opponent``."""
     return f"{LEADS[advice]} {opponent}" if advice == "keep" else LEADS[advice]
 
 
@@ -724,7 +726,10 @@ def why_hopeless(requests: int, wrong: float, max_loss: float) -> str:
 
 
 def nothing_differs(requests: int, level: float = 0.95) -> float:
-    """Return the loss of accuracy that n requests without a lost answer rule out; at 95 % about 3/n (the rule of three)."""
+    """Return the smallest loss of accuracy, a fraction, that n ``requests`` without a lost answer rule out.
+
+    ``level`` is the confidence; at 95 % the result is about 3/n (the rule of three).
+    """
     return float(1.0 - (1.0 - level) ** (1.0 / max(requests, 1)))
 
 
@@ -760,7 +765,7 @@ def _costs(found: Verdict, plan: ComparedPlan) -> str:
 
 
 def change(after: float, before: float) -> str:
-    """Return the change between two amounts in whole percent; "-" if the first is 0."""
+    """Return the change from the amount ``before`` to ``after`` in whole percent, with its sign; "-" if ``before`` is 0."""
     return f"{100 * (after / before - 1.0):+z.0f} %" if before else "-"
 
 
@@ -856,7 +861,7 @@ def _and(names: tuple[str, ...]) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share of answers as a percentage with one digit, within 0 and 100 %."""
+    """Return a share of answers as a percentage with one digit, within 0 and 100 %; "-" for None."""
     return "-" if share is None else f"{100 * min(max(share, 0.0), 1.0):.1f} %"
 
 

@@ -18,7 +18,9 @@ BOUNDS: tuple[SweptBound, ...] = ("max_cost_usd", "min_accuracy", "max_latency_s
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoreComparison:
-    """A comparison of policies by a store's results. Each part of the requests tests plans that were chosen on the other parts.
+    """A comparison of policies according to a store's results.
+
+    Each part of the requests tests plans that were chosen on the other parts.
 
     Attributes:
         evaluation: The evaluation with its verdict; None if nothing was compared.
@@ -47,7 +49,7 @@ def compare_store(
     seed: int = 0,
     on_done: Done = lambda done, total, what: None,
 ) -> StoreComparison:
-    """Compare the policies by the results in a store. Calls no model.
+    """Compare the policies according to the results in a store. Calls no model.
 
     If a comparison is impossible, no error is raised, and ``why_not`` of the result gives the reason.
 
@@ -55,7 +57,7 @@ def compare_store(
         store: Path of the store.
         trie: A trie of this store, whose estimator and stop rule are used.
         evaluation: The result of :func:`~vinelm.evaluate` for this store and trie; None computes it.
-        in_use: The current setup, as :func:`~vinelm.evaluate` takes it.
+        in_use: The current setup: a model, or a file with a plan; see :func:`~vinelm.evaluate`.
         seed: Decides the split.
         on_done: Called as ``on_done(done, total, what)``.
     """

@@ -147,7 +147,7 @@ class _Subject:
         path: The path of the store.
         evidence: The contents of the store.
         trie: The given trie; None if none was given.
-        comparison: Compares plans by the store's results.
+        comparison: Compares plans according to the store's results.
     """
 
     path: str | Path
@@ -175,7 +175,10 @@ class _Subject:
         return self.comparison.whole.whole if self.trie is None else self.trie
 
     def verdict(self, objective: Objective | None, in_use: str | Path | None, max_loss: float | None) -> Verdict:
-        """Return the verdict in the trie's file if it was made from the present results; otherwise make a new verdict."""
+        """Return the verdict in the trie's file if it was made from the present results; otherwise make a new verdict.
+
+        The arguments are those of :func:`evaluate`.
+        """
         if objective is None and in_use is None and not self.comparison.seed:
             held = None if self.trie is None else self.trie.verdict
             if self.trie is None and self.evidence.kinds:  # an estimate finds out whether kinds are distinguished
@@ -195,7 +198,7 @@ class _Subject:
         return digests[0] == digests[1] and (held.requests, held.rows) == (len(own.requests), len(own.rows))
 
     def evaluation(self, objective: Objective | None, in_use: str | Path | None, max_loss: float | None) -> Evaluation:
-        """Return the evaluation of the policies from the store's results."""
+        """Return the evaluation of the policies from the store's results; the arguments are those of :func:`evaluate`."""
         try:
             fit = self.comparison.fit
         except EvidenceError as error:

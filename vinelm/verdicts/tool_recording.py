@@ -165,7 +165,7 @@ class _Recording:
         return ServingTask(TODAY, request.id, partial(self.served, request, parts), partial(_keep, parts))
 
     def served(self, request: Request, parts: list[SessionPart], budget: CallGuard) -> ServedRequest:
-        """Serve one request, and append its recorded tool calls to ``parts``."""
+        """Serve one request within ``budget``, and append its recorded tool calls to ``parts``."""
         heard: list[SessionPart] = []
         self.vine.adapter.tools.recorder = heard.append
         clock = WorkClock() if self.vine.models.is_virtual_time else self.vine.new_clock()

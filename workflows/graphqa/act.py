@@ -143,6 +143,9 @@ def start_sandbox() -> None:
 def _asked(session: socket.socket, question: Mapping[str, Any], calls: Calls) -> dict[str, Any]:
     """Send ``question`` (a snippet) to a session, answer the snippet's calls of functions, and return its result.
 
+    The result is that of :func:`vinelm.workflows.graphqa.act_process.executed`. It has only ``status`` and ``error`` if the
+    session gave no sign for :data:`SILENT_S`, and only the ``status`` "died" if the session is gone.
+
     The session is closed unless it can be reused.
     """
     is_reusable = False
@@ -183,7 +186,10 @@ class Calls:
         self.failure: BaseException | None = None
 
     def answer(self, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Call the function ``name`` and return ``{"value": ...}``, or ``{"error": ...}`` with a text for the model."""
+        """Call the function ``name`` and return ``{"value": ...}``, or ``{"error": ...}`` with a text for the model.
+
+        ``args`` and ``options`` are the call's positional and keyword arguments.
+        """
         if time.monotonic() - self._started_s > CALLS_S:
             return {"error": f"the calls took longer than {CALLS_S:.0f} s: ask for less"}
         fn = self._functions.get(name)

@@ -24,9 +24,10 @@ RETRIEVE = "retrieve_node"
 class GraphState(TypedDict, total=False):
     """The workflow state, in JSON types only, so that checkpoints round-trip.
 
-    ``graph`` is the name of the queried graph if there are several; ``arm`` the chosen branch. ``printed`` is what the last
-    snippet printed, ``error`` why it failed, ``shown`` the signal of the last stage. ``answer`` is None or missing until the
-    question is answered.
+    ``graph`` is the name of the queried graph if there are several; ``arm`` the chosen branch. ``missing`` describes the facts
+    to look up, and ``edges`` has the types of edges for this. ``notebook`` has what the snippets printed or why they failed.
+    ``code`` is the last snippet (None if the model wrote none), ``printed`` what it printed, ``error`` why it failed, and
+    ``shown`` the signal of the last stage. ``answer`` is None or missing until the question is answered.
     """
 
     question: str

@@ -92,12 +92,15 @@ def noted(notebook: Sequence[str], entry: str) -> list[str]:
 
 
 def act_system(schema: str) -> str:
-    """Return the static part of the prompt of a stage that writes code."""
+    """Return the static part of the prompt of a stage that writes code; ``schema`` is :meth:`GraphSource.schema`."""
     return f"{ACT}\n\n{schema}"
 
 
 def act_prompt(task: str, code: str | None = None, error: str | None = None) -> str:
-    """Return the rest of that prompt: ``task`` (the question or the missing facts), and an earlier snippet with its error."""
+    """Return the part of the prompt after :func:`act_system`.
+
+    It has ``task`` (the question or the missing facts) and, if not None, an earlier snippet ``code`` with its ``error``.
+    """
     if error is None:
         return f"Find: {task}"
     earlier = "An earlier answer:" if code is None else f"An earlier snippet:\n```python\n{code}\n```"

@@ -46,7 +46,7 @@ def drawn(sources: Mapping[str, GraphSource]) -> tuple[Request, ...]:
 
 
 def _walks(source: GraphSource) -> Walks:
-    """Return, by kind of node, the types of edges that lead to another kind, as (type, other kind)."""
+    """Return, for each kind of node, pairs (type of edge, kind that it leads to), without edges within a kind."""
     found: Walks = {}
     for name in source.edge_types:
         for one, other in source.ends(name):

@@ -21,7 +21,7 @@ class Task:
 
     Args:
         kinds: The kinds of mistakes.
-        ease: How easy the stage is.
+        ease: Added to the margin that decides whether a simulated model is right; larger values give more right answers.
         write: Returns a right answer.
         mistake: Returns an answer with a mistake of the given kind.
         harder: Factor by which the difficulty of the program is multiplied.

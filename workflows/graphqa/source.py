@@ -191,7 +191,7 @@ class GraphSource:
         return self._each(ids, lambda key: self._feature(key, str(feature)))
 
     def degree(self, ids: Ids, edge_type: str) -> Any:
-        """Return the number of neighbours of a node by that edge type, or a list of numbers for a list of ids.
+        """Return the number of neighbours that edges of one type connect to a node, or a list of numbers for a list of ids.
 
         Raises:
             GraphError: An id or the type is unknown.
@@ -200,7 +200,7 @@ class GraphSource:
         return self._each(ids, lambda key: len(beside.get(self._known(key).id, ())))
 
     def neighbours(self, ids: Ids, edge_type: str) -> list[str]:
-        """Return the ids of the neighbours by that edge type, the most connected first.
+        """Return the ids of the neighbours that edges of one type connect to a node, the most connected first.
 
         For a list of ids, return the neighbours of the first node, then those of the second, and so on. A neighbour of two
         nodes appears twice, so that it can be counted.
@@ -217,7 +217,9 @@ class GraphSource:
         return found
 
     def info(self, ids: Ids) -> str:
-        """Return a JSON line for each of the first 10 nodes: features, and by edge type, degree and names of first neighbours.
+        """Return a JSON line for each of the first 10 nodes, with its features and its neighbours.
+
+        For each edge type, the line has the number of neighbours and the names of the 10 most connected ones.
 
         Equal nodes give equal bytes, whatever was asked before, so that prompts that contain them can be cached.
         """

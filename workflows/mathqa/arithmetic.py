@@ -36,7 +36,10 @@ _BINARY: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] =
 
 
 def _of_whole(function: Callable[..., int], most: float = math.inf) -> Callable[..., Fraction]:
-    """Return ``function`` for fractions, which raises an error unless all are whole numbers of at most this absolute value."""
+    """Return ``function`` as a function of fractions.
+
+    It raises :class:`ValueError` unless all arguments are whole numbers with an absolute value of at most ``most``.
+    """
 
     def bounded(*values: Fraction) -> Fraction:
         if any(value.denominator != 1 or abs(value) > most for value in values):

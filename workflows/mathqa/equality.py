@@ -32,7 +32,10 @@ _SILENT_S = 5.0
 
 
 def math_signal(state: Mapping[str, Any]) -> str:
-    """Return the check's result: ``"holds"``, ``"choice"``, ``"differs"``, ``"no check"`` or ``"no answer"``."""
+    """Return the check's result: ``"holds"``, ``"choice"``, ``"differs"``, ``"no check"`` or ``"no answer"``.
+
+    :data:`~vinelm.workflows.mathqa.graph.REPORTS` has the meaning of each.
+    """
     return str(state["check"])
 
 

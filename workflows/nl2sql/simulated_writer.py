@@ -117,7 +117,7 @@ class SqlWriter:
 
 
 def read_schema(path: Path) -> Schema:
-    """Return the columns by table of a SQLite file, opened read-only.
+    """Return the columns of each table of a SQLite file, by the table's name; the file is opened read-only.
 
     Raises:
         DatasetError: the file is missing or not SQLite.

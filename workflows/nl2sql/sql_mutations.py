@@ -33,7 +33,10 @@ def nodes_of(tree: Node) -> list[Node]:
 
 
 def sites(kind: str, tree: Node, schema: Schema) -> tuple[Site, ...]:
-    """Return each node of the query at which an error of that kind is possible, with the change."""
+    """Return each node of the query ``tree`` at which an error of the given kind is possible, with the change that makes it.
+
+    ``schema`` has the columns of each table.
+    """
     return tuple(_FINDERS[kind](tree, schema))
 
 
@@ -142,7 +145,7 @@ def _is_reference(column: exp.Column) -> bool:
 
 
 def _table_of(column: exp.Column, tree: Node) -> str | None:
-    """Return the table of a column, in lower case; None if it is ambiguous."""
+    """Return the name of the table of ``column`` in the query ``tree``, in lower case; None if it is ambiguous."""
     select = column.find_ancestor(exp.Select)
     tables = [t for t in (select or tree).find_all(exp.Table) if t.find_ancestor(exp.Select) is select]
     if not column.table:
@@ -154,7 +157,7 @@ def _table_of(column: exp.Column, tree: Node) -> str | None:
 
 
 def _other_columns(column: exp.Column, tree: Node, schema: Schema) -> list[str]:
-    """Return at most four other columns of the same table, those that the column's SELECT uses first."""
+    """Return at most four other columns of the table of ``column``; columns that the same SELECT uses come first."""
     select = column.find_ancestor(exp.Select)
     used = [
         node.name

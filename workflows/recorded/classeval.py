@@ -61,7 +61,7 @@ def outcomes() -> dict[tuple[str, str], Tested]:
 
 
 def tested(method: str, code: str) -> Tested:
-    """Return which tests the answer ``code`` (the name of a recorded answer) passes; an unrecorded answer passes none."""
+    """Return which tests of ``method`` a recorded answer passes; ``code`` is the answer's name. An unknown name passes none."""
     return outcomes().get((method, code), Tested(visible=False, all=False))
 
 

@@ -19,7 +19,7 @@ def recorded_catalog(
         prices: By name of the model, its name in the table, and dollars per million tokens in and out.
         source: The source of the prices.
         as_of: The day of the prices.
-        columns: Further settings of the backend of recorded answers.
+        columns: Further settings of the backend that returns the recorded answers.
     """
     models = [
         Model(

@@ -22,7 +22,12 @@ LOOKUPS = 2
 
 
 class TicketState(TypedDict, total=False):
-    """The workflow state, in JSON types only, so that checkpoints round-trip. ``query`` is the result of the last query."""
+    """The workflow state, in JSON types only, so that checkpoints round-trip.
+
+    ``desk`` is the desk that the router chose. ``lookups`` is the number of statements written so far, ``sql`` the last of
+    them, and ``query`` its result. ``article`` is the name of the found help article (None if none was found), ``reply`` that
+    of the chosen reply.
+    """
 
     ticket: str
     desk: str
@@ -71,7 +76,10 @@ def desk_of(state: TicketState) -> str:
 
 
 def after_query(state: TicketState) -> str:
-    """Return the graph node after a query: another query if this one found nothing and turns are left, else the reply."""
+    """Return the graph node after a query.
+
+    It is ``"lookup"`` if the query found nothing and another one is allowed, else ``"reply"``.
+    """
     found = state["query"]["status"] == "ok" and state["query"]["row_count"] > 0
     return "reply" if found or state["lookups"] >= LOOKUPS else "lookup"
 

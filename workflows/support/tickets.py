@@ -19,6 +19,8 @@ def tickets(data: BundledDataset | None = None) -> tuple[Request, ...]:
 
     Each row has the ``ticket`` and its labels: ``desk``, ``reply``, and for the facts to look up either ``db_id`` and
     ``gold_sql``, or ``article``. ``misleading`` says whether the ticket begins as if it were for another desk.
+
+    ``data`` has the rows; None loads the bundled ones.
     """
     rows = (data or load_bundled()).questions
     return tuple(Request(row["id"], {key: value for key, value in row.items() if key != "id"}) for row in rows)

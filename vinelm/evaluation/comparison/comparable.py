@@ -30,8 +30,8 @@ SURE = 0.8
 
 
 def aims(accuracy: float, cost_usd: float) -> tuple[Objective, Objective]:
-    """Return two objectives for plans to compare with this plan: the lowest cost at its accuracy, then the highest
-    accuracy at its cost.
+    """Return two objectives for plans to compare with a plan of this accuracy and this cost per request: the lowest cost at
+    its accuracy, then the highest accuracy at its cost.
 
     Both limits are rounded in the plan's favor, so that the plan itself meets them. The first allows no mixture that
     just reaches the minimum accuracy, because a plan's surplus accuracy helps to show that nothing is lost.
@@ -85,7 +85,8 @@ def worth_proving(today: Expected, plans: Plans[Any], tried: Plans[Any]) -> list
 def within(cost_usd: float, confidence: float | None = None) -> Objective:
     """Return the objective of the highest accuracy within this mean cost per request, with a tolerance for rounding.
 
-    ``confidence``: plan by the lower end of each plan's accuracy interval at this level; None means by the estimate.
+    With ``confidence``, a level such as 0.8, plans are ranked by the lower end of their accuracy's interval at this level; None
+    ranks them by the estimate.
     """
     return Objective(maximize="accuracy", max_cost_usd=cost_usd * (1.0 + 1e-9), confidence=confidence)
 
@@ -97,7 +98,7 @@ BUDGETS = 5
 
 
 def require_comparable(requests: Sequence[str], rows: Sequence[Observation], template: Template) -> None:
-    """Raise :class:`ConfigError` with the reason if these results cannot compare plans."""
+    """Raise :class:`ConfigError` with the reason if plans cannot be compared with the rows of these requests."""
     models = dict.fromkeys(name for stage in template.stages for name in stage.models or ())
     if len(models) < 2:
         raise ConfigError(

@@ -67,7 +67,7 @@ _POLICIES: tuple[tuple[PolicyName, str], ...] = (("signals", "signals"), ("paths
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Comparison:
-    """Compares plans by a store's results. Its requests are split into parts once. Has no side effects.
+    """Compares plans according to a store's results. The requests are split into parts once. Has no side effects.
 
     Args:
         requests: All requests that could have been bought.
@@ -79,7 +79,7 @@ class Comparison:
         seed: Decides the split.
         spent_usd: Dollars charged for the rows; None means the sum of the rows' costs.
         is_judged: Whether a model judged which answers are right.
-        annotated: The trie of all rows, if it was estimated already; plans are named by it.
+        annotated: The trie of all rows, if it was estimated already; its plans give the compared plans their names.
         referred: The rules that scored the rows of requests without labels; None if all have labels.
         hopeful: The rows, scored as if all answers that people have not yet judged were as good as today's.
         on_done: Called as ``on_done(done, total, what)``.
@@ -205,7 +205,13 @@ class Comparison:
     # -- the baseline ----------------------------------------------------------------------------------------------
 
     def _baseline(self, fit: CrossFit, today: TodaysPlan | None, objective: Objective | None) -> _Baseline | str:
-        """Return the baseline, or a short reason why there is none."""
+        """Return the baseline, or a short reason why there is none.
+
+        Args:
+            fit: The parts of the requests.
+            today: The current setup to compare with; None for the setup that the stages declare, if any.
+            objective: The objective of the compared plans; None for a range of budgets.
+        """
         # Each part's trie has figures of its requests, so the same plan is looked up in each.
         if today is None and self.template.today is not None:
             plans = [half.plain.plans.today() for half in fit.planning]
@@ -239,8 +245,9 @@ class Comparison:
         )
 
     def _cheaper(self, models: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the models that some stage may run and that have a lower list price for a typical call than the
-        baseline's model there.
+        """Return the models that are cheaper than the baseline's model at some stage that may run them.
+
+        ``models`` is the baseline's model of each stage. A model is cheaper if its list price for a typical call is lower.
         """
         names = (*self.template.models, *models.values())
         # List prices, as dollars of rows would compare prompts of different lengths.
@@ -428,7 +435,7 @@ class _Baseline:
         return cls(name, is_today, models, fit.template.models, ways)
 
     def rescored(self, fit: CrossFit) -> list[HeldOutPolicy]:
-        """Return each part's baseline plan, scored by the rows of ``fit``."""
+        """Return each part's baseline plan, scored with the rows of ``fit``."""
         return [fit.score(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
 
     @property
@@ -444,7 +451,7 @@ class _Baseline:
         return estimate_mean([HalfScores(one) for one in self.scores], "accuracy", level=2 * LEVEL - 1, bound=1.0)
 
     def within(self, found: Verdict) -> Verdict:
-        """Return the verdict with this baseline and its figures filled in."""
+        """Return the verdict ``found`` with the name and the figures of this baseline filled in."""
         right = self.accuracy
         cost_usd = -estimate_mean([HalfScores(one) for one in self.scores], "cost", level=2 * LEVEL - 1).value
         return replace(
@@ -481,12 +488,12 @@ class _Candidate:
     objective: Objective = FREE
 
     def rescored(self, fit: CrossFit) -> _Candidate:
-        """Return the same plan and baseline, scored by the rows of ``fit``."""
+        """Return the same plan and baseline, scored with the rows of ``fit``."""
         ways = [fit.score(i, way.chosen, FREE) for i, way in enumerate(self.ways)]
         return replace(self, ways=ways, baseline=replace(self.baseline, ways=self.baseline.rescored(fit)), fit=fit)
 
     def answers(self, fit: CrossFit) -> Iterator[Pair]:
-        """Yield the plan's answer to each request that followed the plan to its end."""
+        """Yield (request, digest of the plan's answer) for each request of ``fit`` that followed the plan to its end."""
         for way, bought in zip(self.ways, fit.bought, strict=True):
             for _, steps in way.chosen.parts:
                 for request in bought.requests:
@@ -500,7 +507,9 @@ class _Candidate:
 
     @property
     def stability(self) -> tuple[int, float]:
-        """Return how many parts chose the same plan as all rows, and the plan's negated predicted cost as a tie-break."""
+        """Return the number of parts that chose the plan that is chosen on all rows, and the negated predicted cost as a
+        tie-break.
+        """
         return sum(words == self.chosen.words for words in self.words), -self.promised_usd
 
     @property
@@ -655,8 +664,8 @@ def _chosen_by(whole: Callable[[], Fit], objective: Objective, policy: str, othe
 
 
 def standing_for(plans: Sequence[_Candidate]) -> _Candidate:
-    """Return the plan to compare for one budget: the simplest that is predicted to be nearly as accurate as the best and that
-    not far fewer requests followed.
+    """Return the plan to compare for one budget: the simplest of those predicted to be nearly as accurate as the best, unless
+    far fewer requests followed this plan than another.
 
     Args:
         plans: The plans for the budget, the most complex plan first.

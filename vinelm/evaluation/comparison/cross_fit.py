@@ -142,8 +142,8 @@ class CrossFit:
         """Plan and test every part under every objective. With ``votes``, also test voting and asking until two answers
         agree.
 
-        Objectives under which one of the required policies has no plan are left out. Results are cached, so that an
-        evaluation and the report of the same store share them.
+        Objectives under which one of the ``required`` policies has no plan are left out. Results are cached, so that an
+        evaluation and the report of the same store share them. Progress is reported as ``on_done(done, total, what)``.
         """
         found: list[BothWays] = []
         for i, objective in enumerate(objectives):
@@ -159,14 +159,17 @@ class CrossFit:
         return found
 
     def score(self, half: int, policy: ChosenPolicy, objective: Objective) -> HeldOutPolicy:
-        """Score a policy on the part with index ``half``, whose requests were not used to choose it."""
+        """Score a policy on the part with index ``half``, whose requests were not used to choose it.
+
+        Of ``objective``, only the latency cap counts: later answers are wrong.
+        """
         return HeldOutPolicy(policy, self._scores(policy, half, objective))
 
     def score_pair(self, half: int, policy: ChosenPolicy, reference: ChosenPolicy, objective: Objective) -> Scores | None:
         """Score the difference between a policy and a reference on the requests of part ``half`` (an index) with the rows of
         both.
 
-        Returns None if the reference is a mixture.
+        Right answers after the latency cap of ``objective`` count as wrong. Returns None if the reference is a mixture.
         """
         if len(reference.parts) != 1:
             return None
@@ -179,7 +182,7 @@ class CrossFit:
         """Return the differences in success (policy minus reference) on the requests of part ``half`` that ran both to their
         ends, shape (requests,).
 
-        Neither policy may be a mixture.
+        Right answers after the latency cap of ``objective`` count as wrong. Neither policy may be a mixture.
         """
         bought, cap = self.bought[half], objective.max_latency_s
         found = []
@@ -284,7 +287,8 @@ def gain_between(
     """Return the paired gain of policy ``own`` over policy ``other``, averaged over the objectives under which all parts have
     both policies.
 
-    ``target`` is the compared quantity: ``accuracy``, ``cost`` or ``latency``. None if there is no such objective.
+    ``target`` is the compared quantity: ``accuracy``, ``cost`` or ``latency``; ``level`` is the confidence level of the
+    interval. None if there is no such objective.
     """
     both = [one for one in runs if all({own, other} <= set(half) for half in one.by_half)]
     if not both:
@@ -300,12 +304,13 @@ def gain_over(own: Sequence[Scores], other: Sequence[Scores], target: str, *, le
     """Return the paired gain of a policy with the scores ``own`` over a policy with the scores ``other``, each by part; exactly
     0 for parts in which both policies are the same.
 
-    ``target`` is the compared quantity: accuracy, or dollars or seconds saved.
+    ``target`` is the compared quantity: ``accuracy``, ``cost`` (dollars saved) or ``latency`` (seconds saved). ``level`` is the
+    confidence level of the interval.
     """
     halves = [HalfScores(one, two) for one, two in zip(own, other, strict=True)]
     return estimate_mean(halves, target, level=level, bound=1.0 if target == "accuracy" else None)
 
 
 def negated(found: OffPolicyEstimate) -> OffPolicyEstimate:
-    """Return the estimate with its sign flipped, because dollars and seconds are scored negatively."""
+    """Return the estimate with the signs of value and interval flipped, because dollars and seconds are scored negatively."""
     return replace(found, value=-found.value, low=-found.high, high=-found.low)

@@ -228,8 +228,8 @@ class Fit:
     ) -> dict[PolicyName, ChosenPolicy]:
         """Return ``by_kind``, the policies of this fit, and the policies of the fit that ignores request types.
 
-        Of the latter, VineLM's policy is called ``no_kinds``; if accuracy is maximized, it may spend what the policy with types
-        is expected to spend.
+        VineLM's policy of the fit without types is called ``no_kinds``. If accuracy is maximized, it may spend what the policy
+        with types is expected to spend. Other policies without types are left out if ``by_kind`` has one of the same name.
         """
         found = self.plain.choose(objective, votes=votes)
         without, own = _vinelm(found), _vinelm(by_kind)

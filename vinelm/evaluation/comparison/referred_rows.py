@@ -32,7 +32,7 @@ class ReferredAnswer:
     """An answer compared with today's answer.
 
     Attributes:
-        unit: The number of the answer's request in the store of questions.
+        unit: The number that identifies the answer's request in the store of questions.
         is_today: Whether it is today's answer itself.
         is_same: Whether it equals today's answer.
         is_audited: Whether people are asked about the answer although it equals today's.
@@ -62,10 +62,11 @@ class ReferredRows:
 
     Attributes:
         answers: What is known about each answer to a request without a label, by request and digest.
-        said: People's judgements, by (unit, digest).
+        said: People's judgements, by (unit of the request, digest of the answer).
         failed: Requests on which the current setup failed, so that their answers do not count.
         unlabelled: All requests without a label, including those without an answer yet.
-        clusters: The digest of each request's prompt, by unit. Requests with equal digests carry the same information.
+        clusters: The digest of each request's prompt, by the request's unit. Requests with equal digests carry the same
+            information.
         asked_now: The (unit, digest) pairs that people are being asked about.
     """
 

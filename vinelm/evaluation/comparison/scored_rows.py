@@ -62,20 +62,21 @@ class ScoredRows:
         return False
 
     def require_stop(self, template: Template) -> None:
-        """Raise :class:`ConfigError` if the scores cannot tell when requests stop."""
+        """Raise :class:`ConfigError` if the scores cannot tell when requests stop under the stop rule of ``template``."""
 
     def referred(self, store: ObservationStore) -> ReferredRows | None:
         """Return the rules that score rows without a label against today's answers; None if labels alone score."""
         return ReferredRows.of_store(store)
 
     def corrected(self, annotated: AnnotatedTrie, cells: ObservationTable) -> AnnotatedTrie:
-        """Return the trie, converted from scores to right answers if the scores have known errors; ``cells`` has the rows it
-        was estimated from.
+        """Return the trie with its estimates corrected for the known errors of the scores; unchanged if none are known.
+
+        ``cells`` has the rows that the trie was estimated from.
         """
         return annotated
 
     def corrected_report(self, report: ValidationReport) -> ValidationReport:
-        """Return the report, converted from scores to right answers if the scores have known errors."""
+        """Return the report with its figures corrected for the known errors of the scores; unchanged if none are known."""
         return report
 
 
@@ -165,7 +166,7 @@ class JudgedRows(ScoredRows):
         return corrected_trie(annotated, self.agreement, failed_share(cells)) if self.agreement else annotated
 
     def corrected_report(self, report: ValidationReport) -> ValidationReport:
-        """Return the report, corrected for the judge's errors; see :meth:`ScoredRows.corrected_report`."""
+        """Return the report, corrected for the judge's errors if they are known; see :meth:`ScoredRows.corrected_report`."""
         from vinelm.estimator.judged.correction import corrected_report
 
         return corrected_report(report, self.agreement) if self.agreement else report

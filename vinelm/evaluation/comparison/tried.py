@@ -42,7 +42,7 @@ def tried_steps(annotated: AnnotatedTrie, rows: RowsByRequest, n_requests: int, 
         firsts: The first stages of requests, the most common first; empty without rows.
 
     Returns:
-        Shape (edges,).
+        A mask of shape (edges,), True for each edge that enough requests took.
     """
     trie = annotated.trie
     edges = {pair: edge for edge, pair in enumerate(zip(trie.source.tolist(), trie.target.tolist(), strict=True))}

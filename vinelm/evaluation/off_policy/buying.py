@@ -58,7 +58,10 @@ class BoughtRows:
         kinds: Mapping[str, str] | None = None,
         unlabelled: Collection[str] = (),
     ) -> BoughtRows:
-        """Collect the rows of these requests. Unscored rows count as not bought, unless they failed or lead to a scored row."""
+        """Collect the rows of these requests; the other arguments are those of the class.
+
+        Unscored rows count as not bought, unless they failed or lead to a scored row.
+        """
         known: dict[str, dict[tuple[str, ...], Observation]] = {request: {} for request in requests}
         of_requests = [row for row in rows if row.request_id in known]
         judged = [row for row in of_requests if row.success is not None or row.failure is not None]

@@ -191,6 +191,8 @@ def moments(halves: Sequence[HalfScores], target: str, bound: float | None = Non
 def _residuals(centred: FloatArray, balance: Mapping[object, FloatArray]) -> FloatArray:
     """Return the residuals of ``centred`` after a fit of the columns in ``balance``, each enlarged for its leverage in the fit
     (HC2 of MacKinnon and White 1985).
+
+    Only the largest columns are fitted, at most one for five requests.
     """
     if not balance:
         return centred
@@ -213,7 +215,7 @@ def effective_number(weight: FloatArray) -> float:
 def _freedom(square: float, fourth: float, m: float) -> float:
     """Return the effective number of requests whose scores vary, from the sums of squares and fourth powers.
 
-    It is at least 4, or ``m`` - 1 if that is less; ``m`` is the effective number of requests.
+    It is at least 4, or ``m`` - 1 if that is less, and never below 1; ``m`` is the effective number of requests.
     """
     spread = max(fourth - square**2 / max(m, 1.0), 0.0)
     varying = square**2 / spread if spread > 0.0 else math.inf

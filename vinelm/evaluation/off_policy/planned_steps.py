@@ -35,10 +35,12 @@ Locate = Callable[[Seen], TriePosition]
 
 
 def along_stages(planner: Planner, first: str | None = None, kind: str = "") -> Locate:
-    """Return the rule that finds a request's position in a trie of paths from the stages of its rows.
+    """Return the rule that finds a request's position in the planner's trie of paths, from the models and stages of its rows.
 
-    ``first`` is the stage that these requests begin with, needed if the template allows several; ``kind`` is their
-    type, if the trie distinguishes types. Stages and rows are the application's own.
+    Args:
+        planner: A planner over the trie.
+        first: The application's stage that these requests begin with; None if the trie has only one first stage.
+        kind: The type of these requests; empty if the trie does not distinguish types. Rows name stages without the type.
     """
     trie, template = planner.trie, planner.annotated.template.base
     first = stage_title(first or first_arm(trie), kind)
@@ -93,7 +95,7 @@ ALONG: Mapping[str, Callable[[Planner, str | None, str], Locate]] = {"paths": al
 
 
 def first_arm(trie: Trie) -> str:
-    """Return the stage that every request begins with."""
+    """Return the only stage of the trie that requests may begin with; several first stages raise ``ValueError``."""
     (first,) = trie.arms(0)
     return first
 

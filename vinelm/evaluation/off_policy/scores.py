@@ -39,7 +39,7 @@ class Scores:
         weight: Weight of a request that was followed to the policy's end; 0 for others. 1 if the policy was served.
         unsupported: Weight of a request that reached a step which was never bought; from there the score is only the
             estimate.
-        balance: The columns of the chances, by place and model.
+        balance: The columns of the chances that the module describes, by place and model, shape (requests,) each.
         parts: The scores that a mean averages; empty for a single policy.
     """
 
@@ -73,12 +73,15 @@ class Scores:
         return cls(**mean, balance={key: column for one in scores for key, column in one.balance.items()})
 
     def equals(self, other: Scores) -> bool:
-        """Return whether the two policies have the same scores on every request."""
+        """Return whether this policy and the policy with the scores ``other`` have the same scores on every request."""
         names = ("success", "cost_usd", "weight", "unsupported")
         return all(np.allclose(getattr(self, name), getattr(other, name), rtol=1e-9, atol=1e-12) for name in names)
 
     def share_unlike(self, other: Scores) -> float:
-        """Return the share of a sweep's limits under which two policies differ; without a sweep, 1 if they differ, else 0."""
+        """Return the share of a sweep's limits under which this policy and that with the scores ``other`` differ.
+
+        Without a sweep, the result is 1 if they differ, else 0.
+        """
         pairs = zip(self.parts or (self,), other.parts or (other,), strict=True)
         return float(np.mean([not one.equals(two) for one, two in pairs]))
 

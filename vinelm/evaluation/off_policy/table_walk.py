@@ -59,8 +59,9 @@ def _ends(
 
 
 def _shown(table: OutcomeTable, rows: npt.NDArray[np.intp], columns: tuple[int, ...]) -> npt.NDArray[np.intp]:
-    """Return a number for the outcome of each request's last answer: its check, its signal and the first answer that it
-    agrees with.
+    """Return a number for the outcome of the last answer in each of ``rows``, equal for equal outcomes.
+
+    The outcome consists of the check's result, the signal, and the first answer in ``columns`` that the last one agrees with.
     """
     last = columns[-1]
     kind = table.answer_class[rows, last]

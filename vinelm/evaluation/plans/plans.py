@@ -123,19 +123,21 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def fixed(self, objective: Objective, role: Role) -> Fixed | None:
-        """Return the best static plan, or the best single model (``single``); None if no plan meets the objective's
+        """Return the best static plan, or for the role ``single`` the best single model; None if no plan meets the objective's
         limits.
         """
 
     @abstractmethod
     def fixed_hull(self, objective: Objective, role: Role) -> Hull | None:
-        """Return the hull of the fixed plans' costs and accuracies, for an objective that mixes plans; None if no plan meets
-        the limits for every single request.
+        """Return the hull of the costs and accuracies of the role's fixed plans, for an objective that mixes plans; None if
+        no plan meets the limits for every single request.
         """
 
     def mixed_fixed(self, objective: Objective, role: Role) -> Expected | None:
-        """Return the best fixed plan, or the best mixture of two fixed plans if the objective mixes plans; None if no
+        """Return the role's best fixed plan, or the best mixture of two such plans if the objective mixes plans; None if no
         plan meets the objective's limits.
+
+        The role is ``static``, or ``single`` for plans of one model.
         """
         hull = self.fixed_hull(objective, role) if objective.mixes else None
         mixture = None if hull is None else hull.mixture(objective)
@@ -152,7 +154,10 @@ class Plans(ABC, Generic[Fixed]):
 
     @abstractmethod
     def settings(self, plan: Fixed) -> dict[str, Any]:
-        """Return the settings with which a :class:`~vinelm.policies.StaticPolicy` follows a plan."""
+        """Return the settings with which a :class:`~vinelm.policies.StaticPolicy` follows a plan.
+
+        They are its argument ``path``, or ``models`` and ``length`` if the application chooses between stages.
+        """
 
     @abstractmethod
     def having(self, settings: dict[str, Any]) -> Fixed | None:
@@ -189,11 +194,14 @@ class Plans(ABC, Generic[Fixed]):
         """
 
     def policy(self, plan: Fixed, **settings: Any) -> StaticPolicy:
-        """Return a policy that follows a plan; ``settings`` may contain ``clock``, ``request`` and ``judge``."""
+        """Return a policy that follows a plan.
+
+        ``settings`` may contain the arguments ``clock``, ``request`` and ``judge`` of :class:`StaticPolicy`.
+        """
         return StaticPolicy(self.annotated.template.base, **self.settings(plan), **settings)
 
     def of_role(self, objective: Objective, role: Role) -> Expected | None:
-        """Return VineLM's plan or a fixed plan; None if no plan meets the objective's limits.
+        """Return VineLM's plan for the role ``vinelm``, else :meth:`mixed_fixed`; None if no plan meets the objective's limits.
 
         Raises:
             InfeasibleError: VineLM has no plan that meets the bounds, and the objective asks to raise then.

@@ -10,8 +10,10 @@ Bound = Literal["max_cost_usd", "max_latency_s"]
 
 
 def spaced_caps(low: float, high: float, bound: Bound, n_caps: int = 12) -> list[float]:
-    """Return caps from ``low`` to ``high``: dollars spaced geometrically, seconds evenly; only ``high`` if it is not
-    above ``low``.
+    """Return ``n_caps`` caps from ``low`` to ``high``: dollars spaced geometrically, seconds evenly.
+
+    ``bound`` is the limit of the objective that they are for. The result is only ``high`` if ``low`` is not above 0, or
+    ``high`` not above ``low``.
     """
     if not 0 < low < high:
         return [high]

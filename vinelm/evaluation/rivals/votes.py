@@ -94,7 +94,11 @@ class TwoAgreePolicy:
 
 @dataclass(frozen=True)
 class VoteOfK:
-    """Votes of the k cheapest or the k most accurate systems, for every k up to the depth."""
+    """A baseline that lets the k cheapest or the k most accurate systems vote, for a fixed k.
+
+    It tries every k up to the number of calls that a request may make (:attr:`.Evidence.depth`), and every single system. The
+    most frequent answer wins; see :class:`VotePolicy`.
+    """
 
     name: str = "vote"
 
@@ -110,7 +114,10 @@ class VoteOfK:
 
 @dataclass(frozen=True)
 class UntilTwoAgree:
-    """Asks until two answers agree: tries every order of two to ``depth`` systems, and every single system."""
+    """A baseline that asks systems in a fixed order until two answers agree; see :class:`TwoAgreePolicy`.
+
+    It tries every order of up to as many systems as a request may make calls (:attr:`.Evidence.depth`).
+    """
 
     name: str = "two_agree"
 

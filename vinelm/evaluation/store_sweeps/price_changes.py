@@ -67,7 +67,10 @@ def price_changes(annotated: AnnotatedTrie, objective: Objective, models: Iterab
 
 
 def _priced(annotated: AnnotatedTrie, runs: BoolArray, factor: float) -> AnnotatedTrie:
-    """Return the trie with the cost of the marked nodes multiplied; the costs' standard errors are not needed here."""
+    """Return the trie with the cost of the nodes that ``runs`` marks multiplied by ``factor``.
+
+    The costs' standard errors and the trie of signals are left out.
+    """
     by, size = np.where(runs, factor, 1.0), annotated.cost_size_var
     return replace(
         annotated,

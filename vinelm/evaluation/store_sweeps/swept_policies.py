@@ -73,8 +73,10 @@ class PolicySweep:
 
 
 def bounds_of(planning: Sequence[Fit], bound: SweptBound) -> tuple[Objective, ...]:
-    """Return the objectives of a sweep of the limit over the range of the parts' estimated frontiers; empty if there is
-    no range.
+    """Return the objectives of a sweep of the limit ``bound`` over the range of the estimated frontiers; empty if there is no
+    range.
+
+    ``planning`` has the fit that plans for each part of the requests.
     """
     if bound == "max_cost_usd":
         return swept(planning)

@@ -41,10 +41,10 @@ class PlanFlip:
         before: The first trie's plan: models from the root; if plans have a model for each branch, one item with its
             words.
         after: The second trie's plan, in the same form.
-        gain: Accuracy of the new plan minus the old plan's, both estimated by the second trie; None if that trie lacks
+        gain: Accuracy of the new plan minus the old plan's, both according to the second trie; None if that trie lacks
             the old plan.
         standard_error: The gain's standard error, as if both were estimated from different requests; None if unknown.
-        old_cost_usd: Cost of the old plan per request by the second trie, in dollars; None if that trie lacks the plan.
+        old_cost_usd: Dollars per request of the old plan according to the second trie; None if that trie lacks the plan.
     """
 
     min_cap_usd: float
@@ -69,8 +69,8 @@ class PlanFlip:
 
 
 def plan_flips(before: AnnotatedTrie, after: AnnotatedTrie) -> tuple[PlanFlip, ...]:
-    """Return the ranges of caps on mean cost in which the tries' plans differ; neighbouring caps with the same two plans are
-    merged.
+    """Return the ranges of caps on mean cost in which the tries' plans differ; neighbouring caps with the same two
+    plans, for the same reason (:attr:`PlanFlip.why`), are merged.
     """
     both = plans_over(before), plans_over(after)
     ends = [plans.decision(goal).path_cost_usd for plans in both for goal in _EXTREMES]

@@ -144,7 +144,11 @@ def budget_parts(slider: BudgetSlider, note: str) -> list[BudgetPart]:
 
 
 def budget_data(slider: BudgetSlider, parts: Sequence[BudgetPart], typeset: Callable[[object], object]) -> dict[str, Any]:
-    """Return the script's data: the texts of each stop and the numbers of its pictures, without duplicates."""
+    """Return the data of the page's script.
+
+    ``stops`` has, for each stop, its ``texts`` by name and, by the name of each part in ``parts``, the index of its picture.
+    ``pictures`` has the pictures, each once. ``typeset`` is applied to every text.
+    """
     numbers: dict[str, int] = {}
     stops = []
     for index, stop in enumerate(slider.stops):

@@ -119,5 +119,5 @@ def as_inline(svg: str, name: str, kind: str, label: str, readings: list[Reading
 
 
 def short(text: str, longest: int = LONGEST) -> str:
-    """Return a text, shortened to a maximum length."""
+    """Return a text, shortened to at most ``longest`` characters."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"

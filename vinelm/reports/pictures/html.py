@@ -41,7 +41,10 @@ def render(report: Report) -> str:
 
 
 def _budgets(slider: BudgetSlider, note: str) -> dict[str, Any]:
-    """Return the template's data about the plans of several budgets."""
+    """Return the HTML template's data about the plans of several budgets: ``slider``, ``parts``, ``data`` and ``budget_table``.
+
+    ``note`` is printed inside each picture.
+    """
     slider, parts = plotted_budgets(slider, note)
     data = budget_data(slider, parts, _typeset)
     return {"slider": slider, "parts": parts, "data": data, "budget_table": budget_table(slider)}

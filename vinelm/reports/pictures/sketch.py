@@ -17,8 +17,8 @@ ColourOf = Callable[[str], int]
 
 
 class Sketch:
-    """A picture under construction. All text is escaped. Shortened words appear in full in the text that their place
-    shows.
+    """A picture under construction. All text is escaped. Shortened words appear in full when readers point
+    at them.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,10 @@ class Sketch:
         self._boxes.append(f'<text x="{x:.0f}" y="{y:.0f}"{extras}>{escape(fitted(words, room, size))}</text>')
 
     def box(self, x: float, y: float, width: float, height: float, *, fill: str = "card", edge: str = "rule") -> None:
-        """Draw a box with round corners."""
+        """Draw a box with round corners, whose top left corner is at (``x``, ``y``).
+
+        ``fill`` and ``edge`` are colours of the page.
+        """
         radius = min(6.0, width / 2, height / 2)
         across, down = width - 2 * radius, height - 2 * radius
         arc = f"a{radius:g} {radius:g} 0 0 1"
@@ -67,7 +70,7 @@ class Sketch:
         )
 
     def line(self, points: Sequence[tuple[float, float]], *, has_arrow: bool = False, width: float = 1.4) -> None:
-        """Draw a line through the points, with an arrow at its end if asked for."""
+        """Draw a line of ``width`` pixels through the points, with an arrow at its end if ``has_arrow``."""
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
         stroke = f' stroke-width="{width:.1f}"' if width != 1.4 else ""
         self._lines.append(f'<path d="{path}"{stroke}/>')
@@ -81,12 +84,12 @@ class Sketch:
             self._lines.append(f'<path d="M{one[0]:.1f} {one[1]:.1f}L{x:.1f} {y:.1f}L{two[0]:.1f} {two[1]:.1f}"/>')
 
     def rule(self, one: tuple[float, float], other: tuple[float, float], *, colour: str = "rule") -> None:
-        """Draw a thin line in a colour of the page, for a grid or an interval."""
+        """Draw a thin line between the points ``one`` and ``other`` in a colour of the page, for a grid or an interval."""
         path = f"M{one[0]:.1f} {one[1]:.1f}L{other[0]:.1f} {other[1]:.1f}"
         self._boxes.append(f'<path d="{path}" stroke="var(--{colour})" stroke-width="1.2"/>')
 
     def dot(self, x: float, y: float, *, is_end: bool = False) -> None:
-        """Draw a dot for the start of the graph, or for an end."""
+        """Draw a dot for the start of the graph or, if ``is_end``, for an end."""
         ring = "a5 5 0 1 1 10 0a5 5 0 1 1 -10 0z"
         fill = "var(--muted)" if not is_end else "var(--paper)"
         self._boxes.append(f'<path d="M{x - 5:.1f} {y:.1f}{ring}" fill="{fill}" stroke="var(--muted)" stroke-width="2"/>')
@@ -121,12 +124,12 @@ class Sketch:
 
 
 def fitted(words: str, room: float, size: float = 13) -> str:
-    """Return words, cut to fit ``room`` pixels."""
+    """Return words, cut to fit ``room`` pixels; ``size`` is the font's size in pixels."""
     most = max(int(room / (CHARACTER * size)), 2)
     return words if len(words) <= most else f"{words[: most - 1].rstrip()}…"
 
 
 def wrapped(words: str, room: float, size: float = 13) -> list[str]:
-    """Return words in at most two lines of ``room`` pixels, cut if they do not fit."""
+    """Return words in at most two lines of ``room`` pixels, cut if they do not fit; ``size`` is the font's size in pixels."""
     first, *rest = wrap(words, max(int(room / (CHARACTER * size)), 2))
     return [first, fitted(" ".join(rest), room, size)] if rest else [first]

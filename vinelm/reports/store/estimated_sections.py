@@ -64,7 +64,7 @@ class PolicyFrontier:
 
 
 def interval_of(value: float, standard_error: float | None) -> Interval:
-    """Return the 95 % interval of an accuracy; both of its ends are NaN without a standard error."""
+    """Return the accuracy ``value`` with its 95 % interval; both of the ends are NaN if the standard error is None."""
     if standard_error is None:
         return Interval(value, float("nan"), float("nan"))
     reach = 1.959964 * standard_error
@@ -72,7 +72,10 @@ def interval_of(value: float, standard_error: float | None) -> Interval:
 
 
 def estimated_frontiers(plans: Plans[Any], bound: Bound) -> tuple[PolicyFrontier, ...]:
-    """Estimate the frontiers of VineLM, the best fixed plan and the best single model over a grid of caps."""
+    """Estimate the frontiers of VineLM, the best fixed plan and the best single model over a grid of caps.
+
+    ``bound`` is the limit of the objective that is capped: mean cost or latency.
+    """
     found = plans.frontier_range()
     ends = (found.cheapest_usd, found.dearest_usd) if bound == "max_cost_usd" else (found.fastest_s, found.slowest_s)
     caps = spaced_caps(*ends, bound)

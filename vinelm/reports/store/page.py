@@ -195,7 +195,7 @@ class _StorePage:
         identity: The store's identity.
         annotated: The trie.
         rows: The rows of the store.
-        comparison: The comparison of all policies by the rows.
+        comparison: The comparison of all policies according to the rows.
         has_judge: Whether a judge scored answers.
         today: The current setup; None if it is unknown.
         prompts: The common parts of each stage's prompts.

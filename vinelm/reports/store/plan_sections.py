@@ -134,7 +134,7 @@ def price_section(plan: ShownPlan, objective: Objective, annotated: AnnotatedTri
 
 
 def planned(annotated: AnnotatedTrie, objective: Objective) -> Decision:
-    """Return the plan of a request that has just arrived."""
+    """Return the plan for an objective at the start of a request."""
     return Planner(annotated).mixed(objective)
 
 
