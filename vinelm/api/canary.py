@@ -361,7 +361,8 @@ class Canary:
         return self._prove("cheaper", not is_plan, value, caller, most) if name == "dollars" else None
 
     def _label(self, is_plan: bool, success: float, caller: int) -> CanaryEvent | None:
-        """Update the tests of whether the plan's answers are worse, as accurate, or more accurate, by the score of one answer.
+        """Update the tests of whether the plan's answers are worse, as accurate, or more accurate, by ``success``, the score
+        in [0, 1] of one answer. ``caller`` is the index of the caller's group.
 
         Return the event if this rolls the canary back or proves that the plan should be served; None otherwise.
         """
@@ -405,7 +406,7 @@ def _place(caller: str) -> int:
 
 
 def promised_ratio(planner: Planner, objective: Objective) -> float:
-    """Return the plan's predicted cost divided by the current setup's; 1 if the plan is cheaper or the ratio is unknown.
+    """Return the plan's predicted cost divided by the current setup's; 1 if the plan costs no more or the ratio is unknown.
 
     Raises:
         InfeasibleError: no plan meets the objective's limits, and the objective has ``on_infeasible="raise"``.

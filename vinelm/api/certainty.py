@@ -164,7 +164,8 @@ def _verdict(evidence: StoreEvidence, max_loss: float) -> Verdict | None:
 
 
 def _hopeless(verdict: Verdict, alone: SingleModels | None) -> str:
-    """Return why no plan can be proven on these requests; empty if a plan may be proven, or if it is too early to know.
+    """Return why no plan can be proven on the requests of ``verdict``; empty if a plan may be proven, or it is too early to
+    know.
 
     ``alone`` has the results of the single models; None if they have not been compared.
     """

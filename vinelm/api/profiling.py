@@ -219,7 +219,9 @@ def run_profile(
     max_error: float | None = None,
     max_loss: float | None = None,
 ) -> ProfileResult:
-    """Run a profile on an open store: once, or in steps until an estimate from the store is within ``max_error``."""
+    """Run a profile on an open store: once, or, with ``max_error`` (a fraction), in steps until an estimate from the store is
+    that certain. ``max_loss`` is the accuracy that a cheaper plan may lose.
+    """
     from vinelm.profiler import profile
     from vinelm.profiler.scheduling.observed_cells import only_failures
     from vinelm.traces.store.run_state import RunRecords

@@ -100,7 +100,7 @@ class ServedEvidence:
         return made
 
     def end_with(self, session: object, rows: RequestRows) -> None:
-        """Finish a request's rows in the writer's thread after its session is garbage-collected."""
+        """Finish a request's rows, in the writer's thread, once ``session`` has been garbage-collected."""
         weakref.finalize(session, self.writer.defer, partial(self._finish, rows)).atexit = False
 
     def _finish(self, rows: RequestRows) -> None:

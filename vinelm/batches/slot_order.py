@@ -134,7 +134,7 @@ class SlotOrder:
         return self._waiting[alike] * self.slots <= self._busy[alike] * max(self.under_way, self.slots)
 
     def _held(self, call: Prompted) -> tuple[int, int]:
-        """Return the largest numbers of a prompt's tokens that one of the free slots and one of the busy slots has cached."""
+        """Return how many of a prompt's tokens the best free slot has cached, and how many the best busy slot has cached."""
         return known_tokens(call.points, call.tokens, self._idle), known_tokens(call.points, call.tokens, self._busy)
 
     def sent(self, call: Prompted) -> None:

@@ -42,7 +42,7 @@ def comparison(prompt: Mapping[str, Any], today: Message, other: Message, order:
 
 
 def verdict_of(replies: Mapping[int, Message | None]) -> float:
-    """Return a judge's verdict from its replies in both orders: 1 if the answer is better than the recorded one, -1 if worse.
+    """Return a judge's verdict from its replies, by order: 1 if the answer is better than the recorded one, -1 if worse.
 
     The verdict is 0 if the judge prefers the same position in both orders, or if a reply is not a verdict.
     """

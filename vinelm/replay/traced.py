@@ -106,7 +106,7 @@ class Traces:
         """Write :meth:`rows` as JSON lines, to a file that only its owner can read.
 
         Raises:
-            ConfigError: There is another file of this name.
+            ConfigError: A file of this name with other content exists.
         """
         text = "".join(f"{json.dumps(row, ensure_ascii=False, default=str)}\n" for row in self.rows())
         if path.exists():

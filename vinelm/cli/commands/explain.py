@@ -61,7 +61,7 @@ def explained(
     elapsed_s: float | None,
     loads: tuple[str, ...],
 ) -> None:
-    """Plan from one point of a request, and show every possible next step.
+    """Plan from one point of a request, and print every possible next step.
 
     For each model that could run next, and for ending now, shows the best plan that starts with it, its estimates, and why it
     was not chosen. If the graph branches, this is shown for each stage that may come next, or for ``arm`` only. If no path

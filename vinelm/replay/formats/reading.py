@@ -134,10 +134,10 @@ def read_calls(
 
 
 def weighted(calls: Iterable[LoggedCall], weight: Callable[[LoggedCall], Any]) -> Iterator[LoggedCall]:
-    """Yield the calls, each with the number of calls that it represents, which a function returns.
+    """Yield the calls, each with ``stands_for``, the number of calls that it represents, set to ``weight(call)``.
 
     Raises:
-        ConfigError: The function fails, or does not return a number >= 0.
+        ConfigError: ``weight`` fails, or does not return a number >= 0.
     """
 
     def failed(error: Exception) -> ConfigError:
