@@ -462,11 +462,11 @@ class VineLM(VineInterface, LongRunning):
         return session
 
     def _bound(self, planner: Planner, objective: Objective, key: str) -> tuple[float | None, Exception | None]:
-        """Return the cost limit drawn for a request by its ``key``, which selects one of the plans that requests are divided
-        between.
+        """Return the limit on the mean cost or mean accuracy that is drawn for a request by its ``key``; the limit selects one
+        of the plans that requests are divided between.
 
-        The limit, in dollars per request on average, is None if one plan serves all requests. The second value is the error if
-        no limit could be drawn, otherwise None.
+        The limit (dollars, or a fraction) is None if one plan serves all requests. The second value is the error if no limit
+        could be drawn, otherwise None.
         """
         try:
             mixture = planner.mixture(objective)

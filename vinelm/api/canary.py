@@ -248,7 +248,7 @@ class Canary:
         return served
 
     def follow(self, session: Session, served: _LiveRequest) -> None:
-        """Count the request when its session is garbage-collected."""
+        """Count the request ``served``, which :meth:`draw` returned, once its session is garbage-collected."""
         weakref.finalize(session, self.end, served).atexit = False
 
     def end(self, served: _LiveRequest) -> None:
@@ -256,7 +256,8 @@ class Canary:
         self._gone.append(served)
 
     def feedback(self, run_id: str, success: bool | float, caller: str = "") -> None:
-        """Count whether an answer is right, once for each request or conversation that this process remembers.
+        """Count ``success``, whether an answer is right or its score in [0, 1], once for each request or conversation that
+        this process remembers.
 
         ``caller`` is who gives the feedback; it is used if the request's own caller is unknown.
         """

@@ -128,7 +128,8 @@ class LongRunning:
         self._file().on_signal(number)
 
     def watch(self, every_s: float = 5.0) -> None:
-        """Reload the trie's file when it has changed, checked periodically. A broken file is logged.
+        """Check every ``every_s`` > 0 seconds whether the trie's file has changed, and reload it then. A broken file is
+        logged.
 
         Raises:
             ConfigError: the trie was not loaded from a file, or the time is not positive.

@@ -575,7 +575,9 @@ def forecast_run(
 def _previewed(
     inputs: Inputs, store: StoreAddress | str, identity: StoreIdentity, on_note: Callable[[str], None] | None
 ) -> tuple[list[Observation], float]:
-    """Return the rows that the store would have at the start of a run, and the dollars that it records as spent or reserved."""
+    """Return the rows that the store would have at the start of a run, and the dollars that it records as spent or reserved.
+    ``on_note`` is called with one line if the run would change old rows.
+    """
     from vinelm.profiler.growth import request_digests
     from vinelm.traces import ObservationStore
     from vinelm.traces.growth.grow import preview_growth

@@ -96,7 +96,9 @@ class DatasetApplication:
         self.vine.models.equal = EqualCalls(kept, self.vine.adapter.deterministic)
 
     def serve(self, request: Request, plan: DrawnPlan, guard: CallGuard) -> Answer:
-        """Run one request, with its key as id, and return its answer, which may be a failed call or an application's error."""
+        """Run one request, whose id is its key, and return its answer, which may be a failed call or an application's error.
+        ``guard`` authorizes the calls.
+        """
         vine, workflow, objective = self.vine, self.workflow, plan.objective
         planner = plan.planner or self._planner(plan.weights)
         policy = vine.session(objective, request=request, clock=vine.new_clock(), planner=planner)

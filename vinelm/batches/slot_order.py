@@ -179,7 +179,7 @@ class SlotOrder:
             self.is_used &= seen.own_cached >= NO_USE * seen.own and seen.other_cached <= COMMON * max(seen.other, BLOCK_TOKENS)
 
     def forget(self, position: int) -> None:
-        """Record that a request has no more calls in flight, whether it succeeded or failed."""
+        """Record that the request at this position has no more calls in flight, whether it succeeded or failed."""
         for slot in self._slots:
             if slot.call is not None and slot.call.position == position:
                 self.ended(slot.call, None)

@@ -97,7 +97,7 @@ class Seconds:
         self._buckets[bucket] = self._buckets.get(bucket, 0) + times
 
     def quantile(self, share: float) -> float | None:
-        """Return the duration at this quantile; None without durations."""
+        """Return the seconds that a fraction ``share`` of all durations does not exceed; None without durations."""
         left = share * math.fsum(self._buckets.values())
         for bucket in sorted(self._buckets):
             left -= self._buckets[bucket]

@@ -23,7 +23,7 @@ Reply with one JSON object and nothing else: {"better": "first"}, {"better": "se
 
 
 def verdict_name(judge: str, other: Message, order: int) -> str:
-    """Return the name under which the store keeps a judge's verdict on an answer in one of the :data:`ORDERS`."""
+    """Return the name under which the store keeps a judge's verdict on the answer ``other`` in one of the :data:`ORDERS`."""
     digest = blake2b(json.dumps(other, sort_keys=True).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     return f"{judge} on {digest}, {order}"
 

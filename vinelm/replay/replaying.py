@@ -468,7 +468,7 @@ class ReplayRun:
 
     @staticmethod
     def _is_today(entry: Model, bill: StepBill) -> bool:
-        """Return whether an entry is the model that answered most of the calls."""
+        """Return whether an entry is the model that answered most of the step's calls."""
         return is_entry_of(entry, bill.models.most_common(1)[0][0])
 
     def _own(self, step: StepRun) -> str | None:

@@ -215,7 +215,9 @@ def file_name(step: str) -> str:
 
 
 def lines_to_paste(plan: AnswerPlan, step: str, today: str, catalog: Catalog) -> str:
-    """Return the lines that serve a plan: in the application, or in a proxy's file."""
+    """Return the lines that serve a plan instead of ``today``, the entry of today's model: in the application, or in a proxy's
+    file.
+    """
     named = [langsmith_names(catalog[model]) for model in plan.models]
     if plan.kind == "alone":
         provider, model = named[0]
