@@ -119,8 +119,9 @@ def profile_until_certain(
         on_note: Called with one line before and after each check of the rows, and with the reason if no plan can be proven.
 
     Returns:
-        The result of the last step, with the units and failures of all steps. ``stopped_by`` is ``"certain"`` if the estimate
-            is certain enough, ``"hopeless"`` if no plan can be proven; else the reason that ended the last step.
+        The result of the last step, with the numbers of executed runs and of failures of all steps together. ``stopped_by`` is
+            ``"certain"`` if the estimate is certain enough, ``"hopeless"`` if no plan can be proven; else the reason that
+            ended the last step.
     """
     from vinelm.profiler import Look
 

@@ -254,7 +254,7 @@ def _known(
     max_error: float,
 ) -> tuple[AnnotatedTrie, ValidationReport] | None:
     """Return the trie and the report restricted to steps that requests have run; None if the half width of the best such path
-    is above ``max_error``, or there is no such path.
+    is above ``max_error``, or no such path exists.
     """
     from vinelm.evaluation.comparison.tried import as_known, first_stages
 

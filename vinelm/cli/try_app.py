@@ -74,8 +74,8 @@ def command(*, app: str | None, as_json: bool, quiet: bool, **options: Any) -> N
 
 
 def _asked_max_loss(trie: Path) -> float | None:
-    """Ask for the allowed loss of accuracy, and return it as a fraction; None if ``trie`` of an earlier run exists, or there
-    is no terminal to ask in.
+    """Ask for the allowed loss of accuracy, and return it as a fraction; None if ``trie`` of an earlier run exists, or the
+    command does not run in a terminal.
     """
     if trie.exists() or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None

@@ -125,7 +125,7 @@ class ResponsesAnswer(ChatAnswer):
         return answer_of(said) if said else None
 
     def read(self, plain: Mapping[str, Any], seen: SeenAnswer) -> bool:
-        """Parse the JSON of an answer or an event; see :meth:`ChatAnswer.read`."""
+        """Parse the JSON of an answer or an event, record it in ``seen``, and return whether it contains model output."""
         seen.has_begun = True
         kind, delta = str(plain.get("type", "")), plain.get("delta")
         if kind == "error":

@@ -89,7 +89,7 @@ class ChatForm(Form):
         return None
 
     def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
-        """Return the messages of a body; see :meth:`Form.said`."""
+        """Return the messages of a body, to calculate the call's maximum cost; see :meth:`Form.said`."""
         return [SaidMessage.of(str(one.get("role")), one.get("content")) for one in body["messages"]]
 
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -98,7 +98,7 @@ class ChatForm(Form):
         return found
 
     def response_format(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the required answer format; see :meth:`Form.response_format`."""
+        """Return the required answer format as in chat completions; None for plain text."""
         return format_of(body)
 
     def adds_usage(self, asked: Mapping[str, Any]) -> bool:
@@ -129,7 +129,7 @@ class ResponsesForm(Form):
         return None
 
     def said(self, body: Mapping[str, Any]) -> list[SaidMessage]:
-        """Return the messages of a body; see :meth:`Form.said`."""
+        """Return the messages of a body, to calculate the call's maximum cost; see :meth:`Form.said`."""
         given, above = body["input"], body.get("instructions")
         items = [{"role": "user", "content": given}] if isinstance(given, str) else given
         found = [
@@ -146,7 +146,7 @@ class ResponsesForm(Form):
         return [*system, *messages_of([one for one in given if one.get("type") != "reasoning"])]
 
     def response_format(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the required answer format; see :meth:`Form.response_format`."""
+        """Return the required answer format as in chat completions; None for plain text."""
         found = format_of(body)
         if found is None or found.get("type") != "json_schema":
             return found

@@ -94,8 +94,8 @@ class BoundGuard:
     def _own(self, permit: CallPermit | None, upper_usd: float) -> BoundPermit:
         """Count a call in this object's own account, and return its permit.
 
-        ``permit`` is the guard's permit, None if there is no guard or the guard has failed. With None, raise
-        :class:`CallRefused` if the call does not fit into the account's limit.
+        ``permit`` is the guard's permit, None without a guard, or after its failure. With None, raise :class:`CallRefused` if
+        the call does not fit into the account's limit.
         """
         with self._lock:
             if permit is None:

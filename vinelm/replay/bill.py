@@ -111,7 +111,7 @@ class StepBill:
     """The total costs, calls, tokens and durations of one step.
 
     Attributes:
-        key: See :class:`~vinelm.replay.steps.CallStep`.
+        key: The step's identifier, see :class:`~vinelm.replay.steps.CallStep`.
         title: The step's name, or the first words of its system prompt.
         is_named: Whether the trace names it.
         calls: Number of model calls, including failed calls.

@@ -82,7 +82,7 @@ class StepRun:
         bill: The step's costs and calls.
         units: The sampled calls, in their random order.
         month_usd: The step's cost in dollars per month; None if the trace is too short.
-        models: Cheaper models, cheapest first; ``dropped``: by model, why it is no longer asked.
+        models: Cheaper models, cheapest first; ``dropped``: why a model is not asked any more, by model.
         audit: Share of equal answers about which people are asked as well.
         plans, candidates: The plans by name, and the plans that are tested for a proof.
         race: The test; None before it begins.

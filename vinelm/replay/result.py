@@ -23,7 +23,7 @@ class StepResult:
 
     Attributes:
         step: The step.
-        advice: See :class:`~vinelm.trie.verdict.Verdict`.
+        advice: ``switch``, ``keep``, ``undecided`` or ``not enough data``; see :class:`~vinelm.trie.verdict.Verdict`.
         today: The model that answered most of the step's recorded calls.
         plan: The advised plan; None without advice to switch. ``kind``: its type, see
             :class:`~vinelm.replay.plans.AnswerPlan`; None if no plan raced.
@@ -215,8 +215,8 @@ def file_name(step: str) -> str:
 
 
 def lines_to_paste(plan: AnswerPlan, step: str, today: str, catalog: Catalog) -> str:
-    """Return the lines that serve a plan instead of ``today``, the entry of today's model: in the application, or in a proxy's
-    file.
+    """Return the lines that serve a plan instead of ``today``, today's model as the trace names it: in the application, or in
+    a proxy's file.
     """
     named = [langsmith_names(catalog[model]) for model in plan.models]
     if plan.kind == "alone":

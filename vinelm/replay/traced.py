@@ -60,7 +60,7 @@ class Traces:
         The other arguments are those of :func:`~vinelm.replay.read_calls`.
 
         Raises:
-            ConfigError: See :func:`~vinelm.replay.read_calls`.
+            ConfigError: A path does not exist, a file or all of the traces hold no call, or ``redact`` fails.
         """
         found, drawn = cls(), list[tuple[int, str]]()
 

@@ -260,7 +260,7 @@ class RequestLedger:
             self._commits.run(partial(self._batches.keep, paying.reservation.entry))
 
     def _waits(self, ended: int) -> bool:
-        """Wait until the number of ended requests is no longer ``ended``, and return True; return False if all other requests
+        """Wait until another request has ended after ``ended`` requests, and return True; return False if all other requests
         wait, too.
         """
         with self._changed:

@@ -45,7 +45,7 @@ class TraceReading:
         formats: Number of calls in each form.
         bytes_done: Bytes read so far; compressed files count with their size on disk.
         bytes_total: Bytes of all files.
-        on_inputs: See :func:`read_calls`.
+        on_inputs: Called with a request and the application's inputs, if the trace has them; see :func:`read_calls`.
     """
 
     files: int = 0
